@@ -1,0 +1,100 @@
+"""What a table, an index and an access pattern are: frozen values that code, documentation and tests are driven from."""
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Literal
+
+AttributeType = Literal["S", "N"]
+Operation = Literal[
+    "GetItem",
+    "BatchGetItem",
+    "Query",
+    "Scan",
+    "PutItem",
+    "UpdateItem",
+    "DeleteItem",
+    "BatchWriteItem",
+    "TransactGetItems",
+    "TransactWriteItems",
+]
+
+
+class Who(StrEnum):
+    """Who may use an access pattern. Admin and system may read what a user may."""
+
+    ANY = "any"
+    USER = "user"
+    ADMIN = "admin"
+    SYSTEM = "system"
+    INTERNAL = "internal"
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A global secondary index. `projection` is "ALL", "KEYS_ONLY", or the attributes it includes besides the keys."""
+
+    name: str
+    partition: str
+    sort: str
+    sort_type: AttributeType = "S"
+    projection: Literal["ALL", "KEYS_ONLY"] | tuple[str, ...] = "ALL"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table by its documented name; the store adds its prefix. `ttl` names the attribute of epoch seconds."""
+
+    name: str
+    partition: str
+    sort: str
+    indexes: tuple[Index, ...] = ()
+    ttl: str | None = None
+    stream: Literal["NEW_AND_OLD_IMAGES", None] = None
+
+    def index(self, name: str) -> Index:
+        return next(index for index in self.indexes if index.name == name)
+
+    def key_attributes(self, index: str | None = None) -> tuple[str, ...]:
+        """The attributes of a start key: the table's own keys, and the index's when there is one."""
+        own = (self.partition, self.sort)
+        return own if index is None else (*own, self.index(index).partition, self.index(index).sort)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPattern:
+    """One question the tables can be asked, as it is asked.
+
+    `key`, `filter`, `condition` and `update` are the expressions sent to DynamoDB: `:name` is a value given by the
+    caller, `#name` an attribute whose name DynamoDB reserves.
+    `operations` is all that a field of this pattern may issue; `fields` are its names in the API.
+    """
+
+    id: str
+    question: str
+    table: Table
+    operations: tuple[Operation, ...]
+    who: Who
+    fields: tuple[str, ...] = ()
+    index: str | None = None
+    key: str = ""
+    filter: str = ""
+    condition: str = ""
+    update: str = ""
+    descending: bool = False
+    consistent: bool = False
+    aliases: dict[str, str] = field(init=False, compare=False, hash=False, repr=False)
+
+    def __post_init__(self) -> None:
+        names = re.findall(r"#(\w+)", f"{self.key} {self.filter} {self.condition} {self.update}")
+        object.__setattr__(self, "aliases", {f"#{name}": name for name in names})
+
+    @property
+    def summary(self) -> str:
+        """The pattern in one line, as the schema's descriptions and the documentation show it."""
+        where = self.table.name if self.index is None else f"{self.table.name}.{self.index}"
+        parts = [f"{self.id}: {' + '.join(self.operations)} on {where}"]
+        parts += [f"key {self.key}"] if self.key else []
+        parts += [f"filter {self.filter}"] if self.filter else []
+        parts += ["newest first"] if self.descending else []
+        return ", ".join(parts)

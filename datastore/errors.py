@@ -1,0 +1,92 @@
+"""Errors that may reach a client. graphql-core copies `extensions` onto the error it answers, so nothing here knows GraphQL."""
+
+from typing import Any, ClassVar
+
+
+class DomainError(Exception):
+    """Something went wrong that the caller may be told about: a message for people, a stable code for programs."""
+
+    code: ClassVar[str]
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.extensions: dict[str, Any] = {"code": self.code, **details}
+        if self.retryable:
+            self.extensions["retryable"] = True
+
+
+class BadUserInput(DomainError):
+    """An argument is outside what is accepted; the message names the field and the limit."""
+
+    code = "BAD_USER_INPUT"
+
+
+class BadCursor(DomainError):
+    """A cursor was altered, or belongs to another field or other arguments."""
+
+    code = "BAD_CURSOR"
+
+
+class Unauthenticated(DomainError):
+    """The field needs a signed-in caller."""
+
+    code = "UNAUTHENTICATED"
+
+
+class Forbidden(DomainError):
+    """The caller is known, and may not do this."""
+
+    code = "FORBIDDEN"
+
+
+class NotFound(DomainError):
+    """What the mutation is about does not exist (any more)."""
+
+    code = "NOT_FOUND"
+
+
+class Conflict(DomainError):
+    """Somebody else changed the same thing at the same time, or it exists already."""
+
+    code = "CONFLICT"
+
+
+class Throttled(DomainError):
+    """DynamoDB went on throttling until the retries were used up."""
+
+    code = "THROTTLED"
+    retryable = True
+
+
+class Timeout(DomainError):
+    """The deadline of the request passed before the store answered."""
+
+    code = "TIMEOUT"
+    retryable = True
+
+
+class Unavailable(DomainError):
+    """The store cannot be reached, or goes on failing."""
+
+    code = "UNAVAILABLE"
+    retryable = True
+
+
+class Internal(DomainError):
+    """The store refused a request of ours: a fault of the gateway, its details are in the log only."""
+
+    code = "INTERNAL"
+
+
+class SlowSubscriber(DomainError):
+    """A subscriber fell further behind than its queue holds; it is told, and disconnected."""
+
+    code = "SLOW_SUBSCRIBER"
+    retryable = True
+
+
+class TableMissing(DomainError):
+    """A declared table does not exist in the store."""
+
+    code = "INTERNAL"
