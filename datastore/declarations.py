@@ -20,6 +20,9 @@ Operation = Literal[
 ]
 
 
+WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
+
+
 class Who(StrEnum):
     """Who may use an access pattern. Admin and system may read what a user may."""
 
@@ -88,6 +91,10 @@ class AccessPattern:
     def __post_init__(self) -> None:
         names = re.findall(r"#(\w+)", f"{self.key} {self.filter} {self.condition} {self.update}")
         object.__setattr__(self, "aliases", {f"#{name}": name for name in names})
+
+    @property
+    def writes(self) -> bool:
+        return any(name.startswith(WRITES) for name in self.operations)
 
     @property
     def summary(self) -> str:

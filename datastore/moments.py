@@ -1,0 +1,30 @@
+"""The few forms of time that items hold."""
+
+from datetime import UTC, datetime
+
+
+def iso(moment: datetime) -> str:
+    """UTC with milliseconds at a fixed width, so that text order is time order: 2026-06-25T14:30:00.000Z."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def from_iso(text: str) -> datetime:
+    """The moment in `text`, with or without fractions of a second."""
+    return datetime.fromisoformat(text).astimezone(UTC)
+
+
+def epoch_ms(moment: datetime) -> int:
+    """Whole milliseconds since 1970, exact (no float in between)."""
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
+
+
+def from_epoch_ms(milliseconds: int) -> datetime:
+    """The moment that many milliseconds after 1970; negative before."""
+    seconds, rest = divmod(milliseconds, 1000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
+
+
+def day_bucket(moment: datetime) -> str:
+    """The UTC day as YYYYMMDD."""
+    return moment.astimezone(UTC).strftime("%Y%m%d")
