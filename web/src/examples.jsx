@@ -1,0 +1,93 @@
+import { useState } from 'react';
+import { pick, useGraphiQL, useGraphiQLActions } from '@graphiql/react';
+import { headersFor } from './roles.jsx';
+
+// "QUAKE-2 Strong quakes of the month": the access pattern's id comes first.
+const NAME = /^(?:([A-Z]+-\d+\w*)\s+)?(.*)$/;
+
+/** An example as GraphiQL wants a tab. */
+export function tabOf({ query, variables, as }, tokens) {
+  return {
+    query,
+    variables: variables ? JSON.stringify(variables, null, 2) : '',
+    headers: headersFor(as, tokens),
+  };
+}
+
+/** The sidebar pane which lists every example and opens it in a tab of its own. */
+export function createExamplesPlugin({ examples, tokens }) {
+  function Examples() {
+    const [search, setSearch] = useState('');
+    const open = useOpenInTab();
+    const words = search.toLowerCase().split(/\s+/);
+    const found = examples.filter(({ group, name }) => {
+      const text = `${group} ${name}`.toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+
+    return (
+      <section className="examples" aria-label="Examples">
+        <h2>Examples</h2>
+        <input
+          type="search"
+          aria-label="Search examples"
+          placeholder="Search examples"
+          value={search}
+          onChange={(event) => setSearch(event.target.value)}
+        />
+        {[...Map.groupBy(found, ({ group }) => group)].map(([group, members]) => (
+          // A new key opens the folded groups again when a search begins.
+          <details key={`${group} ${Boolean(search)}`} open>
+            <summary>
+              {group} <small>{members.length}</small>
+            </summary>
+            <ul>
+              {members.map((example) => (
+                <li key={example.name}>
+                  <Example {...example} onClick={open && (() => open(tabOf(example, tokens)))} />
+                </li>
+              ))}
+            </ul>
+          </details>
+        ))}
+        {!found.length && <p>Nothing matches.</p>}
+      </section>
+    );
+  }
+
+  return { title: 'Examples', icon: ExamplesIcon, content: Examples };
+}
+
+function Example({ name, as, onClick }) {
+  const [, id, title] = NAME.exec(name);
+  return (
+    <button type="button" onClick={onClick} disabled={!onClick} title="Open in a new tab">
+      {id && <code>{id}</code>}
+      <span>{title}</span>
+      {as && as !== 'user' && <small>{as}</small>}
+    </button>
+  );
+}
+
+/** Opens a tab; undefined until the editors stand, as GraphiQL would lose the tabs' text. */
+function useOpenInTab() {
+  const { addTab, changeTab, setOperationName, stop, updateActiveTabValues } = useGraphiQLActions();
+  const { tabs, queryEditor } = useGraphiQL(pick('tabs', 'queryEditor'));
+  if (!queryEditor) return undefined;
+  return (tab) => {
+    stop(); // a running subscription would go on writing into the new tab
+    addTab();
+    setOperationName(null); // else the last tab's name is sent until the editor has read the new query
+    updateActiveTabValues(tab);
+    changeTab(tabs.length); // fills the editors from the tab
+  };
+}
+
+function ExamplesIcon(props) {
+  return (
+    <svg viewBox="0 0 24 24" height="1em" fill="none" stroke="currentColor" strokeWidth="1.5" {...props}>
+      <path d="M12 5.5C10 4 6.500 3.500 2.750 4v14.500c3.750-.5 7.250 0 9.250 1.500 2-1.500 5.500-2 9.250-1.500V4C17.500 3.500 14 4 12 5.500zm0 0V20" />
+      <path d="m15 10.500 2 2-2 2M6.500 10.500h2.500M6.500 14h2.500" />
+    </svg>
+  );
+}

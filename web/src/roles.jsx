@@ -1,0 +1,51 @@
+import { tryParseJSONC, useGraphiQL, useHeadersEditorState } from '@graphiql/react';
+
+const ROLE = /admin|system|user/i;
+
+/** The header text for an example: who has no token of the asked role runs as the demo user. */
+export function headersFor(role, tokens) {
+  const of = (wanted) => tokens.find(({ name }) => ROLE.exec(name)?.[0].toLowerCase() === wanted);
+  return withToken('', (of(role) ?? of('user'))?.token);
+}
+
+/** The header text with this token, or with none; its other headers stay. */
+function withToken(text, token) {
+  const headers = Object.entries(parsed(text)).filter(([name]) => name.toLowerCase() !== 'authorization');
+  if (token) headers.push(['Authorization', `Bearer ${token}`]);
+  return headers.length ? JSON.stringify(Object.fromEntries(headers), null, 2) : '';
+}
+
+function parsed(text) {
+  try {
+    return tryParseJSONC(text) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+/** Shows whose token the current tab's headers carry, and replaces it. */
+export function RoleSwitch({ tokens }) {
+  const [headers, setHeaders] = useHeadersEditorState();
+  const ready = useGraphiQL((state) => Boolean(state.headerEditor));
+  const held = tokens.findIndex(({ token }) => headers.includes(token));
+  const custom = held < 0 && /"authorization"/i.test(headers);
+
+  return (
+    <label className="role-switch">
+      Run as
+      <select
+        disabled={!ready}
+        value={custom ? 'custom' : held}
+        onChange={(event) => setHeaders(withToken(headers, tokens[event.target.value]?.token))}
+      >
+        <option value={-1}>nobody</option>
+        {tokens.map(({ name }, index) => (
+          <option key={name} value={index}>
+            {name}
+          </option>
+        ))}
+        {custom && <option value="custom">a token of your own</option>}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,25 @@
+import { StorageAPI } from '@graphiql/toolkit';
+
+const HISTORY = ['graphiql:queries', 'graphiql:favorites'];
+
+/**
+ * The browser's storage without tokens. GraphiQL's history writes down the headers of each run even where headers
+ * are not to be kept; here they stay out, and what is read back gets the default ones.
+ */
+export function createStorage(defaultHeaders) {
+  const { storage } = new StorageAPI();
+  return Object.assign(Object.create(storage), {
+    setItem(key, value) {
+      storage.setItem(key, HISTORY.includes(key) ? eachItem(value, ({ headers, ...item }) => item) : value);
+    },
+    getItem(key) {
+      const value = storage.getItem(key);
+      return value && HISTORY.includes(key) ? eachItem(value, (item) => ({ ...item, headers: defaultHeaders })) : value;
+    },
+  });
+}
+
+function eachItem(json, change) {
+  const lists = Object.entries(JSON.parse(json)).map(([name, items]) => [name, items.map(change)]);
+  return JSON.stringify(Object.fromEntries(lists));
+}
