@@ -1,4 +1,4 @@
-"""What a table, an index and an access pattern are: frozen values that code, documentation and tests are driven from."""
+"""What a table, an index and an access pattern are: frozen values that drive code, documentation and tests."""
 
 import re
 from dataclasses import dataclass, field
@@ -31,6 +31,16 @@ class Who(StrEnum):
     ADMIN = "admin"
     SYSTEM = "system"
     INTERNAL = "internal"
+
+
+def aliases_in(*expressions: str) -> dict[str, str]:
+    """ExpressionAttributeNames for the `#name`s in the expressions: an alias is the attribute's own name."""
+    return {f"#{name}": name for expression in expressions for name in re.findall(r"#(\w+)", expression)}
+
+
+def values_in(*expressions: str) -> set[str]:
+    """The names of the `:name` values in the expressions."""
+    return {name for expression in expressions for name in re.findall(r":(\w+)", expression)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +79,7 @@ class AccessPattern:
     """One question the tables can be asked, as it is asked.
 
     `key`, `filter`, `condition` and `update` are the expressions sent to DynamoDB: `:name` is a value given by the
-    caller, `#name` an attribute whose name DynamoDB reserves.
+    caller, `#name` an attribute whose name DynamoDB reserves. A clause of `filter` counts if all its values are given.
     `operations` is all that a field of this pattern may issue; `fields` are its names in the API.
     """
 
@@ -81,7 +91,7 @@ class AccessPattern:
     fields: tuple[str, ...] = ()
     index: str | None = None
     key: str = ""
-    filter: str = ""
+    filter: tuple[str, ...] = ()
     condition: str = ""
     update: str = ""
     descending: bool = False
@@ -89,8 +99,7 @@ class AccessPattern:
     aliases: dict[str, str] = field(init=False, compare=False, hash=False, repr=False)
 
     def __post_init__(self) -> None:
-        names = re.findall(r"#(\w+)", f"{self.key} {self.filter} {self.condition} {self.update}")
-        object.__setattr__(self, "aliases", {f"#{name}": name for name in names})
+        object.__setattr__(self, "aliases", aliases_in(self.key, *self.filter, self.condition, self.update))
 
     @property
     def writes(self) -> bool:
@@ -102,6 +111,6 @@ class AccessPattern:
         where = self.table.name if self.index is None else f"{self.table.name}.{self.index}"
         parts = [f"{self.id}: {' + '.join(self.operations)} on {where}"]
         parts += [f"key {self.key}"] if self.key else []
-        parts += [f"filter {self.filter}"] if self.filter else []
+        parts += [f"filter {' AND '.join(self.filter)}"] if self.filter else []
         parts += ["newest first"] if self.descending else []
         return ", ".join(parts)

@@ -370,7 +370,7 @@ class _Adopted:
         return False
 
     async def wait(self) -> str:
-        while await _answers(self.endpoint):
+        while await _answers(self.endpoint):  # noqa: ASYNC110 - another process's engine tells no event
             await asyncio.sleep(POLL)
         return "it no longer answers"
 

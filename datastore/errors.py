@@ -1,4 +1,7 @@
-"""Errors that may reach a client. graphql-core copies `extensions` onto the error it answers, so nothing here knows GraphQL."""
+"""Errors that may reach a client.
+
+graphql-core copies `extensions` onto the error it answers, so nothing here knows GraphQL.
+"""
 
 from typing import Any, ClassVar
 

@@ -28,3 +28,8 @@ def from_epoch_ms(milliseconds: int) -> datetime:
 def day_bucket(moment: datetime) -> str:
     """The UTC day as YYYYMMDD."""
     return moment.astimezone(UTC).strftime("%Y%m%d")
+
+
+def from_seconds(seconds: float) -> datetime:
+    """The moment that many epoch seconds after 1970, as TTL attributes hold it."""
+    return datetime.fromtimestamp(float(seconds), UTC)

@@ -25,14 +25,12 @@ class Identity:
     expires_at: float | None = None
 
 
-def require(identity: Identity | None, pattern: AccessPattern, *, owner: str | None = None) -> Identity | None:
-    """Let the caller pass, or raise `Unauthenticated` / `Forbidden`.
+def require(identity: Identity | None, pattern: AccessPattern, *, owner: str | None = None) -> Identity:
+    """The caller, who may use the pattern. Raises raise `Unauthenticated` / `Forbidden`.
 
     `owner` is the user whose data a user's pattern is about; without it the data is the caller's own. Admin and
-    system tokens may do what the pattern's `who` names, and read what a user may.
+    system tokens may do what the pattern's `who` names, and read what a user may. Fields for anybody need no check.
     """
-    if pattern.who is Who.ANY:
-        return identity
     if identity is None:
         raise Unauthenticated("Sign in to use this field: send an Authorization: Bearer token.")
     if not _may(identity, pattern, owner):

@@ -1,0 +1,54 @@
+# `make serve` and `make test` do everything on a fresh machine with Python 3.11+, Node 20+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WEB_SOURCES := $(shell find web -path web/dist -prune -o -type f -print)
+
+.PHONY: setup serve test lint types check bench lock docs clean
+
+setup: $(VENV)/.ready node_modules/.ready web/dist/index.html
+
+$(VENV)/.ready: requirements-dev.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	touch $@
+
+node_modules/.ready: package-lock.json
+	npm ci --no-fund --no-audit --loglevel=error
+	touch $@
+
+web/dist/index.html: node_modules/.ready $(WEB_SOURCES) package.json
+	npm run --silent build
+	touch $@
+
+serve: setup
+	$(BIN)/python gateway.py serve $(ARGS)
+
+test: setup
+	$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+
+check: lint types test
+
+bench: setup
+	$(BIN)/python -m benchmarks $(ARGS)
+
+# Generated pages: the schema's SDL and the access patterns. A test fails when they are stale.
+docs: setup
+	$(BIN)/python gateway.py schema > schema/api.graphql
+	$(BIN)/python -m docs.access_patterns > docs/access-patterns.md
+
+# Needs uv (https://docs.astral.sh/uv/); the lock files hold versions and hashes, no registry address.
+lock:
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-dev.in -o requirements-dev.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -c requirements-dev.txt -o requirements.txt
+
+clean:
+	rm -rf $(VENV) node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,104 @@
+"""DynamoDB's attribute values to Python and back.
+
+S str, N int | float | Decimal, B bytes, BOOL bool, NULL None, L list, M dict, SS/NS/BS set. A number that a float
+cannot hold exactly comes as Decimal, so that writing back what was read never changes it.
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_AttributeValue.html
+"""
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+Item = dict[str, Any]
+Number = int | float | Decimal
+
+
+def decode_item(item: Mapping[str, Mapping[str, Any]]) -> Item:
+    """An item (or key) as DynamoDB answers it, as a plain dict."""
+    return {name: decode(value) for name, value in item.items()}
+
+
+def decode(value: Mapping[str, Any]) -> Any:
+    """One attribute value; raises `ValueError` for what is none."""
+    if len(value) != 1:
+        raise ValueError("An attribute value has exactly one type.")
+    ((kind, content),) = value.items()
+    if kind == "S":
+        return content
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        raise ValueError(f"Unknown attribute type {kind!r}.")
+    return decoder(content)
+
+
+def decode_number(text: str) -> Number:
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    value = float(text)
+    if repr(value) == text or Decimal(repr(value)) == Decimal(text):
+        return value
+    return Decimal(text)
+
+
+_DECODERS: dict[str, Callable[[Any], Any]] = {
+    "N": decode_number,
+    "BOOL": bool,
+    "NULL": lambda _: None,
+    "M": decode_item,
+    "L": lambda values: [decode(value) for value in values],
+    "B": b64decode,
+    "SS": set,
+    "NS": lambda values: {decode_number(value) for value in values},
+    "BS": lambda values: {b64decode(value) for value in values},
+}
+
+
+def encode_item(item: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """A plain dict as DynamoDB takes it; attributes whose value is None are stored as NULL, so leave them out."""
+    return {name: encode(value) for name, value in item.items()}
+
+
+def encode(value: Any) -> dict[str, Any]:
+    """One value; raises `ValueError` for NaN, infinities, empty sets and types DynamoDB does not know."""
+    if type(value) is str:
+        return {"S": value}
+    if value is None:
+        return {"NULL": True}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, int | float | Decimal):
+        return {"N": _number(value)}
+    return _encode_composite(value)
+
+
+def _encode_composite(value: Any) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"S": str(value)}
+    if isinstance(value, bytes | bytearray):
+        return {"B": b64encode(value).decode()}
+    if isinstance(value, Mapping):
+        return {"M": encode_item(value)}
+    if isinstance(value, list | tuple):
+        return {"L": [encode(element) for element in value]}
+    if isinstance(value, set | frozenset):
+        return _encode_set(value)
+    raise ValueError(f"DynamoDB has no type for {type(value).__name__}.")
+
+
+def _encode_set(values: set[Any] | frozenset[Any]) -> dict[str, Any]:
+    encoded = [encode(value) for value in sorted(values)]
+    kinds = {kind for element in encoded for kind in element}
+    if len(kinds) != 1 or not kinds <= {"S", "N", "B"}:
+        raise ValueError("A set holds at least one element, all strings, all numbers or all bytes.")
+    kind = kinds.pop()
+    return {f"{kind}S": [element[kind] for element in encoded]}
+
+
+def _number(value: Number) -> str:
+    if not math.isfinite(value):
+        raise ValueError("DynamoDB has no NaN and no infinity.")
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,263 @@
+"""The wire client: one signed HTTP request to DynamoDB or its Streams, with retries.
+
+Nothing else talks to the data plane.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
+"""
+
+import asyncio
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import aiohttp
+import orjson
+
+from datastore.attributes import Item, decode_item
+from datastore.backoff import Backoff
+from datastore.errors import DomainError, Throttled, Timeout, Unavailable
+from datastore.metering import Call, Meter
+from datastore.signing import CredentialSource, Signer
+
+STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
+THROTTLING = {
+    "ProvisionedThroughputExceededException",
+    "ThrottlingException",
+    "RequestLimitExceeded",
+    "LimitExceededException",
+    "TransactionConflictException",
+    "TransactionInProgressException",
+}
+# A cancelled transaction is tried again when this is all that stood in its way.
+TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+CONNECT_SECONDS = 1.0
+ATTEMPT_SECONDS = 5.0
+DEFAULT_SECONDS = 10.0
+
+
+class RequestRefused(Exception):
+    """DynamoDB refused a request for what it says: a fault of ours, never retried. `code` is DynamoDB's own."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class ConditionFailed(Exception):
+    """A condition did not hold; `item` is the item as it stands, when it was asked for and exists.
+
+    `attempts` above 1 means that an earlier try may have been applied although its answer was lost.
+    """
+
+    def __init__(self, item: Item | None) -> None:
+        super().__init__("The conditional request failed")
+        self.item = item
+        self.attempts = 1
+
+
+class TransactionCancelled(Exception):
+    """A transaction was cancelled; one reason and one item (or None) for each of its actions, in order."""
+
+    def __init__(self, reasons: list[str], items: list[Item | None]) -> None:
+        super().__init__(f"Transaction cancelled: {', '.join(reasons)}")
+        self.reasons = reasons
+        self.items = items
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where requests go. The functions are asked at every call: an embedded engine may have moved."""
+
+    tables: Callable[[], str]
+    streams: Callable[[], str]
+    region: str
+
+
+class Client:
+    """One per process. `on_call`, when set, hears of every call that was answered."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credentials: CredentialSource,
+        *,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        connections: int = 128,
+    ) -> None:
+        self._endpoint = endpoint
+        self._credentials = credentials
+        self._signer = Signer(endpoint.region)
+        self._backoff = backoff
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+        self.on_call: Callable[[Call], None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=60),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(
+        self,
+        operation: str,
+        payload: Mapping[str, Any],
+        /,
+        *,
+        timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a budget shared by all tries
+        meter: Meter | None = None,
+    ) -> dict[str, Any]:
+        """DynamoDB's answer as parsed JSON.
+
+        Tries again with full jitter on throttling, 5xx, lost connections and damaged bodies, within `timeout`
+        seconds. Raises `ConditionFailed`, `TransactionCancelled`, `RequestRefused`, or what a client may see:
+        `Throttled`, `Unavailable`, `Timeout`.
+        """
+        tries = _Tries(operation, payload, time.monotonic())
+        answer: dict[str, Any] = {}
+        try:
+            answer = await self._persist(tries, orjson.dumps(payload), timeout)
+        except ConditionFailed as failed:
+            failed.attempts = tries.attempts
+            raise
+        finally:
+            self._report(tries, answer, meter)
+        return answer
+
+    async def _persist(self, tries: "_Tries", body: bytes, seconds: float) -> dict[str, Any]:
+        delays = self._backoff.delays()
+        while True:
+            tries.attempts += 1
+            left = seconds - (time.monotonic() - tries.started)
+            try:
+                return await self._attempt(tries.operation, body, left)
+            except _Transient as problem:
+                await self._wait(problem, delays, left)
+
+    async def _wait(self, problem: "_Transient", delays: Iterator[float], left: float) -> None:
+        delay = next(delays, None)
+        if delay is None:
+            raise problem.final from problem
+        if delay >= left:
+            raise Timeout("The store did not answer in time.") from problem
+        await asyncio.sleep(delay)
+
+    async def _attempt(self, operation: str, body: bytes, left: float) -> dict[str, Any]:
+        if left <= 0:
+            raise Timeout("The store did not answer in time.")
+        status, headers, content = await self._send(operation, body, min(left, ATTEMPT_SECONDS))
+        checksum = headers.get("x-amz-crc32")
+        if checksum is not None and zlib.crc32(content) != int(checksum):
+            raise _Transient(Unavailable("The store's answers arrive damaged."))
+        if status == 200:
+            answer: dict[str, Any] = orjson.loads(content)
+            return answer
+        raise _refusal(status, content)
+
+    async def _send(self, operation: str, body: bytes, seconds: float) -> tuple[int, Mapping[str, str], bytes]:
+        streams = operation in STREAM_OPERATIONS
+        url = self._endpoint.streams() if streams else self._endpoint.tables()
+        target = f"{'DynamoDBStreams' if streams else 'DynamoDB'}_20120810.{operation}"
+        host = url.split("//", 1)[1].rstrip("/")
+        headers = self._signer.headers(await self._credentials.current(), host, target, body)
+        assert self._session is not None, "The client is used outside its `async with`."
+        try:
+            async with self._session.post(
+                url, data=body, headers=headers, timeout=aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)
+            ) as response:
+                return response.status, response.headers, await response.read()
+        except TimeoutError as problem:
+            raise _Transient(Timeout("The store did not answer in time.")) from problem
+        except (aiohttp.ClientError, OSError) as problem:
+            raise _Transient(Unavailable("The store cannot be reached at the moment; try again.")) from problem
+
+    def _report(self, tries: "_Tries", answer: Mapping[str, Any], meter: Meter | None) -> None:
+        if meter is None and self.on_call is None:
+            return
+        call = Call(
+            tries.operation,
+            _tables(tries.payload),
+            tries.payload.get("IndexName"),
+            _units(answer),
+            tries.attempts,
+            time.monotonic() - tries.started,
+            tries.payload,
+        )
+        if meter is not None:
+            meter.calls.append(call)
+        if self.on_call is not None:
+            self.on_call(call)
+
+
+@dataclass(slots=True)
+class _Tries:
+    """One call on its way."""
+
+    operation: str
+    payload: Mapping[str, Any]
+    started: float
+    attempts: int = 0
+
+
+class _Transient(Exception):
+    """Worth another try; `final` is what the caller is told when there is none left."""
+
+    def __init__(self, final: DomainError) -> None:
+        super().__init__(str(final))
+        self.final = final
+
+
+def _refusal(status: int, content: bytes) -> Exception:
+    """What an answer other than 200 means."""
+    try:
+        problem = orjson.loads(content)
+        code = str(problem.get("__type", "")).rpartition("#")[2]
+    except (orjson.JSONDecodeError, AttributeError):
+        problem, code = {}, ""
+    if code in THROTTLING or status == 429:
+        return _Transient(Throttled("The store is busy; try again in a moment."))
+    if status >= 500:
+        return _Transient(Unavailable("The store fails at the moment; try again."))
+    if code == "ConditionalCheckFailedException":
+        return ConditionFailed(_item(problem))
+    if code == "TransactionCanceledException":
+        return _cancelled(problem.get("CancellationReasons") or [])
+    return RequestRefused(code or str(status), str(problem.get("message") or problem.get("Message") or ""))
+
+
+def _cancelled(reasons: list[dict[str, Any]]) -> Exception:
+    codes = [str(reason.get("Code", "None")) for reason in reasons]
+    if codes and set(codes) <= TRANSIENT_REASONS:
+        return _Transient(Throttled("Others are changing the same items; try again in a moment."))
+    return TransactionCancelled(codes, [_item(reason) for reason in reasons])
+
+
+def _item(problem: Mapping[str, Any]) -> Item | None:
+    item = problem.get("Item")
+    return decode_item(item) if item else None
+
+
+def _tables(payload: Mapping[str, Any]) -> tuple[str, ...]:
+    if "TableName" in payload:
+        return (payload["TableName"],)
+    if "RequestItems" in payload:
+        return tuple(payload["RequestItems"])
+    actions = payload.get("TransactItems", ())
+    return tuple(dict.fromkeys(body["TableName"] for action in actions for body in action.values()))
+
+
+def _units(answer: Mapping[str, Any]) -> float:
+    consumed = answer.get("ConsumedCapacity") or ()
+    entries = [consumed] if isinstance(consumed, dict) else consumed
+    return float(sum(entry.get("CapacityUnits", 0.0) for entry in entries))

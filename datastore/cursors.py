@@ -1,0 +1,50 @@
+"""Cursors: DynamoDB's start key in base64url, signed, and bound to the field and arguments that made it."""
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from datastore.attributes import Item, decode_item, encode_item
+from datastore.errors import BadCursor
+
+TAG_BYTES = 16
+MAX_CHARACTERS = 8192
+REFUSAL = "This cursor was not made by this field with these arguments."
+
+
+class Cursors:
+    """Seals and opens cursors. All processes that answer for one another share the secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._key = hmac.digest(secret, b"cursor", "sha256")
+
+    def seal(self, key: Item, binding: bytes) -> str:
+        """A cursor for the position just at `key`."""
+        content = orjson.dumps(encode_item(key), option=orjson.OPT_SORT_KEYS)
+        return urlsafe_b64encode(self._tag(content, binding) + content).rstrip(b"=").decode()
+
+    def open(self, cursor: str, binding: bytes) -> Item:
+        """The key a cursor stands for. Raises `BadCursor` if it was altered or belongs elsewhere."""
+        if len(cursor) > MAX_CHARACTERS:
+            raise BadCursor(REFUSAL)
+        try:
+            raw = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        except ValueError:
+            raise BadCursor(REFUSAL) from None
+        tag, content = raw[:TAG_BYTES], raw[TAG_BYTES:]
+        # The text must be the one we made: base64 reads several spellings of the same bytes.
+        canonical = urlsafe_b64encode(raw).rstrip(b"=").decode() == cursor
+        if not canonical or not hmac.compare_digest(tag, self._tag(content, binding)):
+            raise BadCursor(REFUSAL)
+        return decode_item(orjson.loads(content))
+
+    def _tag(self, content: bytes, binding: bytes) -> bytes:
+        return hmac.digest(self._key, len(binding).to_bytes(4, "big") + binding + content, "sha256")[:TAG_BYTES]
+
+
+def binding(field: str, arguments: Mapping[str, Any]) -> bytes:
+    """What a cursor is bound to: the field it came from and its arguments other than the paging ones."""
+    return field.encode() + b"?" + orjson.dumps(dict(arguments), option=orjson.OPT_SORT_KEYS)

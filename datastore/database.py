@@ -1,0 +1,119 @@
+"""Opens the chosen store: the embedded engine, AWS, or any endpoint that speaks DynamoDB's API."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import boto3
+import botocore.config
+import botocore.credentials
+import botocore.exceptions
+
+from datastore import tables
+from datastore.client import Client, Endpoint
+from datastore.engine import Engine, find_binary
+from datastore.keyspace import TABLES
+from datastore.signing import CredentialSource
+
+LOCAL_REGION = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Which store: `store` is "embedded", "aws" or a URL. Without a `data_dir` the embedded engine works in memory."""
+
+    store: str = "embedded"
+    data_dir: Path | None = None
+    prefix: str = ""
+    region: str | None = None
+    root: Path = Path(__file__).resolve().parent.parent
+
+    @property
+    def embedded(self) -> bool:
+        return self.store == "embedded"
+
+
+class StoreMisconfigured(Exception):
+    """The store cannot be opened as configured; the message says what to set."""
+
+
+class Database:
+    """An open store."""
+
+    def __init__(self, client: Client, endpoint: Endpoint, session: Any, prefix: str, engine: Engine | None) -> None:
+        self.client = client
+        self.prefix = prefix
+        self.engine = engine
+        self._endpoint = endpoint
+        self._session = session
+
+    def admin(self) -> Any:
+        """A boto3 client for table administration."""
+        return _boto_client(self._session, "dynamodb", self._endpoint.tables())
+
+    async def create_tables(self) -> list[str]:
+        """Create the declared tables that are missing; their names."""
+        return await tables.create(self.admin(), TABLES, self.prefix)
+
+    async def describe_tables(self) -> list[dict[str, Any]]:
+        return await tables.describe(self.admin(), TABLES, self.prefix)
+
+
+@asynccontextmanager
+async def open_database(
+    options: StoreOptions, *, on_restart: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[Database]:
+    """The store, for as long as the context lasts. `on_restart` is called when the embedded engine was restarted.
+
+    Raises `StoreMisconfigured`, or the engine's `EngineMissing` and `EngineFailed`.
+    """
+    async with AsyncExitStack() as stack:
+        engine: Engine | None = None
+        if options.embedded:
+            binary = find_binary(options.root)
+            engine = await stack.enter_async_context(Engine(binary, options.data_dir, on_restart=on_restart))
+        session = _session(options)
+        endpoint = _endpoint(options, session, engine)
+        source = CredentialSource(_credentials(options, session))
+        client = await stack.enter_async_context(Client(endpoint, source))
+        yield Database(client, endpoint, session, options.prefix, engine)
+
+
+def _session(options: StoreOptions) -> Any:
+    if options.embedded:
+        return boto3.Session("local", "local", region_name=LOCAL_REGION)
+    return boto3.Session(region_name=options.region)
+
+
+def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> Endpoint:
+    if engine is not None:
+        return Endpoint(lambda: engine.endpoint, lambda: engine.endpoint, LOCAL_REGION)
+    if options.store != "aws":
+        url = options.store.rstrip("/")
+        return Endpoint(lambda: url, lambda: url, session.region_name or LOCAL_REGION)
+    try:
+        data = _boto_client(session, "dynamodb", None).meta.endpoint_url
+        streams = _boto_client(session, "dynamodbstreams", None).meta.endpoint_url
+    except botocore.exceptions.NoRegionError:
+        raise StoreMisconfigured("No AWS region: set --region or AWS_REGION.") from None
+    return Endpoint(lambda: data, lambda: streams, session.region_name)
+
+
+def _credentials(options: StoreOptions, session: Any) -> Any:
+    credentials = session.get_credentials()
+    if credentials is None and options.store != "aws":
+        return botocore.credentials.Credentials("local", "local")
+    if credentials is None:
+        raise StoreMisconfigured(
+            "No AWS credentials were found: set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+        )
+    return credentials
+
+
+def _boto_client(session: Any, service: str, url: str | None) -> Any:
+    # The embedded engine's stream shard ids are shorter than botocore's validation allows.
+    config = botocore.config.Config(parameter_validation=False)
+    region = session.region_name or (None if url is None else LOCAL_REGION)
+    return session.client(service, endpoint_url=url, region_name=region, config=config)

@@ -1,0 +1,315 @@
+"""Earthquakes and the request log: what they are, how the table keeps them, what it can be asked (QUAKE-1 to 5)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.keyspace import earthquakes as keys
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.moments import day_bucket, epoch_ms, from_epoch_ms
+from datastore.pages import Page, Span, read_page
+from datastore.store import Store
+
+LOG_LIFETIME = timedelta(days=7)
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Earthquake:
+    """A seismic event. Times in epoch milliseconds, depth in kilometres (0 or more, None when unknown)."""
+
+    event_id: str
+    occurred_at_ms: int
+    magnitude: float
+    place: str
+    latitude: float
+    longitude: float
+    depth_km: float | None
+    source: str
+    ingested_at_ms: int
+
+    @property
+    def occurred_at(self) -> datetime:
+        return from_epoch_ms(self.occurred_at_ms)
+
+    @property
+    def ingested_at(self) -> datetime:
+        return from_epoch_ms(self.ingested_at_ms)
+
+
+class LogType(StrEnum):
+    """What a request log is about."""
+
+    INGEST = "INGEST"
+    QUERY = "QUERY"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLog:
+    """One ingest or query as it went. Optional figures belong to one of the two types."""
+
+    log_type: LogType
+    request_id: str
+    timestamp: datetime
+    route: str
+    status: int
+    latency_ms: int
+    fetched: int | None = None
+    upserted: int | None = None
+    skipped: int | None = None
+    retries: int | None = None
+    upstream_size: int | None = None
+    upstream_hash: str | None = None
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+    min_magnitude: float | None = None
+    page_size: int | None = None
+    result_count: int | None = None
+    has_next_token: bool | None = None
+    buckets_scanned: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestState:
+    """What the last complete ingest of a source saw: HTTP validators, the hash of the feed, and its counts."""
+
+    source: str
+    upstream_hash: str
+    fetched: int
+    rejected: Mapping[str, int]
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IngestSummary:
+    """How an ingest went. fetched = upserted + skipped + the sum of rejected; sizes in bytes, times in milliseconds.
+
+    `unchanged` tells that the feed was byte for byte the last one, so nothing was written; `error` is a stable code.
+    """
+
+    source: str
+    fetched: int = 0
+    upserted: int = 0
+    skipped: int = 0
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    unchanged: bool = False
+    retries: int = 0
+    upstream_size: int = 0
+    upstream_hash: str | None = None
+    latency_ms: int = 0
+    error: str | None = None
+
+
+class Earthquakes:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def insert(self, earthquake: Earthquake) -> bool:
+        """QUAKE-1: store the event unless it is there; whether it was new."""
+        item = _event_item(earthquake)
+        written = await self._store.put(keys.INSERT_EVENT, item)
+        return written.ok or (written.repeated and written.item == item)
+
+    async def between(
+        self,
+        start: datetime,
+        end: datetime,
+        span: Span,
+        *,
+        min_magnitude: float | None = None,
+        fields: frozenset[str] | None = None,
+    ) -> Page:
+        """QUAKE-2: events from `start` to `end`, both included, newest first.
+
+        `fields` names the fields of `Earthquake` that are needed; None is all. Depth is read with any of them.
+        """
+        values: dict[str, Any] = {"start": epoch_ms(start), "end": epoch_ms(end)}
+        if min_magnitude is not None:
+            values["minMagnitude"] = min_magnitude
+        days = [values | {"partition": keys.day(bucket)} for bucket in day_buckets(start, end)]
+        return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, _attributes(fields))
+
+    async def by_id(self, event_id: str) -> Earthquake | None:
+        """QUAKE-5."""
+        item = await self._store.get(keys.EVENT, keys.event(event_id))
+        return event_from(item) if item else None
+
+    async def write_log(self, log: RequestLog) -> None:
+        """QUAKE-3."""
+        await self._store.put(keys.WRITE_LOG, _log_item(log))
+
+    async def logs_of(self, bucket: str, span: Span, log_type: LogType | None = None) -> Page:
+        """QUAKE-4: the logs of a day (YYYYMMDD), newest first."""
+        values: dict[str, Any] = {"partition": keys.log_day(bucket), "now": int(self._now.timestamp())}
+        if log_type is not None:
+            values["type"] = log_type.value
+        return await read_page(self._store, keys.LOGS_OF_DAY, [values], span)
+
+    async def ingest_state(self, source: str) -> IngestState | None:
+        """QUAKE-1: what the last complete ingest of this source saw."""
+        item = await self._store.get(keys.INGEST_STATE, keys.ingest_state(source))
+        return _state_from(item) if item else None
+
+    async def save_ingest_state(self, state: IngestState) -> None:
+        await self._store.put(keys.INGEST_STATE, _state_item(state))
+
+
+def day_buckets(start: datetime, end: datetime) -> list[str]:
+    """The UTC days (YYYYMMDD) from the one of `end` back to the one of `start`."""
+    first, last = start.astimezone(UTC).date(), end.astimezone(UTC).date()
+    return [f"{last - offset * DAY:%Y%m%d}" for offset in range((last - first).days + 1)]
+
+
+def is_event(key: Mapping[str, Any]) -> bool:
+    """Whether a table key (or an item with it) is an earthquake's."""
+    return str(key["pk"]).startswith("EVENT#")
+
+
+# The item's names for the record's fields, as the document has them.
+ATTRIBUTES = {
+    "event_id": "eventId",
+    "occurred_at": "eventTsMs",
+    "magnitude": "mag",
+    "place": "place",
+    "latitude": "lat",
+    "longitude": "lon",
+    "depth_km": "depth",
+    "source": "source",
+    "ingested_at": "ingestedAt",
+}
+
+
+def _attributes(fields: frozenset[str] | None) -> Sequence[str] | None:
+    if fields is None or not fields <= ATTRIBUTES.keys():
+        return None
+    return (*EARTHQUAKES.key_attributes(keys.EVENTS_BY_DAY.index), *(ATTRIBUTES[name] for name in sorted(fields)))
+
+
+def _event_item(earthquake: Earthquake) -> Item:
+    key = keys.event(earthquake.event_id)
+    bucket = day_bucket(earthquake.occurred_at)
+    return {
+        "pk": key.partition,
+        "sk": key.sort,
+        "entity": "EVENT",
+        "eventId": earthquake.event_id,
+        "eventTsMs": earthquake.occurred_at_ms,
+        "mag": earthquake.magnitude,
+        "place": earthquake.place,
+        "lat": earthquake.latitude,
+        "lon": earthquake.longitude,
+        "depth": earthquake.depth_km,
+        "dayBucket": bucket,
+        "gsi1pk": keys.day(bucket),
+        "gsi1sk": earthquake.occurred_at_ms,
+        "source": earthquake.source,
+        "ingestedAt": earthquake.ingested_at_ms,
+    }
+
+
+def event_from(item: Mapping[str, Any], fields: frozenset[str] | None = None) -> Earthquake:
+    """The record of an item; with `fields`, of an item projected to those: the others are left None, nobody reads them.
+
+    Raises `KeyError` for an item that lacks what it must have.
+    """
+    for name in REQUIRED if fields is None else fields & REQUIRED:
+        item[ATTRIBUTES[name]]
+    return Earthquake(
+        event_id=item.get("eventId", ""),
+        occurred_at_ms=item.get("eventTsMs", 0),
+        magnitude=item.get("mag", 0.0),
+        place=item.get("place", ""),
+        latitude=item.get("lat", 0.0),
+        longitude=item.get("lon", 0.0),
+        depth_km=item.get("depth"),
+        source=item.get("source", ""),
+        ingested_at_ms=item.get("ingestedAt", 0),
+    )
+
+
+REQUIRED = frozenset(ATTRIBUTES) - {"depth_km"}
+
+LOG_ATTRIBUTES = {
+    "route": "route",
+    "status": "status",
+    "latency_ms": "latencyMs",
+    "fetched": "fetched",
+    "upserted": "upserted",
+    "skipped": "skipped",
+    "retries": "retries",
+    "upstream_size": "upstreamSize",
+    "upstream_hash": "upstreamHash",
+    "min_magnitude": "minmagnitude",
+    "page_size": "pageSize",
+    "result_count": "resultCount",
+    "has_next_token": "hasNextToken",
+    "buckets_scanned": "bucketsScanned",
+    "error": "error",
+}
+
+
+def _log_item(log: RequestLog) -> Item:
+    key = keys.log(log.timestamp, log.request_id)
+    item = {
+        "pk": key.partition,
+        "sk": key.sort,
+        "entity": "LOG",
+        "logType": log.log_type.value,
+        "requestId": log.request_id,
+        "timestamp": epoch_ms(log.timestamp),
+        "starttime": None if log.start_time is None else epoch_ms(log.start_time),
+        "endtime": None if log.end_time is None else epoch_ms(log.end_time),
+        "ttl": epoch_ms(log.timestamp + LOG_LIFETIME) // 1000,
+    }
+    item |= {name: getattr(log, attribute) for attribute, name in LOG_ATTRIBUTES.items()}
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def log_from(item: Mapping[str, Any]) -> RequestLog:
+    return RequestLog(
+        log_type=LogType(item["logType"]),
+        request_id=item["requestId"],
+        timestamp=from_epoch_ms(item["timestamp"]),
+        start_time=from_epoch_ms(item["starttime"]) if "starttime" in item else None,
+        end_time=from_epoch_ms(item["endtime"]) if "endtime" in item else None,
+        **_figures(item),
+    )
+
+
+def _figures(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {attribute: item.get(name) for attribute, name in LOG_ATTRIBUTES.items()}
+
+
+def _state_item(state: IngestState) -> Item:
+    key = keys.ingest_state(state.source)
+    item = {
+        "pk": key.partition,
+        "sk": key.sort,
+        "entity": "INGEST_STATE",
+        "source": state.source,
+        "upstreamHash": state.upstream_hash,
+        "fetched": state.fetched,
+        "rejected": dict(state.rejected),
+        "etag": state.etag,
+        "lastModified": state.last_modified,
+    }
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def _state_from(item: Mapping[str, Any]) -> IngestState:
+    return IngestState(
+        source=item["source"],
+        upstream_hash=item["upstreamHash"],
+        fetched=item["fetched"],
+        rejected=item["rejected"],
+        etag=item.get("etag"),
+        last_modified=item.get("lastModified"),
+    )

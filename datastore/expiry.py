@@ -1,0 +1,60 @@
+"""Deletes expired items while the engine is embedded: unlike DynamoDB it does not do so by itself."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
+
+from datastore.attributes import encode
+from datastore.client import Client, ConditionFailed
+from datastore.declarations import Table
+from datastore.errors import DomainError
+
+SWEEP_SECONDS = 60.0
+
+logger = logging.getLogger(__name__)
+
+
+async def sweep_forever(client: Client, tables: Sequence[Table], prefix: str, now: Callable[[], datetime]) -> None:
+    """Sweep now and once a minute, until cancelled."""
+    while True:
+        try:
+            await sweep(client, tables, prefix, now())
+        except DomainError as problem:
+            logger.warning("Expired items stay for now: %s", problem)
+        await asyncio.sleep(SWEEP_SECONDS)
+
+
+async def sweep(client: Client, tables: Sequence[Table], prefix: str, now: datetime) -> int:
+    """Delete what has expired; how many items that were."""
+    return sum([await _sweep(client, table, prefix + table.name, now) for table in tables if table.ttl])
+
+
+async def _sweep(client: Client, table: Table, name: str, now: datetime) -> int:
+    expired = {
+        "TableName": name,
+        "ExpressionAttributeNames": {"#ttl": table.ttl},
+        "ExpressionAttributeValues": {":now": encode(int(now.timestamp()))},
+    }
+    scan: dict[str, Any] = expired | {
+        "FilterExpression": "#ttl <= :now",
+        "ProjectionExpression": "#partition, #sort",
+        "ExpressionAttributeNames": {"#ttl": table.ttl, "#partition": table.partition, "#sort": table.sort},
+    }
+    deleted = 0
+    while True:
+        answer = await client.call("Scan", scan)
+        for key in answer["Items"]:
+            deleted += await _delete(client, expired | {"Key": key, "ConditionExpression": "#ttl <= :now"})
+        if not answer.get("LastEvaluatedKey"):
+            return deleted
+        scan["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+
+async def _delete(client: Client, request: dict[str, Any]) -> bool:
+    try:
+        await client.call("DeleteItem", request)
+    except ConditionFailed:
+        return False  # its life was prolonged meanwhile
+    return True

@@ -1,0 +1,189 @@
+"""Hands records to subscribers through bounded queues: whoever publishes never waits and never fails.
+
+A subscriber that cannot keep up is disconnected, or given only the newest per key: its choice, never silent loss.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable
+from enum import StrEnum
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from datastore.errors import SlowSubscriber
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Policy(StrEnum):
+    """What happens to a subscriber that does not keep up.
+
+    DISCONNECT: its iteration raises `SlowSubscriber`. LATEST: of each key only the newest event waits; it is
+    disconnected only when more than `capacity` different keys wait.
+    """
+
+    DISCONNECT = "disconnect"
+    LATEST = "latest"
+
+
+class _Buffer(Protocol[T]):
+    def __len__(self) -> int: ...
+    def add(self, event: T) -> bool:
+        """False when an event that waited was replaced."""
+
+    def take(self) -> T: ...
+    def clear(self) -> None: ...
+
+
+class _Queue(Generic[T]):
+    def __init__(self) -> None:
+        self._events: deque[T] = deque()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, event: T) -> bool:
+        self._events.append(event)
+        return True
+
+    def take(self) -> T:
+        return self._events.popleft()
+
+    def clear(self) -> None:
+        self._events.clear()
+
+
+class _Newest(Generic[T]):
+    """A key keeps its place in the line when its event is replaced, so a busy key does not starve."""
+
+    def __init__(self, key: Callable[[T], Hashable]) -> None:
+        self._key = key
+        self._events: dict[Hashable, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, event: T) -> bool:
+        key = self._key(event)
+        is_new = key not in self._events
+        self._events[key] = event
+        return is_new
+
+    def take(self) -> T:
+        return self._events.pop(next(iter(self._events)))
+
+    def clear(self) -> None:
+        self._events.clear()
+
+
+class Subscription(Generic[T]):
+    """One subscriber's events: iterate it in one task, inside `async with` (or call `aclose`).
+
+    `conflated` counts the events that a newer one of the same key replaced while they waited.
+    """
+
+    def __init__(
+        self, select: Callable[[Any], T | None], buffer: _Buffer[T], capacity: int, forget: Callable[[Any], None]
+    ) -> None:
+        self._select = select
+        self._buffer = buffer
+        self._capacity = capacity
+        self._forget = forget
+        self._wake = asyncio.Event()
+        self._ended = False
+        self._problem: Exception | None = None
+        self.conflated = 0
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._buffer:
+            if self._problem is not None:
+                raise self._problem.with_traceback(None)  # subscribers may share it: keep no other's frames
+            if self._ended:
+                raise StopAsyncIteration
+            self._wake.clear()
+            await self._wake.wait()
+        return self._buffer.take()
+
+    def offer(self, record: Any) -> None:
+        """Take what `select` makes of a record. Whatever goes wrong ends this subscription and nothing else."""
+        try:
+            event = self._select(record)
+            if event is not None:
+                self._add(event)
+        except Exception as problem:
+            self.end(problem)
+
+    def _add(self, event: T) -> None:
+        self.conflated += not self._buffer.add(event)
+        behind = len(self._buffer)
+        if behind > self._capacity:
+            self._buffer.clear()
+            message = f"This subscription fell {behind} changes behind and was disconnected; subscribe again."
+            raise SlowSubscriber(message, behind=behind)
+        self._wake.set()
+
+    def end(self, problem: Exception | None = None) -> None:
+        """No more events. Those that wait are still delivered, then the iteration ends, or raises `problem`."""
+        if not self._ended:
+            self._ended, self._problem = True, problem
+            self._forget(self)
+            self._wake.set()
+
+    async def aclose(self) -> None:
+        self.end()
+        self._buffer.clear()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class Hub(Generic[R]):
+    """Subscriptions by topic. Publishing costs one `select` for each subscriber of the topic."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[int, Subscription[Any]]] = {}
+
+    def subscribe(
+        self,
+        topic: str,
+        select: Callable[[R], T | None],
+        *,
+        capacity: int = 256,
+        policy: Policy = Policy.DISCONNECT,
+        key: Callable[[T], Hashable] | None = None,
+    ) -> Subscription[T]:
+        """Events from now on. `select` makes a record into an event, or skips it with None; it runs while publishing.
+
+        `key` is for the policy LATEST; without it only the newest event of all waits.
+        """
+        buffer: _Buffer[T] = _Queue() if policy is Policy.DISCONNECT else _Newest(key or (lambda _: None))
+        subscription = Subscription(select, buffer, capacity, lambda one: self._forget(topic, one))
+        self._topics.setdefault(topic, {})[id(subscription)] = subscription
+        return subscription
+
+    def publish(self, topic: str, record: R) -> None:
+        for subscription in tuple(self._topics.get(topic, {}).values()):
+            subscription.offer(record)
+
+    def end(self, topic: str, problem: Exception | None = None) -> None:
+        """End all subscriptions of a topic; each gets what waits for it first."""
+        for subscription in tuple(self._topics.get(topic, {}).values()):
+            subscription.end(problem)
+
+    def count(self, topic: str) -> int:
+        return len(self._topics.get(topic, {}))
+
+    def _forget(self, topic: str, subscription: Subscription[Any]) -> None:
+        subscriptions = self._topics.get(topic, {})
+        subscriptions.pop(id(subscription), None)
+        if not subscriptions:
+            self._topics.pop(topic, None)

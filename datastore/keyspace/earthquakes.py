@@ -1,0 +1,105 @@
+"""The table `earthquake-events`: seismic events by id and by day, and the request log, on one page."""
+
+from datetime import datetime
+
+from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.keyspace.parts import Key, join
+from datastore.moments import day_bucket, epoch_ms
+
+EARTHQUAKES = Table(
+    name="earthquake-events",
+    partition="pk",
+    sort="sk",
+    indexes=(Index("TimeOrderedIndex", partition="gsi1pk", sort="gsi1sk", sort_type="N"),),
+    ttl="ttl",
+    stream="NEW_AND_OLD_IMAGES",
+)
+
+
+def event(event_id: str) -> Key:
+    return Key(join("EVENT", event_id), "EVENT")
+
+
+def day(bucket: str) -> str:
+    """The index partition of a day given as YYYYMMDD."""
+    return join("DAY", bucket)
+
+
+def log_day(bucket: str) -> str:
+    return join("LOG", bucket)
+
+
+def log(timestamp: datetime, request_id: str) -> Key:
+    return Key(log_day(day_bucket(timestamp)), join(str(epoch_ms(timestamp)), request_id))
+
+
+def ingest_state(source: str) -> Key:
+    """What the last ingest of a source saw (validators and hash), so that an unchanged feed writes nothing new."""
+    return Key(join("INGEST", source), "STATE")
+
+
+INSERT_EVENT = AccessPattern(
+    id="QUAKE-1",
+    question="Fetch a USGS feed and insert each event once",
+    table=EARTHQUAKES,
+    operations=("GetItem", "PutItem"),
+    who=Who.SYSTEM,
+    fields=("ingestEarthquakes",),
+    condition="attribute_not_exists(pk)",
+)
+INGEST_STATE = AccessPattern(
+    id="QUAKE-1",
+    question="What the last ingest of a feed saw, so that an unchanged feed writes nothing new",
+    table=EARTHQUAKES,
+    operations=("GetItem", "PutItem"),
+    who=Who.INTERNAL,
+)
+EVENTS_BY_DAY = AccessPattern(
+    id="QUAKE-2",
+    question="Earthquakes of a time window by magnitude, newest first, over any number of day buckets",
+    table=EARTHQUAKES,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("earthquakes",),
+    index="TimeOrderedIndex",
+    key="gsi1pk = :partition AND gsi1sk BETWEEN :start AND :end",
+    filter=("mag >= :minMagnitude",),
+    descending=True,
+)
+WRITE_LOG = AccessPattern(
+    id="QUAKE-3",
+    question="Log one ingest or query, kept for seven days",
+    table=EARTHQUAKES,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+)
+LOGS_OF_DAY = AccessPattern(
+    id="QUAKE-4",
+    question="The request log of a day, newest first",
+    table=EARTHQUAKES,
+    operations=("Query",),
+    who=Who.ADMIN,
+    fields=("requestLogs",),
+    key="pk = :partition",
+    filter=("#ttl > :now", "logType = :type"),
+    descending=True,
+)
+EVENT = AccessPattern(
+    id="QUAKE-5",
+    question="One earthquake by its USGS id",
+    table=EARTHQUAKES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("earthquake", "node", "nodes"),
+    key="pk = EVENT#<eventId>, sk = EVENT",
+)
+DETECTED = AccessPattern(
+    id="QUAKE-S1",
+    question="Earthquakes as they are stored, by magnitude and bounding box",
+    table=EARTHQUAKES,
+    operations=(),
+    who=Who.ANY,
+    fields=("earthquakeDetected",),
+)
+
+PATTERNS = (INSERT_EVENT, INGEST_STATE, EVENTS_BY_DAY, WRITE_LOG, LOGS_OF_DAY, EVENT, DETECTED)

@@ -1,0 +1,50 @@
+"""Key strings are parts joined by `#`; what a user gives can never break out of its part."""
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from datastore.errors import BadUserInput
+
+PARTITION_BYTES = 2048
+SORT_BYTES = 1024
+_UNSAFE = re.compile(r"[#%\x00-\x1f\x7f]")
+
+
+class Key(NamedTuple):
+    """A primary key: the values of the partition and the sort attribute."""
+
+    partition: str
+    sort: str
+
+
+def join(*parts: str) -> str:
+    """The parts with `#` between them; `#`, `%` and control characters inside a part are percent-encoded."""
+    return "#".join([part(text) for text in parts])
+
+
+def split(key: str) -> list[str]:
+    """The parts that `join` was given."""
+    return [unquote(text) for text in key.split("#")]
+
+
+def part(text: str) -> str:
+    """One part of a key. Raises `BadUserInput` for an empty one: DynamoDB has no empty key, and `A#` is no id."""
+    if not text:
+        raise BadUserInput("An id must not be empty.")
+    return _UNSAFE.sub(_escape, text) if _UNSAFE.search(text) else text
+
+
+def _escape(match: re.Match[str]) -> str:
+    return quote(match.group(), safe="")
+
+
+def checked(key: Key) -> Key:
+    """The key, or `BadUserInput` when it is longer than DynamoDB's 2048 (partition) and 1024 (sort) bytes."""
+    try:
+        sizes = len(key.partition.encode()), len(key.sort.encode())
+    except UnicodeEncodeError:
+        raise BadUserInput("An id must be valid Unicode text.") from None
+    if sizes[0] > PARTITION_BYTES or sizes[1] > SORT_BYTES:
+        raise BadUserInput("An id is too long: at most 1024 bytes of UTF-8 fit in a key.")
+    return key

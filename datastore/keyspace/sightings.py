@@ -1,0 +1,219 @@
+"""The table `blip`: street sightings, their reporters, watches and confirmations on one page."""
+
+from datetime import datetime
+
+from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.keyspace.parts import Key, join, split
+from datastore.moments import iso
+
+BLIP = Table(
+    name="blip",
+    partition="PK",
+    sort="SK",
+    indexes=(Index("TrendingIndex", partition="GSI1PK", sort="GSI1SK"),),
+    ttl="expiresAt",
+    stream="NEW_AND_OLD_IMAGES",
+)
+
+SIGHTING_PREFIX = "SIGHTING#"
+WATCH_PREFIX = "WATCH#"
+
+
+def area(name: str) -> str:
+    return join("AREA", name)
+
+
+def category(name: str) -> str:
+    return join("CATEGORY", name)
+
+
+def sighting(area_name: str, moment: str, sighting_id: str) -> Key:
+    """`moment` is the time of the report in ISO 8601, in UTC at a fixed width, so that text order is time order."""
+    return Key(area(area_name), SIGHTING_PREFIX + join(moment, sighting_id))
+
+
+def sighting_parts(key: Key) -> tuple[str, str, str]:
+    """Area, moment and sighting id of a sighting's key."""
+    _, area_name = split(key.partition)
+    _, moment, sighting_id = split(key.sort)
+    return area_name, moment, sighting_id
+
+
+def profile(user_id: str) -> Key:
+    return Key(user(user_id), "PROFILE")
+
+
+def user(user_id: str) -> str:
+    return join("USER", user_id)
+
+
+def watch(user_id: str, area_name: str, category_name: str, watch_id: str) -> Key:
+    return Key(user(user_id), WATCH_PREFIX + join(area_name, category_name, watch_id))
+
+
+def watch_parts(key: Key) -> tuple[str, str, str, str]:
+    """User, area, category and watch id of a watch's key."""
+    _, user_id = split(key.partition)
+    _, area_name, category_name, watch_id = split(key.sort)
+    return user_id, area_name, category_name, watch_id
+
+
+def confirmation(sighting_id: str, confirmed_at: datetime, nano_id: str) -> Key:
+    return Key(join("SIGHTING", sighting_id), join("CONFIRMATION", iso(confirmed_at), nano_id))
+
+
+ACTIVE_IN_AREA = AccessPattern(
+    id="BLIP-1",
+    question="The active sightings of an area, newest first",
+    table=BLIP,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("sightings",),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+    filter=("expiresAt > :now",),
+    descending=True,
+)
+USER_PROFILE = AccessPattern(
+    id="BLIP-2",
+    question="The profile of a reporter: trust tier, streak and totals",
+    table=BLIP,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("userProfile", "Sighting.reporter", "Me.profile", "node", "nodes"),
+    key="PK = USER#<userId>, SK = PROFILE",
+)
+WATCHES_OF_USER = AccessPattern(
+    id="BLIP-3",
+    question="The areas and categories a user watches",
+    table=BLIP,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("watches",),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+)
+SIGHTING_NODE = AccessPattern(
+    id="BLIP-N1",
+    question="One active sighting by its full key",
+    table=BLIP,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("node", "nodes"),
+    key="PK = AREA#<area>, SK = SIGHTING#<reportedAt>#<sightingId>",
+)
+WATCH_NODE = AccessPattern(
+    id="BLIP-N2",
+    question="One watch by its full key",
+    table=BLIP,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.USER,
+    fields=("node", "nodes"),
+    key="PK = USER#<userId>, SK = WATCH#<area>#<category>#<watchId>",
+)
+TRENDING = AccessPattern(
+    id="BLIP-4",
+    question="The categories by number of live sightings in a window",
+    table=BLIP,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("trending",),
+    index="TrendingIndex",
+    key="GSI1PK = :partition AND GSI1SK >= :cutoff",
+    filter=("expiresAt > :now",),
+    descending=True,
+)
+CONFIRM = AccessPattern(
+    id="BLIP-5",
+    question="Confirm that a sighting is still there",
+    table=BLIP,
+    operations=("Query", "TransactWriteItems"),
+    who=Who.USER,
+    fields=("confirmSighting",),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+    filter=("sightingId = :id", "expiresAt > :now"),
+    # `confirmers` is absent until the first one: a condition on an absent attribute with NOT contains holds.
+    condition="expiresAt > :now AND reporterId <> :me AND NOT contains(confirmers, :me)",
+    update="ADD confirmationCount :one, confirmers :confirmer",
+    descending=True,
+    # A sighting that was just reported must be found: this read leads to a write.
+    consistent=True,
+)
+REPORT = AccessPattern(
+    id="BLIP-6",
+    question="Report a sighting, and count it in the reporter's totals and streak",
+    table=BLIP,
+    operations=("GetItem", "TransactWriteItems"),
+    who=Who.USER,
+    fields=("reportSighting",),
+    condition="attribute_not_exists(PK)",
+)
+CREATE_WATCH = AccessPattern(
+    id="BLIP-7",
+    question="Watch an area and category",
+    table=BLIP,
+    operations=("PutItem",),
+    who=Who.USER,
+    fields=("createWatch",),
+)
+DELETE_WATCH = AccessPattern(
+    id="BLIP-7",
+    question="Stop watching an area and category",
+    table=BLIP,
+    operations=("DeleteItem",),
+    who=Who.USER,
+    fields=("deleteWatch",),
+)
+SEED = AccessPattern(
+    id="BLIP-8",
+    question="Eight realistic sightings across all areas",
+    table=BLIP,
+    operations=("TransactWriteItems",),
+    who=Who.ADMIN,
+    fields=("seedDemo",),
+)
+SIGHTING_REPORTED = AccessPattern(
+    id="BLIP-S1",
+    question="Sightings as they are reported",
+    table=BLIP,
+    operations=(),
+    who=Who.ANY,
+    fields=("sightingReported",),
+)
+WATCH_ALERTS = AccessPattern(
+    id="BLIP-S2",
+    question="Sightings that match the user's watches",
+    table=BLIP,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("watchAlerts",),
+)
+
+# The streak goes on, starts anew, or stands, by the day of the report before this one. Each form holds only while the
+# profile is as it was read, so totals and streaks stay exact however many reports arrive at once.
+SAME_DAY = (
+    "lastReportedOn >= :today",
+    "ADD reportTotal :one",
+)
+NEXT_DAY = (
+    "lastReportedOn = :yesterday",
+    "SET streakDays = streakDays + :one, lastReportedOn = :today ADD reportTotal :one",
+)
+NEW_STREAK = (
+    "attribute_not_exists(lastReportedOn) OR lastReportedOn < :yesterday",
+    "SET streakDays = :one, lastReportedOn = :today ADD reportTotal :one",
+)
+
+PATTERNS = (
+    ACTIVE_IN_AREA,
+    USER_PROFILE,
+    WATCHES_OF_USER,
+    SIGHTING_NODE,
+    WATCH_NODE,
+    TRENDING,
+    CONFIRM,
+    REPORT,
+    CREATE_WATCH,
+    DELETE_WATCH,
+    SEED,
+    SIGHTING_REPORTED,
+    WATCH_ALERTS,
+)

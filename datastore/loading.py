@@ -1,0 +1,105 @@
+"""Point reads of one request: everything asked for in one tick goes out together, over all tables."""
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiodataloader import DataLoader
+
+from datastore.attributes import Item, decode_item, encode_item
+from datastore.backoff import Backoff
+from datastore.client import Client
+from datastore.declarations import Table
+from datastore.errors import DomainError, Throttled, Timeout
+from datastore.keyspace.parts import Key, checked
+from datastore.metering import Deadline, Meter
+
+BATCH_KEYS = 100
+UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
+
+Address = tuple[Table, Key]
+
+
+class PointReads(DataLoader[Address, Item | None]):
+    """One GetItem for a single key, BatchGetItem for more, at most 100 keys a call, calls side by side.
+
+    Answers in key order with None for what does not exist. A key that stays unprocessed until the deadline is
+    `Throttled`, never None. Belongs to one request: what it read is remembered for that request alone.
+    """
+
+    def __init__(self, client: Client, prefix: str, consistent: bool, meter: Meter, deadline: Deadline) -> None:
+        super().__init__(max_batch_size=BATCH_KEYS)
+        self._client = client
+        self._prefix = prefix
+        self._consistent = consistent
+        self._meter = meter
+        self._deadline = deadline
+
+    async def read(self, table: Table, key: Key) -> Item | None:
+        """The item, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
+        return await self.load((table, checked(key)))
+
+    async def batch_load_fn(self, addresses: Sequence[Address]) -> list[Any]:
+        """An item, None or an exception for each address."""
+        if len(addresses) == 1:
+            return [await self._one(*addresses[0])]
+        return await self._many(addresses)
+
+    async def _one(self, table: Table, key: Key) -> Item | None:
+        answer = await self._call("GetItem", self._request(table) | {"Key": _encoded(table, key)})
+        return decode_item(answer["Item"]) if "Item" in answer else None
+
+    async def _many(self, addresses: Sequence[Address]) -> list[Item | BaseException | None]:
+        found: dict[Address, Item | BaseException] = {}
+        tables = {self._prefix + table.name: table for table, _ in addresses}
+        wanted = self._batch(addresses)
+        delays = UNPROCESSED.delays(random.random)
+        while wanted:
+            answer = await self._call("BatchGetItem", {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"})
+            found.update(_received(tables, answer["Responses"]))
+            wanted = answer.get("UnprocessedKeys") or {}
+            if wanted and not await self._may_wait(next(delays, None)):
+                found.update(_given_up(tables, wanted))
+                break
+        return [found.get(address) for address in addresses]
+
+    async def _may_wait(self, delay: float | None) -> bool:
+        try:
+            if delay is None or delay >= self._deadline.remaining():
+                return False
+        except Timeout:
+            return False
+        await asyncio.sleep(delay)
+        return True
+
+    async def _call(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._client.call(operation, payload, timeout=self._deadline.remaining(), meter=self._meter)
+
+    def _request(self, table: Table) -> dict[str, Any]:
+        request: dict[str, Any] = {"TableName": self._prefix + table.name, "ReturnConsumedCapacity": "TOTAL"}
+        return request | ({"ConsistentRead": True} if self._consistent else {})
+
+    def _batch(self, addresses: Sequence[Address]) -> dict[str, Any]:
+        request: dict[str, Any] = {}
+        for table, key in addresses:
+            entry = request.setdefault(self._prefix + table.name, {"Keys": []})
+            entry["Keys"].append(_encoded(table, key))
+            if self._consistent:
+                entry["ConsistentRead"] = True
+        return request
+
+
+def _encoded(table: Table, key: Key) -> dict[str, Any]:
+    return encode_item({table.partition: key.partition, table.sort: key.sort})
+
+
+def _received(tables: Mapping[str, Table], responses: Mapping[str, Any]) -> dict[Address, Item]:
+    items = ((tables[name], decode_item(raw)) for name, raws in responses.items() for raw in raws)
+    return {(table, Key(item[table.partition], item[table.sort])): item for table, item in items}
+
+
+def _given_up(tables: Mapping[str, Table], unprocessed: Mapping[str, Any]) -> dict[Address, DomainError]:
+    keys = ((tables[name], decode_item(key)) for name, entry in unprocessed.items() for key in entry["Keys"])
+    refusal = Throttled("The store is busy; try again in a moment.")
+    return {(table, Key(key[table.partition], key[table.sort])): refusal for table, key in keys}

@@ -1,0 +1,51 @@
+"""What one GraphQL request did to the store: every call, what it consumed, and how long it may still take."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from datastore.errors import Timeout
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One DynamoDB request as it went over the wire; `units` are the capacity units it reported."""
+
+    operation: str
+    tables: tuple[str, ...]
+    index: str | None
+    units: float
+    attempts: int
+    seconds: float
+    request: Mapping[str, Any] = field(repr=False)
+
+
+class Meter:
+    """Adds up the calls of one request."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    @property
+    def units(self) -> float:
+        return sum(call.units for call in self.calls)
+
+
+class Deadline:
+    """The moment by which a request must be done. `remaining` raises `Timeout` once it has passed."""
+
+    __slots__ = ("_at", "_clock", "_seconds")
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._at = clock() + seconds
+
+    def remaining(self) -> float:
+        left = self._at - self._clock()
+        if left <= 0:
+            raise Timeout(f"The request took longer than its {self._seconds:g} seconds.")
+        return left

@@ -1,0 +1,133 @@
+"""Connections over a Query: forward or backward, filtered and still full, over one partition or many in a row."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.declarations import AccessPattern
+from datastore.errors import BadCursor
+from datastore.store import Store
+
+WIDEST_WAVE = 16
+LARGEST_LIMIT = 2000
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Which part of a list is wanted: `size` items after (or before, when `backward`) the position `start`."""
+
+    size: int
+    backward: bool = False
+    start: Item | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Items in the list's order. `partitions` counts the partitions that were read for it."""
+
+    items: list[Item]
+    has_next: bool
+    has_previous: bool
+    partitions: int = 1
+
+
+async def read_page(
+    store: Store,
+    pattern: AccessPattern,
+    partitions: Sequence[Values],
+    span: Span,
+    attributes: Sequence[str] | None = None,
+) -> Page:
+    """A page of the list that the partitions make one after another, each given as the values of its Query.
+
+    Reads until `size` items and one more are found or the last partition is done, so a page is short only at the
+    end. Partitions are read ahead side by side, but only as many as the fullest one so far says are needed.
+    """
+    ordered = list(reversed(partitions)) if span.backward else list(partitions)
+    reader = _Reader(store, pattern, span.backward, attributes)
+    first, start = _position(pattern, ordered, span.start)
+    wanted = span.size + 1
+    found: list[Item] = []
+    at, fullest = first, 0
+    while at < len(ordered) and len(found) < wanted:
+        wave = ordered[at : at + _width(wanted - len(found), fullest, at - first)]
+        batches = await asyncio.gather(
+            *[
+                reader.read(values, wanted - len(found), start if at + offset == first else None)
+                for offset, values in enumerate(wave)
+            ]
+        )
+        for batch in batches:
+            found += batch
+        fullest = max(fullest, *map(len, batches))
+        at += len(wave)
+    return _page(found, span, at - first)
+
+
+def _page(found: list[Item], span: Span, partitions: int) -> Page:
+    more = len(found) > span.size
+    items = found[: span.size]
+    if span.backward:
+        return Page(items[::-1], has_next=span.start is not None, has_previous=more, partitions=partitions)
+    return Page(items, has_next=more, has_previous=span.start is not None, partitions=partitions)
+
+
+def _width(missing: int, fullest: int, read: int) -> int:
+    """How many partitions to read at once: the first alone; then as many as are needed if none is fuller than the
+    fullest so far; twice as many each time while all were empty."""
+    if read == 0:
+        return 1
+    needed = -(-missing // fullest) if fullest else 2 * read
+    return min(needed, WIDEST_WAVE)
+
+
+def _position(pattern: AccessPattern, ordered: Sequence[Values], start: Item | None) -> tuple[int, Item | None]:
+    """The partition a start key lies in. A cursor is signed, but a range that moved may not hold its partition."""
+    if start is None:
+        return 0, None
+    attribute = pattern.table.index(pattern.index).partition if pattern.index else pattern.table.partition
+    for number, values in enumerate(ordered):
+        if values["partition"] == start[attribute]:
+            return number, start
+    raise BadCursor("This cursor lies outside the list.")
+
+
+class _Reader:
+    """Reads partitions until enough items passed the filter, and learns from each page how many pass."""
+
+    def __init__(self, store: Store, pattern: AccessPattern, backward: bool, attributes: Sequence[str] | None) -> None:
+        self._store = store
+        self._pattern = pattern
+        self._backward = backward
+        self._attributes = attributes
+        self._scanned = 0
+        self._passed = 0
+
+    async def read(self, values: Values, wanted: int, start: Item | None) -> list[Item]:
+        """Up to `wanted` items of one partition, in reading order, after `start`."""
+        found: list[Item] = []
+        while True:
+            page = await self._store.query(
+                self._pattern,
+                values,
+                start=start,
+                limit=self._limit(wanted - len(found)),
+                backward=self._backward,
+                attributes=self._attributes,
+            )
+            self._scanned += page.scanned
+            self._passed += len(page.items)
+            found += page.items
+            if len(found) >= wanted or page.next_start is None:
+                return found[:wanted]
+            start = page.next_start
+
+    def _limit(self, missing: int) -> int:
+        """Look at as many items as the share that passed so far suggests: few round trips, little read for nothing."""
+        if self._passed:
+            return min(-(-missing * self._scanned // self._passed), LARGEST_LIMIT)
+        return min(max(missing, 4 * self._scanned), LARGEST_LIMIT)

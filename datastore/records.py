@@ -1,0 +1,29 @@
+"""Items to records, one by one: a damaged item is a damaged record, not a damaged page."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from datastore.errors import Internal
+
+Record = TypeVar("Record")
+
+logger = logging.getLogger(__name__)
+
+
+def parsed(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, Any]) -> Record | Internal:
+    """The record, or the error that stands in its place in a list; the log says which item it is."""
+    try:
+        return convert(item)
+    except (KeyError, ValueError, TypeError, ArithmeticError) as problem:
+        logger.error("An item cannot be read: %r in %r", problem, _key(item))
+        return Internal("A stored record is damaged.")
+
+
+def readable(convert: Callable[[Mapping[str, Any]], Record], items: Iterable[Mapping[str, Any]]) -> list[Record]:
+    """The records that can be read; for lists in which nothing may stand in the place of one that cannot."""
+    return [record for item in items if not isinstance(record := parsed(convert, item), Internal)]
+
+
+def _key(item: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name.lower() in ("pk", "sk")}

@@ -1,0 +1,413 @@
+"""Street sightings: what one is, how the table keeps it, what the table can be asked (BLIP-1 … BLIP-8)."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.client import TransactionCancelled
+from datastore.errors import Conflict, NotFound
+from datastore.keyspace import sightings as keys
+from datastore.keyspace.parts import Key
+from datastore.keyspace.sightings import BLIP
+from datastore.moments import from_iso, from_seconds, iso
+from datastore.pages import Page, Span, read_page
+from datastore.records import readable
+from datastore.store import Action, Store
+
+LIFETIME = timedelta(seconds=1800)
+CONFIRMATION_BOOST = 0.1
+MOST_CONFIRMATION_BOOST = 0.3
+REPORT_TRIES = 12
+
+
+class TrustTier(StrEnum):
+    """How far a reporter is trusted: silver from 10 reports, gold from 50, or as the profile was given."""
+
+    BRONZE = "bronze"
+    SILVER = "silver"
+    GOLD = "gold"
+
+
+TRUST_BOOST = {TrustTier.BRONZE: 0.0, TrustTier.SILVER: 0.05, TrustTier.GOLD: 0.10}
+REPORTS_FOR = {TrustTier.SILVER: 10, TrustTier.GOLD: 50}
+
+
+class Freshness(StrEnum):
+    """How a sighting is drawn: above 0.66 of confidence fresh, from 0.33 fading, below stale."""
+
+    FRESH = "fresh"
+    FADING = "fading"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Something seen in the street. `trust_tier` is the reporter's at the moment of the report."""
+
+    key: Key
+    sighting_id: str
+    area: str
+    category: str
+    description: str
+    reporter_id: str
+    trust_tier: TrustTier
+    reported_at: datetime
+    expires_at: datetime
+    confirmation_count: int = 0
+
+    def confidence(self, now: datetime) -> float:
+        """(expiresAt - now)/1800 + min(0.1 per confirmation, 0.3) + trust, held within 0…1."""
+        time_left = (self.expires_at - now) / LIFETIME
+        boost = min(CONFIRMATION_BOOST * self.confirmation_count, MOST_CONFIRMATION_BOOST)
+        return min(max(time_left + boost + TRUST_BOOST[self.trust_tier], 0.0), 1.0)
+
+    def freshness(self, now: datetime) -> Freshness:
+        confidence = self.confidence(now)
+        if confidence > 0.66:
+            return Freshness.FRESH
+        return Freshness.FADING if confidence >= 0.33 else Freshness.STALE
+
+
+@dataclass(frozen=True, slots=True)
+class UserProfile:
+    """A reporter's record. `streak_days` counts days in a row (UTC) with a report, up to `last_reported_on`."""
+
+    user_id: str
+    trust_tier: TrustTier
+    report_total: int
+    streak_days: int
+    last_reported_on: date | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """An area and category that a user wants to hear of."""
+
+    watch_id: str
+    user_id: str
+    area: str
+    category: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How many live sightings a category has in a window; `items` holds them newest first, when they were asked for."""
+
+    category: str
+    score: int
+    items: Sequence[Item]
+
+
+class Sightings:
+    """One method for each access pattern. `now` is the moment of the request: TTL and confidence go by it."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def active_in(self, area: str, span: Span) -> Page:
+        """BLIP-1: the active sightings of an area, newest first."""
+        values = {"partition": keys.area(area), "prefix": keys.SIGHTING_PREFIX, "now": _ttl_now(self._now)}
+        return await read_page(self._store, keys.ACTIVE_IN_AREA, [values], span)
+
+    async def by_key(self, key: Key) -> Sighting | None:
+        """One sighting by its full key, unless it has expired."""
+        item = await self._store.get(keys.SIGHTING_NODE, key)
+        found = sighting_from(item) if item else None
+        return found if found and found.expires_at > self._now else None
+
+    async def profile(self, user_id: str) -> UserProfile | None:
+        """BLIP-2."""
+        item = await self._store.get(keys.USER_PROFILE, keys.profile(user_id))
+        return _profile_from(item) if item else None
+
+    async def watches_of(self, user_id: str) -> list[Watch]:
+        """BLIP-3: all watches of a user."""
+        values = {"partition": keys.user(user_id), "prefix": keys.WATCH_PREFIX}
+        items = [item async for item in self._store.query_all(keys.WATCHES_OF_USER, values)]
+        return readable(watch_from, items)
+
+    async def watch_by_key(self, key: Key) -> Watch | None:
+        item = await self._store.get(keys.WATCH_NODE, key)
+        return watch_from(item) if item else None
+
+    async def trending(self, categories: Sequence[str], window: timedelta, *, with_items: bool) -> list[Trend]:
+        """BLIP-4: the categories by score, the number of live sightings reported in the window, highest first.
+
+        One Query a category, side by side; `with_items` fetches what it counts instead of counting alone.
+        """
+        trends = await asyncio.gather(*[self._trend(category, window, with_items) for category in categories])
+        return sorted(trends, key=lambda trend: (-trend.score, trend.category))
+
+    async def _trend(self, category: str, window: timedelta, with_items: bool) -> Trend:
+        values = {
+            "partition": keys.category(category),
+            "cutoff": iso(self._now - window),
+            "now": _ttl_now(self._now),
+        }
+        if not with_items:
+            return Trend(category, await self._store.count(keys.TRENDING, values), ())
+        items = [item async for item in self._store.query_all(keys.TRENDING, values)]
+        return Trend(category, len(items), items)
+
+    async def confirm(self, area: str, sighting_id: str, *, user_id: str, nano_id: str) -> Sighting:
+        """BLIP-5: count a user's confirmation once. One's own, or a second one, leaves the sighting as it stands.
+
+        Raises `NotFound` when the area has no such sighting that is still active.
+        """
+        item = await self._find(area, sighting_id)
+        if _counted(item, user_id):
+            return sighting_from(item)
+        try:
+            await self._store.transact(BLIP, self._confirmation(item, user_id, nano_id))
+        except TransactionCancelled as cancelled:
+            return self._as_it_stands(cancelled, user_id, sighting_id)
+        return sighting_from(item | {"confirmationCount": item.get("confirmationCount", 0) + 1})
+
+    async def _find(self, area: str, sighting_id: str) -> Item:
+        values = {
+            "partition": keys.area(area),
+            "prefix": keys.SIGHTING_PREFIX,
+            "id": sighting_id,
+            "now": _ttl_now(self._now),
+        }
+        async for item in self._store.query_all(keys.CONFIRM, values):
+            return item
+        raise _no_sighting(sighting_id)
+
+    def _confirmation(self, item: Item, user_id: str, nano_id: str) -> list[Action]:
+        key = keys.confirmation(item["sightingId"], self._now, nano_id)
+        confirmation = {
+            "PK": key.partition,
+            "SK": key.sort,
+            "sightingId": item["sightingId"],
+            "userId": user_id,
+            "confirmedAt": iso(self._now),
+            "expiresAt": item["expiresAt"],
+        }
+        values = {"now": _ttl_now(self._now), "me": user_id, "one": 1, "confirmer": {user_id}}
+        return [
+            Action("Put", item=confirmation, condition="attribute_not_exists(PK)"),
+            Action(
+                "Update",
+                key=Key(item["PK"], item["SK"]),
+                update=keys.CONFIRM.update,
+                condition=keys.CONFIRM.condition,
+                values=values,
+            ),
+        ]
+
+    def _as_it_stands(self, cancelled: TransactionCancelled, user_id: str, sighting_id: str) -> Sighting:
+        item = cancelled.items[1]
+        if cancelled.reasons[1] != "ConditionalCheckFailed":
+            raise cancelled
+        if item is None or item["expiresAt"] <= self._now.timestamp():
+            raise _no_sighting(sighting_id)
+        return sighting_from(item)
+
+    async def report(self, *, sighting_id: str, area: str, category: str, description: str, user_id: str) -> Sighting:
+        """BLIP-6: store a new sighting and count it in the reporter's totals and streak, in one transaction.
+
+        Raises `Conflict` if the area has a sighting of this id and moment already.
+        """
+        for _ in range(REPORT_TRIES):
+            profile = await self._store.get(keys.USER_PROFILE, keys.profile(user_id), consistent=True)
+            sighting = self._new(sighting_id, area, category, description, user_id, profile)
+            try:
+                await self._store.transact(BLIP, [_put_new(sighting), self._count_report(user_id, profile)])
+            except TransactionCancelled as cancelled:
+                if cancelled.reasons[0] == "ConditionalCheckFailed":
+                    raise Conflict(f"Sighting {sighting_id} is already reported.") from cancelled
+                if cancelled.reasons[1] != "ConditionalCheckFailed":
+                    raise
+                # Another report of the same user moved the streak to a new day meanwhile: look again.
+                self._store.forget(BLIP, keys.profile(user_id))
+                continue
+            return sighting
+        raise Conflict("The reporter's profile changes too often at the moment; try again.", retryable=True)
+
+    def _new(
+        self, sighting_id: str, area: str, category: str, description: str, user_id: str, profile: Item | None
+    ) -> Sighting:
+        tier = _profile_from(profile).trust_tier if profile else TrustTier.BRONZE
+        return new_sighting(sighting_id, area, category, description, user_id, tier, self._now)
+
+    def _count_report(self, user_id: str, profile: Item | None) -> Action:
+        today = self._now.astimezone(UTC).date()
+        yesterday = (today - timedelta(days=1)).isoformat()
+        last = (profile or {}).get("lastReportedOn", "")
+        values: dict[str, Any] = {"one": 1, "today": today.isoformat(), "yesterday": yesterday}
+        form = keys.SAME_DAY if last >= values["today"] else keys.NEXT_DAY if last == yesterday else keys.NEW_STREAK
+        condition, update = form
+        update = update.replace("SET ", "SET userId = :user, ") if "SET " in update else update
+        return Action(
+            "Update",
+            key=keys.profile(user_id),
+            update=update,
+            condition=condition,
+            values=values | {"user": user_id},
+        )
+
+    async def create_watch(self, watch: Watch) -> Watch:
+        """BLIP-7."""
+        await self._store.put(keys.CREATE_WATCH, _watch_item(watch))
+        return watch
+
+    async def delete_watch(self, key: Key) -> Watch | None:
+        """BLIP-7: the watch that was deleted, or None if there was none."""
+        written = await self._store.delete(keys.DELETE_WATCH, key)
+        return watch_from(written.item) if written.item else None
+
+    async def seed(self, sightings: Sequence[Sighting], profiles: Sequence[UserProfile]) -> None:
+        """BLIP-8: store demo sightings and their reporters, all or none."""
+        actions = [Action("Put", item=_sighting_item(sighting)) for sighting in sightings]
+        actions += [Action("Put", item=_profile_item(profile)) for profile in profiles]
+        await self._store.transact(BLIP, actions)
+
+
+def new_sighting(
+    sighting_id: str,
+    area: str,
+    category: str,
+    description: str,
+    reporter_id: str,
+    trust_tier: TrustTier,
+    reported_at: datetime,
+    confirmation_count: int = 0,
+) -> Sighting:
+    """A sighting as it is first stored; it lives 1800 s, to the whole second that DynamoDB's TTL takes."""
+    moment = _to_millisecond(reported_at)
+    return Sighting(
+        key=keys.sighting(area, iso(moment), sighting_id),
+        sighting_id=sighting_id,
+        area=area,
+        category=category,
+        description=description,
+        reporter_id=reporter_id,
+        trust_tier=trust_tier,
+        reported_at=moment,
+        expires_at=from_seconds(_whole_seconds(moment + LIFETIME)),
+        confirmation_count=confirmation_count,
+    )
+
+
+def is_sighting(key: Mapping[str, Any]) -> bool:
+    """Whether the table's key (or an item with it) is a sighting's."""
+    return str(key["PK"]).startswith("AREA#") and str(key["SK"]).startswith(keys.SIGHTING_PREFIX)
+
+
+def is_watch(key: Mapping[str, Any]) -> bool:
+    return str(key["PK"]).startswith("USER#") and str(key["SK"]).startswith(keys.WATCH_PREFIX)
+
+
+def _put_new(sighting: Sighting) -> Action:
+    return Action("Put", item=_sighting_item(sighting), condition=keys.REPORT.condition)
+
+
+def _counted(item: Item, user_id: str) -> bool:
+    return item["reporterId"] == user_id or user_id in item.get("confirmers", ())
+
+
+def _no_sighting(sighting_id: str) -> NotFound:
+    return NotFound(f"There is no active sighting {sighting_id} in this area.")
+
+
+def _ttl_now(now: datetime) -> float:
+    """Now in epoch seconds as `expiresAt > :now` compares it: an item that expires this very moment is gone."""
+    return now.timestamp()
+
+
+def _to_millisecond(moment: datetime) -> datetime:
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
+def tier_for(report_total: int, given: TrustTier) -> TrustTier:
+    """The tier a reporter has earned, or was given if that is higher."""
+    earned = [tier for tier, reports in REPORTS_FOR.items() if report_total >= reports]
+    return max([given, *earned], key=list(TrustTier).index)
+
+
+def _sighting_item(sighting: Sighting) -> Item:
+    return {
+        "PK": sighting.key.partition,
+        "SK": sighting.key.sort,
+        "GSI1PK": keys.category(sighting.category),
+        "GSI1SK": sighting.key.sort.removeprefix(keys.SIGHTING_PREFIX),
+        "sightingId": sighting.sighting_id,
+        "area": sighting.area,
+        "category": sighting.category,
+        "description": sighting.description,
+        "reporterId": sighting.reporter_id,
+        "trustTier": sighting.trust_tier.value,
+        "reportedAt": iso(sighting.reported_at),
+        "expiresAt": _whole_seconds(sighting.expires_at),
+        "confirmationCount": sighting.confirmation_count,
+    }
+
+
+def _whole_seconds(moment: datetime) -> int:
+    """Rounded up, so that nothing expires early."""
+    return -int(-moment.timestamp() // 1)
+
+
+def sighting_from(item: Mapping[str, Any]) -> Sighting:
+    return Sighting(
+        key=Key(item["PK"], item["SK"]),
+        sighting_id=item["sightingId"],
+        area=item["area"],
+        category=item["category"],
+        description=item.get("description", ""),
+        reporter_id=item["reporterId"],
+        trust_tier=TrustTier(item.get("trustTier", "bronze")),
+        reported_at=from_iso(item["reportedAt"]),
+        expires_at=from_seconds(item["expiresAt"]),
+        confirmation_count=item.get("confirmationCount", 0),
+    )
+
+
+def _profile_item(profile: UserProfile) -> Item:
+    key = keys.profile(profile.user_id)
+    item = {
+        "PK": key.partition,
+        "SK": key.sort,
+        "userId": profile.user_id,
+        "trustTier": profile.trust_tier.value,
+        "reportTotal": profile.report_total,
+        "streakDays": profile.streak_days,
+    }
+    return item | ({"lastReportedOn": profile.last_reported_on.isoformat()} if profile.last_reported_on else {})
+
+
+def _profile_from(item: Mapping[str, Any]) -> UserProfile:
+    total = item.get("reportTotal", 0)
+    last = item.get("lastReportedOn")
+    return UserProfile(
+        user_id=item["userId"],
+        trust_tier=tier_for(total, TrustTier(item.get("trustTier", "bronze"))),
+        report_total=total,
+        streak_days=item.get("streakDays", 0),
+        last_reported_on=date.fromisoformat(last) if last else None,
+    )
+
+
+def _watch_item(watch: Watch) -> Item:
+    key = keys.watch(watch.user_id, watch.area, watch.category, watch.watch_id)
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "watchId": watch.watch_id,
+        "userId": watch.user_id,
+        "area": watch.area,
+        "category": watch.category,
+        "createdAt": iso(watch.created_at),
+    }
+
+
+def watch_from(item: Mapping[str, Any]) -> Watch:
+    user_id, area, category, watch_id = keys.watch_parts(Key(item["PK"], item["SK"]))
+    return Watch(watch_id, user_id, area, category, from_iso(item["createdAt"]))

@@ -1,0 +1,236 @@
+"""`Store`: one request's way to the tables. Every call is metered and honours the request's deadline."""
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from datastore.attributes import Item, decode_item, encode, encode_item
+from datastore.client import Client, ConditionFailed
+from datastore.declarations import AccessPattern, Table, aliases_in, values_in
+from datastore.keyspace.parts import Key, checked
+from datastore.loading import PointReads
+from datastore.metering import Deadline, Meter
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How a conditional write ended: `ok` with the item as it is now, or not, with the item that was in the way.
+
+    `repeated` tells that the request was sent more than once, so that it may itself have put that item there.
+    """
+
+    ok: bool
+    item: Item | None
+    repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action of a transaction: "Put" with an item, "Update" or "Delete" with a key."""
+
+    kind: str
+    item: Mapping[str, Any] | None = None
+    key: Key | None = None
+    update: str = ""
+    condition: str = ""
+    values: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPage:
+    """One page of a Query: the items that passed the filter, how many were looked at, where the next page starts."""
+
+    items: list[Item]
+    scanned: int
+    next_start: Item | None
+
+
+class Store:
+    """A request's view of the store. Point reads of one tick go out as one BatchGetItem (see `loading`)."""
+
+    def __init__(self, client: Client, *, prefix: str, deadline: Deadline, token: Callable[[], str]) -> None:
+        self.meter = Meter()
+        self.deadline = deadline
+        self._client = client
+        self._prefix = prefix
+        self._token = token
+
+    @cached_property
+    def _reads(self) -> PointReads:
+        return PointReads(self._client, self._prefix, False, self.meter, self.deadline)
+
+    @cached_property
+    def _consistent_reads(self) -> PointReads:
+        return PointReads(self._client, self._prefix, True, self.meter, self.deadline)
+
+    async def get(self, pattern: AccessPattern, key: Key, *, consistent: bool = False) -> Item | None:
+        reads = self._consistent_reads if consistent else self._reads
+        return await reads.read(pattern.table, key)
+
+    def forget(self, table: Table, key: Key) -> None:
+        """Drop what was read of a key, because it was just written."""
+        for name in ("_reads", "_consistent_reads"):
+            if name in self.__dict__:
+                self.__dict__[name].clear((table, key))
+
+    async def query(
+        self,
+        pattern: AccessPattern,
+        values: Mapping[str, Any],
+        *,
+        start: Item | None = None,
+        limit: int | None = None,
+        backward: bool = False,
+        attributes: Sequence[str] | None = None,
+    ) -> QueryPage:
+        """One page of the pattern's Query. `backward` turns its declared order round; `attributes` projects."""
+        request = self._query(pattern, values) | {"ScanIndexForward": pattern.descending is backward}
+        if start is not None:
+            request["ExclusiveStartKey"] = encode_item(start)
+        if limit is not None:
+            request["Limit"] = limit
+        if attributes is not None:
+            request.update(_projection(attributes, request.get("ExpressionAttributeNames", {})))
+        answer = await self._call("Query", request)
+        return QueryPage([decode_item(item) for item in answer["Items"]], answer["ScannedCount"], _next(answer))
+
+    async def query_all(self, pattern: AccessPattern, values: Mapping[str, Any]) -> AsyncIterator[Item]:
+        """Every item of the pattern's Query, page after page."""
+        start: Item | None = None
+        while True:
+            page = await self.query(pattern, values, start=start)
+            for item in page.items:
+                yield item
+            if (start := page.next_start) is None:
+                return
+
+    async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
+        """How many items the pattern's Query has, over all pages, without fetching them."""
+        request = self._query(pattern, values) | {"Select": "COUNT"}
+        total = 0
+        while True:
+            answer = await self._call("Query", request)
+            total += int(answer["Count"])
+            if not answer.get("LastEvaluatedKey"):
+                return total
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+    async def put(self, pattern: AccessPattern, item: Mapping[str, Any], **values: Any) -> Written:
+        """Put the item if the pattern's condition holds; else the item that is there."""
+        key = self._checked_key(pattern.table, item)
+        request = self._write(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
+        return await self._conditional("PutItem", request, pattern.table, key, lambda _: dict(item))
+
+    async def update(self, pattern: AccessPattern, key: Key, **values: Any) -> Written:
+        """Apply the pattern's update if its condition holds; the item as it is then."""
+        request = self._write(pattern.table, pattern.condition, pattern.update, values)
+        request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
+        return await self._conditional("UpdateItem", request, pattern.table, key, _attributes)
+
+    async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> Written:
+        """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was."""
+        request = self._write(pattern.table, pattern.condition, "", values)
+        request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_OLD"}
+        return await self._conditional("DeleteItem", request, pattern.table, key, _attributes)
+
+    async def transact(self, table: Table, actions: Sequence[Action]) -> None:
+        """All of the actions or none. Raises `TransactionCancelled` with a reason and an item for each.
+
+        The request carries a token, so that a try repeated after a lost answer is applied once.
+        """
+        request = {
+            "TransactItems": [{action.kind: self._action(table, action)} for action in actions],
+            "ClientRequestToken": self._token(),
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        await self._call("TransactWriteItems", request)
+        for action in actions:
+            self.forget(table, action.key or self._checked_key(table, action.item or {}))
+
+    def _action(self, table: Table, action: Action) -> dict[str, Any]:
+        body = self._write(table, action.condition, action.update, action.values or {})
+        del body["ReturnConsumedCapacity"]
+        if action.item is not None:
+            self._checked_key(table, action.item)
+            return body | {"Item": encode_item(action.item)}
+        assert action.key is not None
+        return body | {"Key": self._key(table, action.key)}
+
+    async def _conditional(
+        self,
+        operation: str,
+        request: Mapping[str, Any],
+        table: Table,
+        key: Key,
+        result: Callable[[Mapping[str, Any]], Item | None],
+    ) -> Written:
+        try:
+            answer = await self._call(operation, request)
+        except ConditionFailed as failed:
+            return Written(False, failed.item, repeated=failed.attempts > 1)
+        self.forget(table, key)
+        return Written(True, result(answer))
+
+    def _query(self, pattern: AccessPattern, values: Mapping[str, Any]) -> dict[str, Any]:
+        clauses = [clause for clause in pattern.filter if values_in(clause) <= values.keys()]
+        request: dict[str, Any] = {
+            "TableName": self._prefix + pattern.table.name,
+            "KeyConditionExpression": pattern.key,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        if pattern.index is not None:
+            request["IndexName"] = pattern.index
+        if pattern.consistent:
+            request["ConsistentRead"] = True
+        if clauses:
+            request["FilterExpression"] = " AND ".join(clauses)
+        request.update(_placeholders((pattern.key, *clauses), values))
+        return request
+
+    def _write(self, table: Table, condition: str, update: str, values: Mapping[str, Any]) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "TableName": self._prefix + table.name,
+            "ReturnConsumedCapacity": "TOTAL",
+        }
+        if condition:
+            request["ConditionExpression"] = condition
+            request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        if update:
+            request["UpdateExpression"] = update
+        return request | _placeholders((condition, update), values)
+
+    def _key(self, table: Table, key: Key) -> dict[str, Any]:
+        checked(key)
+        return encode_item({table.partition: key.partition, table.sort: key.sort})
+
+    def _checked_key(self, table: Table, item: Mapping[str, Any]) -> Key:
+        return checked(Key(item[table.partition], item[table.sort]))
+
+    async def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._client.call(operation, request, timeout=self.deadline.remaining(), meter=self.meter)
+
+
+def _placeholders(expressions: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The names and values that the expressions use, and no more: DynamoDB refuses unused ones."""
+    names = aliases_in(*expressions)
+    used = values_in(*expressions)
+    found: dict[str, Any] = {"ExpressionAttributeNames": names} if names else {}
+    if used:
+        found["ExpressionAttributeValues"] = {f":{name}": encode(values[name]) for name in used}
+    return found
+
+
+def _projection(attributes: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
+    aliases = {f"#{attribute}": attribute for attribute in attributes}
+    return {"ProjectionExpression": ", ".join(aliases), "ExpressionAttributeNames": {**names, **aliases}}
+
+
+def _next(answer: Mapping[str, Any]) -> Item | None:
+    key = answer.get("LastEvaluatedKey")
+    return decode_item(key) if key else None
+
+
+def _attributes(answer: Mapping[str, Any]) -> Item | None:
+    attributes = answer.get("Attributes")
+    return decode_item(attributes) if attributes else None

@@ -1,0 +1,311 @@
+"""From a bearer token to an `Identity`: signatures, claims, and the key sets they are checked with."""
+
+import asyncio
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import jwt
+import orjson
+
+from datastore.errors import Unauthenticated, Unavailable
+from resolvers.access import Identity, Role
+
+OpenSession = Callable[[], aiohttp.ClientSession]
+
+MAX_TOKEN_BYTES = 8192
+MAX_USER_ID = 256
+CACHED_TOKENS = 2048
+# A verified token is looked at again after this long, so that a key withdrawn from the key set stops counting.
+CACHED_SECONDS = 600.0
+# RFC 7518, 3.2: an HS256 secret is at least as long as the hash.
+MIN_SECRET_BYTES = 32
+KEYS_FRESH_SECONDS = 600.0
+KEYS_RETRY_SECONDS = 30.0
+# Without any key nobody can sign in, so the next try may come sooner.
+KEYS_RETRY_EMPTY_SECONDS = 1.0
+KEYS_FETCH_SECONDS = 3.0
+
+_RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
+_CURVE_ALGORITHMS = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512", "Ed25519": "EdDSA"}
+_STRONGEST_FIRST = (Role.ADMIN, Role.SYSTEM, Role.USER)
+_signatures = jwt.PyJWS()
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """Whose tokens count: those signed with `secret` (HS256), or with a key published at `jwks_url`."""
+
+    secret: str | None = None
+    jwks_url: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    role_claim: str = "role"
+    leeway: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.secret is not None and self.jwks_url is not None:
+            raise ValueError("Configure a secret or a JWKS URL, not both: a token must have one way to be right.")
+        if self.secret is not None and len(self.secret.encode()) < MIN_SECRET_BYTES:
+            raise ValueError(f"The token secret needs at least {MIN_SECRET_BYTES} bytes.")
+
+
+def bearer(authorization: str | None) -> str | None:
+    """The token inside an `Authorization` value; None when there is no such value."""
+    if authorization is None or not authorization.strip():
+        return None
+    scheme, _, token = authorization.strip().partition(" ")
+    if scheme.lower() != "bearer" or not token.strip():
+        raise Unauthenticated("The Authorization header must read: Bearer <token>.")
+    return token.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class VerificationKey:
+    """A key, and the only algorithms that may be used with it."""
+
+    key: Any
+    algorithms: tuple[str, ...]
+
+
+class KeySet:
+    """The public keys at a JWKS URL: cached, rotated, and kept when the URL fails."""
+
+    def __init__(self, url: str, open_session: OpenSession, clock: Callable[[], float]) -> None:
+        self._url = url
+        self._open_session = open_session
+        self._clock = clock
+        self._keys: dict[str | None, VerificationKey] = {}
+        self._fetched_at = -math.inf
+        self._tried_at = -math.inf
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def find(self, kid: str | None) -> VerificationKey:
+        """The key with this id; the only key there is answers for a token that names none."""
+        if self._clock() >= self._fetched_at + KEYS_FRESH_SECONDS or self._pick(kid) is None:
+            await self._refresh()
+        key = self._pick(kid)
+        if key is not None:
+            return key
+        if not self._keys:
+            raise Unavailable("The keys that tokens are checked with cannot be fetched at the moment.")
+        raise Unauthenticated("The token is signed with an unknown key (kid).")
+
+    def _pick(self, kid: str | None) -> VerificationKey | None:
+        if kid is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(kid) if kid is not None else None
+
+    async def _refresh(self) -> None:
+        """All callers wait for one fetch; a caller that is cancelled leaves it running for the others."""
+        pause = KEYS_RETRY_SECONDS if self._keys else KEYS_RETRY_EMPTY_SECONDS
+        if self._fetching is None and self._clock() >= self._tried_at + pause:
+            self._tried_at = self._clock()
+            self._fetching = asyncio.create_task(self._fetch())
+        if self._fetching is not None:
+            await asyncio.shield(self._fetching)
+
+    async def _fetch(self) -> None:
+        try:
+            keys = dict(_usable_keys(await self._download()))
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            _log.warning("The key set at %s could not be fetched: %s", self._url, error or type(error).__name__)
+        else:
+            self._accept(keys)
+        finally:
+            self._fetching = None
+
+    def _accept(self, keys: dict[str | None, VerificationKey]) -> None:
+        if not keys:
+            _log.warning("The key set at %s holds no usable key; the known ones are kept.", self._url)
+            return
+        self._keys, self._fetched_at = keys, self._clock()
+
+    async def _download(self) -> object:
+        limit = aiohttp.ClientTimeout(total=KEYS_FETCH_SECONDS)
+        async with self._open_session().get(self._url, timeout=limit) as response:
+            response.raise_for_status()
+            return orjson.loads(await response.read())
+
+
+class Tokens:
+    """Verifies tokens, and remembers the verified ones until they expire."""
+
+    def __init__(
+        self,
+        settings: TokenSettings,
+        *,
+        open_session: OpenSession | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if settings.jwks_url is not None and open_session is None:
+            raise ValueError("A JWKS URL needs an HTTP session to fetch it with.")
+        self._settings = settings
+        self._clock = clock
+        self._keys = KeySet(settings.jwks_url, open_session, clock) if settings.jwks_url and open_session else None
+        self._verified: OrderedDict[str, tuple[Identity, float]] = OrderedDict()
+
+    async def identify(self, token: str | None) -> Identity | None:
+        """Who the token speaks for; `Unauthenticated` says what is wrong with it, and never repeats it."""
+        if token is None:
+            return None
+        known = self._verified.get(token)
+        if known is not None and self._clock() < known[1]:
+            self._verified.move_to_end(token)
+            return known[0]
+        return await self._verify(token)
+
+    def issue(self, user_id: str, role: Role, email: str | None = None, lifetime: float = 3600.0) -> str:
+        """Sign a token with the secret, for the command line and for tests."""
+        if self._settings.secret is None:
+            raise ValueError("Tokens can only be issued with a secret.")
+        now = int(self._clock())
+        claims: dict[str, Any] = {"sub": user_id, self._settings.role_claim: role.value, "iat": now}
+        claims["exp"] = now + int(lifetime)
+        optional = {"iss": self._settings.issuer, "aud": self._settings.audience, "email": email}
+        claims.update({name: value for name, value in optional.items() if value is not None})
+        if email is not None:
+            claims["email_verified"] = True
+        return jwt.encode(claims, self._settings.secret, algorithm="HS256")
+
+    async def _verify(self, token: str) -> Identity:
+        self._verified.pop(token, None)
+        if len(token) > MAX_TOKEN_BYTES:
+            raise Unauthenticated(f"The token is longer than {MAX_TOKEN_BYTES} bytes.")
+        key = await self._key_of(_header(token))
+        claims = _signed_claims(token, key)
+        now = self._clock()
+        expires_at = _check_times(claims, now, self._settings.leeway)
+        self._check_parties(claims)
+        identity = _identity(claims, self._settings.role_claim, expires_at)
+        self._remember(token, identity, min(expires_at + self._settings.leeway, now + CACHED_SECONDS))
+        return identity
+
+    async def _key_of(self, header: Mapping[str, Any]) -> VerificationKey:
+        """The key and its algorithms come from our side only: what the token's header claims never widens them."""
+        if self._settings.secret is not None:
+            return VerificationKey(self._settings.secret, ("HS256",))
+        if self._keys is None:
+            raise Unauthenticated("This gateway is not configured to accept tokens.")
+        kid = header.get("kid")
+        if kid is not None and not isinstance(kid, str):
+            raise Unauthenticated("The token's key id (kid) is not a string.")
+        return await self._keys.find(kid)
+
+    def _check_parties(self, claims: Mapping[str, Any]) -> None:
+        if self._settings.issuer is not None and claims.get("iss") != self._settings.issuer:
+            raise Unauthenticated("The token comes from another issuer (iss).")
+        if self._settings.audience is not None and self._settings.audience not in _audiences(claims):
+            raise Unauthenticated("The token is meant for another audience (aud).")
+
+    def _remember(self, token: str, identity: Identity, until: float) -> None:
+        self._verified[token] = (identity, until)
+        if len(self._verified) > CACHED_TOKENS:
+            self._verified.popitem(last=False)
+
+
+def _usable_keys(document: object) -> Iterator[tuple[str | None, VerificationKey]]:
+    """The signing keys of a JWKS document; symmetric, encrypting and unknown kinds are left out."""
+    entries = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise ValueError("not a JSON Web Key Set")
+    for entry in entries:
+        algorithms = _algorithms_for(entry) if isinstance(entry, dict) else ()
+        if not algorithms:
+            continue
+        try:
+            key = jwt.PyJWK(entry, algorithm=algorithms[0]).key
+        except (jwt.PyJWTError, ValueError) as error:
+            _log.warning("A key of the key set is unusable: %s", type(error).__name__)
+            continue
+        kid = entry.get("kid")
+        yield kid if isinstance(kid, str) else None, VerificationKey(key, algorithms)
+
+
+def _algorithms_for(entry: Mapping[str, Any]) -> tuple[str, ...]:
+    if entry.get("use", "sig") != "sig":
+        return ()
+    kind, curve = entry.get("kty"), entry.get("crv")
+    fitting: tuple[str, ...] = ()
+    if kind == "RSA":
+        fitting = _RSA_ALGORITHMS
+    elif kind in ("EC", "OKP") and isinstance(curve, str) and curve in _CURVE_ALGORITHMS:
+        fitting = (_CURVE_ALGORITHMS[curve],)
+    named = entry.get("alg")
+    return fitting if named is None else tuple(name for name in fitting if name == named)
+
+
+def _header(token: str) -> Mapping[str, Any]:
+    try:
+        return jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise Unauthenticated("The token is not a well-formed JWT.") from None
+
+
+def _signed_claims(token: str, key: VerificationKey) -> dict[str, Any]:
+    try:
+        payload = _signatures.decode_complete(token, key.key, algorithms=list(key.algorithms))["payload"]
+        claims = orjson.loads(payload)
+    except jwt.InvalidAlgorithmError:
+        raise Unauthenticated("The token is signed with an algorithm that is not accepted.") from None
+    except jwt.InvalidSignatureError:
+        raise Unauthenticated("The token's signature is wrong.") from None
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise Unauthenticated("The token is not a well-formed JWT.") from None
+    if not isinstance(claims, dict):
+        raise Unauthenticated("The token's claims are not an object.")
+    return claims
+
+
+def _check_times(claims: Mapping[str, Any], now: float, leeway: float) -> float:
+    expires_at = _epoch(claims, "exp")
+    if expires_at is None:
+        raise Unauthenticated("The token has no expiry (exp).")
+    if now >= expires_at + leeway:
+        raise Unauthenticated("The token has expired.")
+    not_before = _epoch(claims, "nbf")
+    if not_before is not None and now < not_before - leeway:
+        raise Unauthenticated("The token is not valid yet (nbf).")
+    return expires_at
+
+
+def _epoch(claims: Mapping[str, Any], name: str) -> float | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise Unauthenticated(f"The token's {name} is not a time.")
+    return float(value)
+
+
+def _audiences(claims: Mapping[str, Any]) -> list[Any]:
+    # Cognito's access tokens name the app in client_id and carry no aud.
+    audience = claims["aud"] if "aud" in claims else claims.get("client_id")
+    return audience if isinstance(audience, list) else [audience]
+
+
+def _identity(claims: Mapping[str, Any], role_claim: str, expires_at: float) -> Identity:
+    user_id = claims.get("sub")
+    if not isinstance(user_id, str) or not user_id.strip():
+        raise Unauthenticated("The token names no subject (sub).")
+    if len(user_id) > MAX_USER_ID:
+        raise Unauthenticated(f"The token's subject (sub) is longer than {MAX_USER_ID} characters.")
+    return Identity(user_id, _role(claims.get(role_claim)), _verified_email(claims), expires_at)
+
+
+def _role(claim: object) -> Role:
+    claimed = claim if isinstance(claim, list) else [claim]
+    return next((role for role in _STRONGEST_FIRST if role.value in claimed), Role.USER)
+
+
+def _verified_email(claims: Mapping[str, Any]) -> str | None:
+    email, verified = claims.get("email"), claims.get("email_verified")
+    if not isinstance(email, str) or not email:
+        return None
+    return email if verified is True or verified == "true" else None

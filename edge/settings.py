@@ -1,0 +1,99 @@
+"""How a gateway is set up. Every field has a command line option or an environment variable (see the README)."""
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
+CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
+SHORTEST_SECRET = 32
+
+
+class Misconfigured(Exception):
+    """The settings do not go together; the message says what to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`secret` signs cursors, and tokens when there is no JWKS. `ingest` names the feed to ingest every minute."""
+
+    secret: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    demo: bool = False
+    jwks_url: str | None = None
+    issuer: str | None = None
+    audience: str | None = None
+    role_claim: str = "role"
+    areas: tuple[str, ...] = AREAS
+    categories: tuple[str, ...] = CATEGORIES
+    ingest: str | None = None
+    ingest_hosts: tuple[str, ...] = ("earthquake.usgs.gov",)
+    allowed_origins: tuple[str, ...] = ()
+    deadline_seconds: float = 30.0
+    poll_interval: float = 0.25
+
+    @property
+    def loopback(self) -> bool:
+        return self.host in ("127.0.0.1", "localhost", "::1")
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) -> dict[str, Any]:
+    """The settings that the environment names, and over them those that are given and not None."""
+    texts = {
+        "secret": "GATEWAY_SECRET",
+        "jwks_url": "GATEWAY_JWKS_URL",
+        "issuer": "GATEWAY_JWT_ISSUER",
+        "audience": "GATEWAY_JWT_AUDIENCE",
+        "role_claim": "GATEWAY_ROLE_CLAIM",
+        "ingest": "GATEWAY_INGEST",
+    }
+    lists = {
+        "areas": "GATEWAY_AREAS",
+        "categories": "GATEWAY_CATEGORIES",
+        "ingest_hosts": "GATEWAY_INGEST_HOSTS",
+        "allowed_origins": "GATEWAY_ALLOWED_ORIGINS",
+    }
+    found: dict[str, Any] = {field: environment[name] for field, name in texts.items() if environment.get(name)}
+    found |= {field: _list(environment[name]) for field, name in lists.items() if environment.get(name)}
+    if environment.get("GATEWAY_DEADLINE_SECONDS"):
+        found["deadline_seconds"] = _positive("GATEWAY_DEADLINE_SECONDS", environment["GATEWAY_DEADLINE_SECONDS"])
+    found |= {field: value for field, value in given.items() if value is not None}
+    if len(str(found.get("secret", "x" * SHORTEST_SECRET))) < SHORTEST_SECRET:
+        raise Misconfigured(f"GATEWAY_SECRET must have at least {SHORTEST_SECRET} characters.")
+    return found
+
+
+def local_secret(data_dir: Path) -> str:
+    """The secret of this machine's local gateways, made at first use and readable by its owner only."""
+    path = data_dir / "secret"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text().strip()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(48))
+    return path.read_text().strip()
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _positive(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise Misconfigured(f"{name} must be a number of seconds above 0, not {text!r}.")
+    return value

@@ -1,0 +1,244 @@
+"""Ingest of earthquake feeds (QUAKE-1): each event is stored once, however often its feed is read."""
+
+import asyncio
+import logging
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import IO
+
+import aiohttp
+
+from datastore.client import Client
+from datastore.earthquakes import Earthquake, Earthquakes, IngestState, IngestSummary, LogType, RequestLog
+from datastore.errors import DomainError
+from datastore.metering import Deadline
+from datastore.moments import epoch_ms
+from datastore.request_logs import RequestLogs
+from datastore.store import Store
+from pipelines.usgs_feed import FeedError, Rejection, read_events
+from pipelines.usgs_fetch import Source, open_source
+
+CONCURRENT_PUTS = 32
+PUT_SECONDS = 30.0
+SPOOL_BYTES = 8 << 20
+PIECE = 64 * 1024
+# An outage is not a string of bad records: give up when the store fails this often.
+MOST_FAILURES = 100
+ROUTE = "ingest/earthquakes"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far an ingest is. `received` and `expected` in bytes; expected is None when the source does not tell."""
+
+    received: int = 0
+    expected: int | None = None
+    fetched: int = 0
+    upserted: int = 0
+    skipped: int = 0
+
+
+class _StoreFails(Exception):
+    """Too many events could not be stored; `code` is the last failure's."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class EarthquakeIngest:
+    """Ingests feeds into the store. One per process; runs may overlap, the store keeps each event once."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        prefix: str,
+        logs: RequestLogs,
+        session: aiohttp.ClientSession,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._logs = logs
+        self._session = session
+        self._now = now
+        self._new_id = new_id
+
+    async def run(self, source: str, on_progress: Callable[[Progress], None] = lambda _: None) -> IngestSummary:
+        """Read the feed (a USGS feed's name, an http(s) URL, or a file) and store what is new.
+
+        A failure on the way is the summary's `error`; what was stored before it stays, and the next run goes over
+        the feed again. Raises nothing but programming errors.
+        """
+        began, moment = time.perf_counter(), self._now()
+        run = _Run(self, source, on_progress, epoch_ms(moment))
+        try:
+            await run.go()
+        except FeedError as problem:
+            run.summary = replace(run.summary, error=problem.code, retries=problem.retries or run.summary.retries)
+            logger.warning("Ingest of %s: %s", source, problem)
+        except _StoreFails as problem:
+            run.summary = replace(run.summary, error=problem.code)
+        except DomainError as problem:
+            run.summary = replace(run.summary, error=problem.code)
+            logger.warning("Ingest of %s: %s", source, problem)
+        summary = replace(run.summary, latency_ms=round((time.perf_counter() - began) * 1000))
+        self._log(summary, moment)
+        return summary
+
+    def repository(self) -> Earthquakes:
+        store = Store(self._client, prefix=self._prefix, deadline=Deadline(PUT_SECONDS), token=self._new_id)
+        return Earthquakes(store, self._now())
+
+    def open(self, source: str, state: IngestState | None) -> AbstractAsyncContextManager[Source]:
+        """The source, asked for only if it changed since `state`."""
+        etag, modified = (state.etag, state.last_modified) if state else (None, None)
+        return open_source(source, session=self._session, etag=etag, last_modified=modified)
+
+    def _log(self, summary: IngestSummary, moment: datetime) -> None:
+        self._logs.add(
+            RequestLog(
+                log_type=LogType.INGEST,
+                request_id=self._new_id(),
+                timestamp=moment,
+                route=ROUTE,
+                status=200 if summary.error is None else 502,
+                latency_ms=summary.latency_ms,
+                fetched=summary.fetched,
+                upserted=summary.upserted,
+                skipped=summary.skipped,
+                retries=summary.retries,
+                upstream_size=summary.upstream_size,
+                upstream_hash=summary.upstream_hash,
+                error=summary.error,
+            )
+        )
+
+
+class _Run:
+    """One ingest of one source."""
+
+    def __init__(
+        self, ingest: EarthquakeIngest, source: str, on_progress: Callable[[Progress], None], ingested_at_ms: int
+    ) -> None:
+        self.summary = IngestSummary(source)
+        self._ingest = ingest
+        self._source = source
+        self._on_progress = on_progress
+        self._ingested_at_ms = ingested_at_ms
+        self._progress = Progress()
+        self._rejected: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+
+    async def go(self) -> None:
+        state = await self._ingest.repository().ingest_state(self._source)
+        async with self._ingest.open(self._source, state) as source:
+            self._progress.expected = source.total
+            if source.not_modified and state is not None:
+                self._unchanged(state, source)
+                return
+            with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
+                await self._download(source, spool)
+                if state is not None and state.upstream_hash == source.sha256:
+                    self._unchanged(state, source)
+                    return
+                await self._store_all(read_events(_pieces(spool), ingested_at_ms=self._ingested_at_ms))
+            if not self._failed:
+                await self._remember(source)
+
+    async def _download(self, source: Source, spool: IO[bytes]) -> None:
+        """To the end first: only the whole feed's hash tells whether it is the last one again."""
+        try:
+            async for part in source.chunks():
+                spool.write(part)
+                self._progress.received = source.size
+                self._on_progress(self._progress)
+        finally:
+            self.summary = replace(
+                self.summary, retries=source.retries, upstream_size=source.size, upstream_hash=source.sha256
+            )
+        spool.seek(0)
+
+    def _unchanged(self, state: IngestState, source: Source) -> None:
+        self.summary = replace(
+            self.summary,
+            fetched=state.fetched,
+            skipped=state.fetched - sum(state.rejected.values()),
+            rejected=dict(state.rejected),
+            unchanged=True,
+            retries=source.retries,
+            upstream_hash=state.upstream_hash,
+        )
+
+    async def _store_all(self, events: AsyncIterator[Earthquake | Rejection]) -> None:
+        """A few puts at a time, so that a large feed neither waits for each event nor piles them up."""
+        places = asyncio.Semaphore(CONCURRENT_PUTS)
+        puts: set[asyncio.Task[None]] = set()
+        try:
+            async for event in events:
+                self._progress.fetched += 1
+                if isinstance(event, Rejection):
+                    self._rejected[event.reason] += 1
+                    continue
+                await places.acquire()
+                self._give_up_if_down()
+                put = asyncio.create_task(self._put(event, places))
+                puts.add(put)
+                put.add_done_callback(puts.discard)
+        finally:
+            # What was read before a feed broke off stands.
+            await asyncio.gather(*puts)
+            self._count()
+
+    async def _put(self, event: Earthquake, places: asyncio.Semaphore) -> None:
+        try:
+            new = await self._ingest.repository().insert(event)
+        except DomainError as problem:
+            self._failed[problem.code] += 1
+            return
+        finally:
+            places.release()
+        self._progress.upserted += new
+        self._progress.skipped += not new
+        self._on_progress(self._progress)
+
+    def _give_up_if_down(self) -> None:
+        if self._failed.total() >= MOST_FAILURES:
+            raise _StoreFails(self._failed.most_common(1)[0][0])
+
+    def _count(self) -> None:
+        failed = {f"STORE_{code}": count for code, count in self._failed.items()}
+        self.summary = replace(
+            self.summary,
+            fetched=self._progress.fetched,
+            upserted=self._progress.upserted,
+            skipped=self._progress.skipped,
+            rejected={**self._rejected, **failed},
+            error=next(iter(self._failed), None),
+        )
+
+    async def _remember(self, source: Source) -> None:
+        await self._ingest.repository().save_ingest_state(
+            IngestState(
+                source=self._source,
+                upstream_hash=source.sha256,
+                fetched=self._progress.fetched,
+                rejected=dict(self._rejected),
+                etag=source.etag,
+                last_modified=source.last_modified,
+            )
+        )
+
+
+async def _pieces(spool: IO[bytes]) -> AsyncIterator[bytes]:
+    while piece := spool.read(PIECE):
+        yield piece

@@ -1,0 +1,38 @@
+"""Arguments that many fields share, with their descriptions."""
+
+from datetime import datetime
+from typing import Annotated
+
+import strawberry
+
+from datastore.hub import Policy
+
+First = Annotated[
+    int | None,
+    strawberry.argument(description="How many from the start, or after `after`: 1 to 100, 25 if nothing is said."),
+]
+After = Annotated[str | None, strawberry.argument(description="A cursor of this list: what comes after it.")]
+Last = Annotated[
+    int | None,
+    strawberry.argument(
+        description="How many from the end, or before `before`: 1 to 100. Not with `first` or `after`."
+    ),
+]
+Before = Annotated[str | None, strawberry.argument(description="A cursor of this list: what comes before it.")]
+Area = Annotated[str, strawberry.argument(description="One of `areas`.")]
+AnyArea = Annotated[str | None, strawberry.argument(description="One of `areas`; all if nothing is said.")]
+Category = Annotated[str, strawberry.argument(description="One of `categories`.")]
+AnyCategory = Annotated[str | None, strawberry.argument(description="One of `categories`; all if nothing is said.")]
+UserId = Annotated[strawberry.ID, strawberry.argument(description="The user's id: the `sub` of their token.")]
+MinMagnitude = Annotated[float | None, strawberry.argument(description="The least magnitude; all if nothing is said.")]
+Start = Annotated[
+    datetime | None,
+    strawberry.argument(description="The earliest time, included. 30 days before `end` if nothing is said."),
+]
+End = Annotated[datetime | None, strawberry.argument(description="The latest time, included. Now if nothing is said.")]
+WhenSlow = Annotated[
+    Policy,
+    strawberry.argument(
+        description="What happens to a subscriber that reads too slowly: it is disconnected, or gets only the latest."
+    ),
+]

@@ -1,0 +1,74 @@
+"""What a resolver is given: who asks, the moment it is, and the store, all fresh for each operation and each event."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+import strawberry
+
+from datastore.changes import ChangeFeed
+from datastore.client import Client
+from datastore.cursors import Cursors
+from datastore.earthquakes import Earthquakes, IngestSummary
+from datastore.metering import Deadline
+from datastore.request_logs import RequestLogs
+from datastore.sightings import Sightings
+from datastore.store import Store
+from resolvers.access import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The configured areas and categories of the sightings."""
+
+    areas: tuple[str, ...]
+    categories: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What lives as long as the process: one of each. Time comes from `now`, chance from `new_id`."""
+
+    client: Client
+    prefix: str
+    cursors: Cursors
+    changes: ChangeFeed
+    request_logs: RequestLogs
+    ingest: Callable[[str], Awaitable[IngestSummary]]
+    places: Places
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    deadline_seconds: float = 30.0
+
+
+class Context:
+    """One operation's context."""
+
+    def __init__(self, services: Services, identity: Identity | None) -> None:
+        self.services = services
+        self.identity = identity
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew: the next event of a subscription sees its own moment, and nothing that was read for the last."""
+        self.now = self.services.now()
+        self.store = Store(
+            self.services.client,
+            prefix=self.services.prefix,
+            deadline=Deadline(self.services.deadline_seconds),
+            token=self.services.new_id,
+        )
+        for name in ("sightings", "earthquakes"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def sightings(self) -> Sightings:
+        return Sightings(self.store, self.now)
+
+    @cached_property
+    def earthquakes(self) -> Earthquakes:
+        return Earthquakes(self.store, self.now)
+
+
+Info = strawberry.Info[Context, None]

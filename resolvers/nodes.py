@@ -1,0 +1,99 @@
+"""Relay global ids: a type and the parts of its key, and `node`/`nodes` that read by them."""
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import orjson
+import strawberry
+
+from datastore.earthquakes import Earthquake
+from datastore.errors import BadUserInput
+from datastore.keyspace import sightings as sighting_keys
+from datastore.sightings import Sighting, UserProfile, Watch
+from resolvers.access import require
+from resolvers.connections import LARGEST_PAGE
+from resolvers.context import Context, Info
+
+Record = Any
+LONGEST_ID = 4096
+
+NodeId = Annotated[strawberry.ID, strawberry.argument(description="The `id` of any object that has one.")]
+NodeIds = Annotated[list[strawberry.ID], strawberry.argument(description="Up to 100 such ids.")]
+
+
+def earthquake_id(parent: strawberry.Parent[Earthquake]) -> strawberry.ID:
+    return global_id("Earthquake", parent.event_id)
+
+
+def sighting_id(parent: strawberry.Parent[Sighting]) -> strawberry.ID:
+    return global_id("Sighting", *sighting_keys.sighting_parts(parent.key))
+
+
+def user_profile_id(parent: strawberry.Parent[UserProfile]) -> strawberry.ID:
+    return global_id("UserProfile", parent.user_id)
+
+
+def watch_id(parent: strawberry.Parent[Watch]) -> strawberry.ID:
+    return global_id("Watch", parent.user_id, parent.area, parent.category, parent.watch_id)
+
+
+async def node(info: Info, id: NodeId) -> Record | None:
+    return await _read(info.context, id)
+
+
+async def nodes(info: Info, ids: NodeIds) -> list[Record | None]:
+    if len(ids) > LARGEST_PAGE:
+        raise BadUserInput(f"`ids` may hold at most {LARGEST_PAGE} ids, not {len(ids)}.", field="ids")
+    # An error stands in the place of its own id only.
+    return await asyncio.gather(*[_read(info.context, id) for id in ids], return_exceptions=True)
+
+
+def global_id(kind: str, *parts: str) -> strawberry.ID:
+    return strawberry.ID(urlsafe_b64encode(orjson.dumps([kind, *parts])).rstrip(b"=").decode())
+
+
+async def _read(context: Context, id: str) -> Record | None:
+    kind, parts = _parse(id)
+    return await READERS[kind][1](context, *parts)
+
+
+def _parse(id: str) -> tuple[str, list[str]]:
+    refusal = BadUserInput("`id` is not the id of a node.", field="id")
+    if len(id) > LONGEST_ID:
+        raise refusal
+    try:
+        kind, *parts = orjson.loads(urlsafe_b64decode(id + "=" * (-len(id) % 4)))
+    except (ValueError, TypeError):
+        raise refusal from None
+    known = isinstance(kind, str) and kind in READERS
+    if not known or len(parts) != READERS[kind][0] or not all(isinstance(part, str) for part in parts):
+        raise refusal
+    return kind, parts
+
+
+async def _earthquake(context: Context, event_id: str) -> Earthquake | None:
+    return await context.earthquakes.by_id(event_id)
+
+
+async def _sighting(context: Context, area: str, moment: str, sighting_id: str) -> Sighting | None:
+    return await context.sightings.by_key(sighting_keys.sighting(area, moment, sighting_id))
+
+
+async def _user_profile(context: Context, user_id: str) -> UserProfile | None:
+    return await context.sightings.profile(user_id)
+
+
+async def _watch(context: Context, user_id: str, area: str, category: str, watch_id: str) -> Watch | None:
+    require(context.identity, sighting_keys.WATCH_NODE, owner=user_id)
+    return await context.sightings.watch_by_key(sighting_keys.watch(user_id, area, category, watch_id))
+
+
+# Type name: how many parts its id has, and what reads it.
+READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
+    "Earthquake": (1, _earthquake),
+    "Sighting": (3, _sighting),
+    "UserProfile": (1, _user_profile),
+    "Watch": (4, _watch),
+}

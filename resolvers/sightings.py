@@ -1,0 +1,249 @@
+"""Street sightings: BLIP-1 … BLIP-8 and the subscriptions BLIP-S1, BLIP-S2."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from datetime import timedelta
+from typing import Annotated
+
+import strawberry
+
+from datastore.changes import Change
+from datastore.demo_sightings import demo_reporters, demo_sightings
+from datastore.errors import BadUserInput, NotFound
+from datastore.hub import Policy
+from datastore.keyspace import sightings as keys
+from datastore.sightings import (
+    Freshness,
+    Sighting,
+    Trend,
+    UserProfile,
+    Watch,
+    is_sighting,
+    is_watch,
+    sighting_from,
+    watch_from,
+)
+from resolvers.access import require
+from resolvers.arguments import After, AnyArea, AnyCategory, Area, Before, Category, First, Last, UserId, WhenSlow
+from resolvers.connections import Connection, Paging, connection, cut, listing
+from resolvers.context import Context, Info
+from resolvers.selection import selects
+from resolvers.subscribing import follow
+
+LONGEST_WINDOW_HOURS = 48
+LONGEST_DESCRIPTION = 500
+
+SightingId = Annotated[strawberry.ID, strawberry.argument(description="The sighting's `sightingId`.")]
+WatchId = Annotated[strawberry.ID, strawberry.argument(description="The watch's `watchId`.")]
+Categories = Annotated[
+    list[str] | None, strawberry.argument(description="Some of `categories`; all if nothing is said.")
+]
+WindowHours = Annotated[float, strawberry.argument(description="How far to look back, in hours, at most 48.")]
+
+
+@strawberry.input(description="What was seen, and where.")
+class ReportSightingInput:
+    area: str = strawberry.field(description="One of `areas`.")
+    category: str = strawberry.field(description="One of `categories`.")
+    description: str = strawberry.field(description="What there is to see, 1 to 500 characters.")
+
+
+@strawberry.input(description="An area and a category to hear of.")
+class CreateWatchInput:
+    area: str = strawberry.field(description="One of `areas`.")
+    category: str = strawberry.field(description="One of `categories`.")
+
+
+async def areas(info: Info) -> Sequence[str]:
+    return info.context.services.places.areas
+
+
+async def categories(info: Info) -> Sequence[str]:
+    return info.context.services.places.categories
+
+
+async def sightings(
+    info: Info,
+    area: Area,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Sighting]:
+    _known(info.context, area=area)
+    of = listing(info.context.services.cursors, keys.ACTIVE_IN_AREA, "Query.sightings", {"area": area})
+    page = await info.context.sightings.active_in(area, of.span(Paging(first, after, last, before)))
+    return connection(of, page, sighting_from)
+
+
+async def user_profile(info: Info, user_id: UserId) -> UserProfile | None:
+    return await info.context.sightings.profile(user_id)
+
+
+async def reporter(parent: strawberry.Parent[Sighting], info: Info) -> UserProfile | None:
+    return await info.context.sightings.profile(parent.reporter_id)
+
+
+def confidence(parent: strawberry.Parent[Sighting], info: Info) -> float:
+    return parent.confidence(info.context.now)
+
+
+def freshness(parent: strawberry.Parent[Sighting], info: Info) -> Freshness:
+    return parent.freshness(info.context.now)
+
+
+async def watches(info: Info, user_id: UserId) -> list[Watch]:
+    require(info.context.identity, keys.WATCHES_OF_USER, owner=user_id)
+    return await info.context.sightings.watches_of(user_id)
+
+
+async def trending(info: Info, categories: Categories = None, window_hours: WindowHours = 6) -> list[Trend]:
+    context = info.context
+    if not 0 < window_hours <= LONGEST_WINDOW_HOURS:
+        raise BadUserInput(f"`windowHours` must be above 0 and at most {LONGEST_WINDOW_HOURS}.", field="windowHours")
+    for category in categories or ():
+        _known(context, category=category)
+    chosen = tuple(dict.fromkeys(context.services.places.categories if categories is None else categories))
+    window = timedelta(hours=window_hours)
+    return await context.sightings.trending(chosen, window, with_items=selects(info, "sightings"))
+
+
+async def trending_sightings(
+    parent: strawberry.Parent[Trend],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Sighting]:
+    arguments = {"category": parent.category}
+    of = listing(info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments)
+    page = cut(list(parent.items), keys.TRENDING, of.span(Paging(first, after, last, before)))
+    return connection(of, page, sighting_from)
+
+
+async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> Sighting:
+    context = info.context
+    caller = require(context.identity, keys.CONFIRM)
+    _known(context, area=area)
+    return await context.sightings.confirm(area, sighting_id, user_id=caller.user_id, nano_id=context.services.new_id())
+
+
+async def report_sighting(
+    info: Info, input: Annotated[ReportSightingInput, strawberry.argument(description="What was seen.")]
+) -> Sighting:
+    context = info.context
+    caller = require(context.identity, keys.REPORT)
+    _known(context, area=input.area, category=input.category)
+    description = input.description.strip()
+    if not 1 <= len(description) <= LONGEST_DESCRIPTION:
+        raise BadUserInput(
+            f"`description` must have between 1 and {LONGEST_DESCRIPTION} characters.", field="description"
+        )
+    return await context.sightings.report(
+        sighting_id=context.services.new_id(),
+        area=input.area,
+        category=input.category,
+        description=description,
+        user_id=caller.user_id,
+    )
+
+
+async def create_watch(
+    info: Info, input: Annotated[CreateWatchInput, strawberry.argument(description="What to watch.")]
+) -> Watch:
+    context = info.context
+    caller = require(context.identity, keys.CREATE_WATCH)
+    _known(context, area=input.area, category=input.category)
+    watch = Watch(context.services.new_id(), caller.user_id, input.area, input.category, context.now)
+    return await context.sightings.create_watch(watch)
+
+
+async def delete_watch(info: Info, area: Area, category: Category, watch_id: WatchId) -> Watch:
+    context = info.context
+    caller = require(context.identity, keys.DELETE_WATCH)
+    deleted = await context.sightings.delete_watch(keys.watch(caller.user_id, area, category, watch_id))
+    if deleted is None:
+        raise NotFound(f"You have no watch {watch_id} for this area and category.")
+    return deleted
+
+
+async def seed_demo(info: Info) -> list[Sighting]:
+    context = info.context
+    require(context.identity, keys.SEED)
+    places = context.services.places
+    seeded = demo_sightings(places.areas, places.categories, context.now)
+    await context.sightings.seed(seeded, demo_reporters(context.now))
+    return seeded
+
+
+async def sighting_reported(
+    info: Info, area: AnyArea = None, category: AnyCategory = None, when_slow: WhenSlow = Policy.DISCONNECT
+) -> AsyncGenerator[Sighting, None]:
+    _known(info.context, area=area, category=category)
+
+    def reported(change: Change) -> Sighting | None:
+        sighting = _new_sighting(change)
+        if sighting is None or area not in (None, sighting.area) or category not in (None, sighting.category):
+            return None
+        return sighting
+
+    return follow(info.context, keys.BLIP, reported, when_slow, key=_place)
+
+
+async def watch_alerts(
+    info: Info, user_id: UserId, when_slow: WhenSlow = Policy.DISCONNECT
+) -> AsyncGenerator[Sighting, None]:
+    require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
+    return _watch_alerts(info.context, user_id, when_slow)
+
+
+async def _watch_alerts(context: Context, user_id: str, when_slow: Policy) -> AsyncGenerator[Sighting, None]:
+    """Watches are read once the feed is attached, and kept by the changes that follow: nothing falls in between."""
+
+    def relevant(change: Change) -> Sighting | Change | None:
+        own_watch = is_watch(change.keys) and change.keys["PK"] == keys.user(user_id)
+        return change if own_watch else _new_sighting(change)
+
+    changes: AsyncGenerator[Sighting | Change, None] = follow(
+        context, keys.BLIP, relevant, when_slow, key=_place_or_watch
+    )
+    watched: dict[str, Watch] | None = None
+    async with aclosing(changes):
+        async for change in changes:
+            if watched is None:
+                watched = {watch.watch_id: watch for watch in await context.sightings.watches_of(user_id)}
+            if isinstance(change, Change):
+                _apply(change, watched)
+            elif any((watch.area, watch.category) == _place(change) for watch in watched.values()):
+                yield change
+
+
+def _apply(change: Change, watched: dict[str, Watch]) -> None:
+    if change.new is not None:
+        watch = watch_from(change.new)
+        watched[watch.watch_id] = watch
+    elif change.old is not None:
+        watched.pop(change.old["watchId"], None)
+
+
+def _place_or_watch(event: Sighting | Change) -> tuple[str, str]:
+    return ("watch", event.keys["SK"]) if isinstance(event, Change) else _place(event)
+
+
+def _new_sighting(change: Change) -> Sighting | None:
+    if change.kind != "INSERT" or change.new is None or not is_sighting(change.keys):
+        return None
+    return sighting_from(change.new)
+
+
+def _place(sighting: Sighting) -> tuple[str, str]:
+    return sighting.area, sighting.category
+
+
+def _known(context: Context, *, area: str | None = None, category: str | None = None) -> None:
+    places = context.services.places
+    if area is not None and area not in places.areas:
+        raise BadUserInput(f"`area` must be one of: {', '.join(places.areas)}.", field="area")
+    if category is not None and category not in places.categories:
+        raise BadUserInput(f"`category` must be one of: {', '.join(places.categories)}.", field="category")

@@ -1,0 +1,46 @@
+"""Subscriptions: a table's change feed as events of one kind."""
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Hashable
+from typing import TypeVar
+
+from datastore.changes import Change
+from datastore.declarations import Table
+from datastore.hub import Policy
+from resolvers.context import Context
+
+Event = TypeVar("Event")
+
+WAITING_EVENTS = 1000
+
+logger = logging.getLogger(__name__)
+
+
+async def follow(
+    context: Context,
+    table: Table,
+    select: Callable[[Change], Event | None],
+    when_slow: Policy,
+    *,
+    key: Callable[[Event], Hashable],
+) -> AsyncGenerator[Event, None]:
+    """The events that `select` makes of the table's changes, from now on.
+
+    A change that `select` cannot read is logged and passed over. With the policy LATEST, `key` tells which waiting
+    event a newer one replaces.
+    """
+    changes = context.services.changes
+    async with changes.follow(table, _tolerant(select), capacity=WAITING_EVENTS, policy=when_slow, key=key) as events:
+        async for event in events:
+            yield event
+
+
+def _tolerant(select: Callable[[Change], Event | None]) -> Callable[[Change], Event | None]:
+    def selected(change: Change) -> Event | None:
+        try:
+            return select(change)
+        except (KeyError, ValueError, TypeError, ArithmeticError) as problem:
+            logger.error("A change of %s cannot be read: %r in %r", change.table, problem, change.keys)
+            return None
+
+    return selected

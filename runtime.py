@@ -1,0 +1,242 @@
+"""What a gateway process holds while it serves: the store, the feed, background jobs, and the edge in front of them."""
+
+import asyncio
+import logging
+import random
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+
+import schema
+from datastore.changes import ChangeFeed
+from datastore.client import RequestRefused
+from datastore.cursors import Cursors
+from datastore.database import Database, StoreOptions, open_database
+from datastore.earthquakes import IngestSummary
+from datastore.errors import BadUserInput, DomainError
+from datastore.expiry import sweep_forever
+from datastore.keyspace import TABLES
+from datastore.metering import Deadline
+from datastore.request_logs import RequestLogs
+from datastore.store import Store
+from edge import graphiql
+from edge.execution import OnResult
+from edge.http import GraphQLHTTP
+from edge.identity import Tokens, TokenSettings
+from edge.settings import Settings
+from edge.websocket import GraphQLWebSocket, SocketLimits
+from pipelines.demo import Demo
+from pipelines.earthquakes import EarthquakeIngest
+from pipelines.jobs import every
+from pipelines.usgs_feed import FeedError
+from pipelines.usgs_fetch import feed_url
+from resolvers.access import Identity, Role
+from resolvers.context import Context, Places, Services
+
+INGEST_EVERY_SECONDS = 60.0
+DEMO_TOKEN_SECONDS = 12 * 3600.0
+DEMO_USERS = (("Demo user", "demo", Role.USER), ("Admin", "admin", Role.ADMIN), ("System", "system", Role.SYSTEM))
+
+logger = logging.getLogger(__name__)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+class Gateway:
+    """What the process holds while it serves. `now` and `new_id` are where time and chance come from."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: StoreOptions,
+        *,
+        now: Callable[[], datetime] = utc_now,
+        new_id: Callable[[], str] = new_id,
+        on_result: OnResult | None = None,
+    ) -> None:
+        self.settings = settings
+        self._store = store
+        self._now = now
+        self._new_id = new_id
+        self._session: aiohttp.ClientSession | None = None
+        self.database: Database | None = None
+        self.services: Services | None = None
+        self.ingest: EarthquakeIngest | None = None
+        self.tokens = Tokens(
+            TokenSettings(
+                secret=None if settings.jwks_url else settings.secret,
+                jwks_url=settings.jwks_url,
+                issuer=settings.issuer,
+                audience=settings.audience,
+                role_claim=settings.role_claim,
+            ),
+            open_session=self._http,
+            clock=lambda: now().timestamp(),
+        )
+        built = schema.build()
+        self.http = GraphQLHTTP(
+            built,
+            self.open_context,
+            self.tokens.identify,
+            deadline=settings.deadline_seconds,
+            on_result=on_result,
+        )
+        self.socket = GraphQLWebSocket(
+            built,
+            self.open_context,
+            self.tokens.identify,
+            allowed_origins=settings.allowed_origins,
+            limits=SocketLimits(deadline=settings.deadline_seconds),
+            clock=lambda: now().timestamp(),
+            on_result=on_result,
+        )
+        self.graphiql = graphiql.Config(self.demo_tokens)
+
+    def open_context(self, identity: Identity | None) -> Context:
+        assert self.services is not None, "The gateway is used before it has started."
+        return Context(self.services, identity)
+
+    def demo_tokens(self) -> list[dict[str, str]]:
+        """Tokens for GraphiQL: in a demo, on this machine, and nowhere else."""
+        if not (self.settings.demo and self.settings.loopback) or self.settings.jwks_url:
+            return []
+        return [
+            {"name": name, "token": self.tokens.issue(user, role, lifetime=DEMO_TOKEN_SECONDS)}
+            for name, user, role in DEMO_USERS
+        ]
+
+    def _http(self) -> aiohttp.ClientSession:
+        assert self._session is not None, "The gateway is used before it has started."
+        return self._session
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Gateway"]:
+        """Open the store and everything that works in the background; close it all in the end."""
+        async with AsyncExitStack() as stack:
+            self._session = await stack.enter_async_context(aiohttp.ClientSession())
+            self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
+            logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
+            changes = ChangeFeed(
+                self.database.client, prefix=self._store.prefix, poll_interval=self.settings.poll_interval
+            )
+            self.ingest = self._make_ingest(logs)
+            self.services = self._make_services(logs, changes)
+            await self._prepare_store()
+            logs.start()
+            stack.push_async_callback(logs.stop)
+            stack.push_async_callback(changes.aclose)
+            stack.push_async_callback(self._stop_jobs, [asyncio.create_task(job) for job in self._jobs()])
+            stack.push_async_callback(self.socket.close)
+            yield self
+
+    async def readiness(self, seconds: float) -> dict[str, Any]:
+        """Whether the store answers for every table, within so many seconds."""
+        assert self.database is not None
+        client = self.database.client
+        try:
+            async with asyncio.timeout(seconds):
+                names = [self._store.prefix + table.name for table in TABLES]
+                await asyncio.gather(*[client.call("DescribeTable", {"TableName": name}) for name in names])
+        except (DomainError, RequestRefused, TimeoutError) as problem:
+            logger.warning("Not ready: %r", problem)
+            return {"ready": False, "store": "unreachable"}
+        return {"ready": True, "store": "ok"}
+
+    async def _prepare_store(self) -> None:
+        """An embedded store has no administrator: its tables are made, and its demo data loaded, as needed."""
+        assert self.database is not None
+        if self._store.embedded:
+            await self.database.create_tables()
+        if self.settings.demo:
+            await self.demo().load()
+
+    def _jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
+        assert self.database is not None
+        if self._store.embedded and not (self.database.engine and self.database.engine.attached):
+            yield sweep_forever(self.database.client, TABLES, self._store.prefix, self._now)
+        if self.settings.demo:
+            yield self.demo().live()
+        if self.settings.ingest:
+            yield every(INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
+
+    async def _stop_jobs(self, jobs: list[asyncio.Task[None]]) -> None:
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    def open_store(self) -> Store:
+        """A store for a piece of background work."""
+        assert self.database is not None
+        deadline = Deadline(self.settings.deadline_seconds)
+        return Store(self.database.client, prefix=self._store.prefix, deadline=deadline, token=self._new_id)
+
+    def demo(self) -> Demo:
+        return Demo(
+            self.open_store,
+            areas=self.settings.areas,
+            categories=self.settings.categories,
+            now=self._now,
+            new_id=self._new_id,
+            chance=random.Random(),
+        )
+
+    def _make_ingest(self, logs: RequestLogs) -> EarthquakeIngest:
+        assert self.database is not None
+        return EarthquakeIngest(
+            self.database.client,
+            prefix=self._store.prefix,
+            logs=logs,
+            session=self._http(),
+            now=self._now,
+            new_id=self._new_id,
+        )
+
+    def _make_services(self, logs: RequestLogs, changes: ChangeFeed) -> Services:
+        assert self.database is not None
+        return Services(
+            client=self.database.client,
+            prefix=self._store.prefix,
+            cursors=Cursors(self.settings.secret.encode()),
+            changes=changes,
+            request_logs=logs,
+            ingest=self._ingest_for_clients,
+            places=Places(self.settings.areas, self.settings.categories),
+            now=self._now,
+            new_id=self._new_id,
+            deadline_seconds=self.settings.deadline_seconds,
+        )
+
+    async def _ingest_for_clients(self, feed: str) -> IngestSummary:
+        """Clients name feeds, or URLs on the hosts that are allowed: neither our files nor our network."""
+        is_url = "://" in feed
+        host = urlsplit(feed).hostname if is_url else None
+        if is_url and host not in self.settings.ingest_hosts:
+            allowed = ", ".join(self.settings.ingest_hosts)
+            raise BadUserInput(f"`feed` may be the name of a USGS feed, or a URL on: {allowed}.", field="feed")
+        if not is_url:
+            _check_name(feed)
+        # A client's deadline ends its waiting, not the ingest.
+        return await asyncio.shield(self._run_ingest(feed))
+
+    async def _run_ingest(self, feed: str) -> IngestSummary:
+        assert self.ingest is not None
+        return await self.ingest.run(feed)
+
+
+def _check_name(feed: str) -> None:
+    try:
+        feed_url(feed)
+    except FeedError as problem:
+        raise BadUserInput(str(problem), field="feed") from None

@@ -1,0 +1,125 @@
+"""What the API says about earthquakes: the shape only."""
+
+from collections.abc import AsyncGenerator
+from datetime import datetime
+from typing import Any
+
+import strawberry
+
+from datastore import earthquakes as records
+from datastore.keyspace import earthquakes as patterns
+from resolvers import earthquakes as resolve
+from resolvers import nodes
+from schema.connections import Connection, Node
+from schema.fields import ask, listen
+
+strawberry.enum(records.LogType, description="What a request log is about.")
+
+
+@strawberry.type(description="A seismic event as USGS reported it when it was first seen here.")
+class Earthquake(Node):
+    id = strawberry.field(resolver=nodes.earthquake_id, graphql_type=strawberry.ID, description="Globally unique.")
+    event_id: strawberry.ID = strawberry.field(description="The id USGS gave the event.")
+    occurred_at: datetime = strawberry.field(description="When the ground moved.")
+    magnitude: float = strawberry.field(description="From -2 to 10.")
+    place: str = strawberry.field(description="The location in words.")
+    latitude: float = strawberry.field(description="Degrees, -90 to 90.")
+    longitude: float = strawberry.field(description="Degrees, -180 to 180.")
+    depth_km: float | None = strawberry.field(description="Kilometres below the surface, 0 or more; null if unknown.")
+    source: str = strawberry.field(description="Who reported it.")
+    ingested_at: datetime = strawberry.field(description="When it was stored here.")
+
+    @classmethod
+    def is_type_of(cls, value: Any, _info: object) -> bool:
+        return isinstance(value, records.Earthquake)
+
+
+@strawberry.type(description="One ingest or query as it went; kept for seven days.")
+class RequestLog:
+    log_type: records.LogType = strawberry.field(description="Ingest or query.")
+    request_id: strawberry.ID = strawberry.field(description="A UUID, unique to the request.")
+    timestamp: datetime = strawberry.field(description="When the request began.")
+    route: str = strawberry.field(description="What was asked.")
+    status: int = strawberry.field(description="200, or the status of the failure.")
+    latency_ms: int = strawberry.field(description="From beginning to end, in milliseconds.")
+    fetched: int | None = strawberry.field(description="Ingest: events in the feed.")
+    upserted: int | None = strawberry.field(description="Ingest: events that were new.")
+    skipped: int | None = strawberry.field(description="Ingest: events that were known.")
+    retries: int | None = strawberry.field(description="Ingest: how often the feed was asked for again.")
+    upstream_size: int | None = strawberry.field(description="Ingest: bytes of the feed.")
+    upstream_hash: str | None = strawberry.field(description="Ingest: SHA-256 of the feed.")
+    start_time: datetime | None = strawberry.field(description="Query: the earliest time asked for.")
+    end_time: datetime | None = strawberry.field(description="Query: the latest time asked for.")
+    min_magnitude: float | None = strawberry.field(description="Query: the least magnitude asked for.")
+    page_size: int | None = strawberry.field(description="Query: the page size asked for.")
+    result_count: int | None = strawberry.field(description="Query: events in the page.")
+    has_next_token: bool | None = strawberry.field(description="Query: whether the list went on.")
+    buckets_scanned: int | None = strawberry.field(description="Query: day buckets read.")
+    error: str | None = strawberry.field(description="The stable code of the failure, if it failed.")
+
+
+@strawberry.type(description="How many events were rejected for one reason.")
+class Rejected:
+    reason: str = strawberry.field(description="A stable name, such as MISSING_MAGNITUDE.")
+    count: int = strawberry.field(description="How many events.")
+
+
+@strawberry.type(description="How an ingest went: fetched = upserted + skipped + all rejected.")
+class IngestSummary:
+    source: str = strawberry.field(description="The feed.")
+    fetched: int = strawberry.field(description="Events in the feed.")
+    upserted: int = strawberry.field(description="Events that were new and are stored now.")
+    skipped: int = strawberry.field(description="Events that were known already.")
+    rejected = strawberry.field(
+        resolver=resolve.rejected,
+        graphql_type=list[Rejected],
+        description="Events that cannot be stored, by reason.",
+    )
+    unchanged: bool = strawberry.field(description="The feed was what it was last time; nothing was written.")
+    retries: int = strawberry.field(description="How often the feed was asked for again.")
+    upstream_size: int = strawberry.field(description="Bytes of the feed.")
+    upstream_hash: str | None = strawberry.field(description="SHA-256 of the feed.")
+    latency_ms: int = strawberry.field(description="From beginning to end, in milliseconds.")
+    error: str | None = strawberry.field(description="The stable code of the failure, if it failed.")
+
+
+@strawberry.type
+class EarthquakeQueries:
+    earthquake = ask(
+        patterns.EVENT,
+        resolver=resolve.earthquake,
+        graphql_type=Earthquake | None,
+        description="One earthquake by its USGS id, or null.",
+    )
+    earthquakes = ask(
+        patterns.EVENTS_BY_DAY,
+        resolver=resolve.earthquakes,
+        graphql_type=Connection[Earthquake],
+        description="The earthquakes of a time window, newest first.",
+    )
+    request_logs = ask(
+        patterns.LOGS_OF_DAY,
+        resolver=resolve.request_logs,
+        graphql_type=Connection[RequestLog],
+        description="The request logs of a day, newest first.",
+    )
+
+
+@strawberry.type
+class EarthquakeMutations:
+    ingest_earthquakes = ask(
+        patterns.INSERT_EVENT,
+        resolver=resolve.ingest_earthquakes,
+        graphql_type=IngestSummary,
+        description="Fetch a USGS feed and store each of its events once.",
+    )
+
+
+@strawberry.type
+class EarthquakeSubscriptions:
+    earthquake_detected = listen(
+        patterns.DETECTED,
+        resolver=resolve.earthquake_detected,
+        graphql_type=AsyncGenerator[Earthquake, None],
+        description="Earthquakes as they are stored, whoever stores them.",
+    )

@@ -1,0 +1,43 @@
+"""Fields that say which access pattern they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import strawberry
+
+from datastore.declarations import AccessPattern
+from datastore.hub import Policy
+
+strawberry.enum(
+    Policy,
+    name="WhenSlow",
+    description=(
+        "What happens to a subscriber that reads too slowly. DISCONNECT: its socket is closed with 4410, nothing is "
+        "left out before that. LATEST: of each key only the newest event waits for it."
+    ),
+)
+
+
+def ask(*patterns: AccessPattern, resolver: Callable[..., Any], graphql_type: Any, description: str) -> Any:
+    """A field answered by access patterns: its description names them, and tests find them in its metadata."""
+    return strawberry.field(
+        resolver=resolver,
+        graphql_type=graphql_type,
+        description=_described(description, patterns),
+        metadata={"patterns": patterns},
+    )
+
+
+def listen(pattern: AccessPattern, *, resolver: Callable[..., Any], graphql_type: Any, description: str) -> Any:
+    """A subscription's field, described and marked likewise."""
+    return strawberry.subscription(
+        resolver=resolver,
+        graphql_type=graphql_type,
+        description=_described(description, (pattern,)),
+        metadata={"patterns": (pattern,)},
+    )
+
+
+def _described(description: str, patterns: tuple[AccessPattern, ...]) -> str:
+    lines = "\n\n".join(f"`{pattern.summary}`" for pattern in patterns)
+    return f"{description}\n\n{lines}"

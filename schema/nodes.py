@@ -1,0 +1,26 @@
+"""Relay's `node` and `nodes`."""
+
+import strawberry
+
+from datastore.keyspace import earthquakes, sightings
+from resolvers import nodes as resolve
+from schema.connections import Node
+from schema.fields import ask
+
+POINT_READS = (earthquakes.EVENT, sightings.USER_PROFILE, sightings.SIGHTING_NODE, sightings.WATCH_NODE)
+
+
+@strawberry.type
+class NodeQueries:
+    node = ask(
+        *POINT_READS,
+        resolver=resolve.node,
+        graphql_type=Node | None,
+        description="Any object by its `id`, or null if there is none (any more).",
+    )
+    nodes = ask(
+        *POINT_READS,
+        resolver=resolve.nodes,
+        graphql_type=list[Node | None],
+        description="Objects by their ids, in the order of the ids; all are read together.",
+    )
