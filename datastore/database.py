@@ -5,10 +5,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.config
-import botocore.credentials
 import botocore.exceptions
 
 from datastore import tables
@@ -76,20 +76,25 @@ async def open_database(
             engine = await stack.enter_async_context(Engine(binary, options.data_dir, on_restart=on_restart))
         session = _session(options)
         endpoint = _endpoint(options, session, engine)
-        source = CredentialSource(_credentials(options, session))
+        source = CredentialSource(_credentials(session))
         client = await stack.enter_async_context(Client(endpoint, source))
         yield Database(client, endpoint, session, options.prefix, engine)
 
 
 def _session(options: StoreOptions) -> Any:
-    if options.embedded:
-        return boto3.Session("local", "local", region_name=LOCAL_REGION)
+    """Engines on this machine check no credentials, so none are looked for."""
+    if options.embedded or _is_local(options.store):
+        return boto3.Session("local", "local", region_name=options.region or LOCAL_REGION)
     return boto3.Session(region_name=options.region)
+
+
+def _is_local(store: str) -> bool:
+    return urlsplit(store).hostname in ("127.0.0.1", "localhost", "::1")
 
 
 def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> Endpoint:
     if engine is not None:
-        return Endpoint(lambda: engine.endpoint, lambda: engine.endpoint, LOCAL_REGION)
+        return Endpoint(lambda: engine.endpoint, lambda: engine.endpoint, session.region_name)
     if options.store != "aws":
         url = options.store.rstrip("/")
         return Endpoint(lambda: url, lambda: url, session.region_name or LOCAL_REGION)
@@ -101,10 +106,8 @@ def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> End
     return Endpoint(lambda: data, lambda: streams, session.region_name)
 
 
-def _credentials(options: StoreOptions, session: Any) -> Any:
+def _credentials(session: Any) -> Any:
     credentials = session.get_credentials()
-    if credentials is None and options.store != "aws":
-        return botocore.credentials.Credentials("local", "local")
     if credentials is None:
         raise StoreMisconfigured(
             "No AWS credentials were found: set AWS_PROFILE or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."

@@ -45,11 +45,12 @@ class CredentialSource:
 
     async def _refresh(self) -> Frozen:
         async with self._lock:
-            if self._frozen is None or time.monotonic() >= self._check_at:
-                self._frozen = await asyncio.to_thread(self._credentials.get_frozen_credentials)
-                self._check_at = time.monotonic() + RECHECK_SECONDS
-        frozen: Frozen = self._frozen
-        return frozen
+            frozen = self._frozen
+            if frozen is None or time.monotonic() >= self._check_at:
+                fresh: Frozen = await asyncio.to_thread(self._credentials.get_frozen_credentials)
+                self._frozen, self._check_at = fresh, time.monotonic() + RECHECK_SECONDS
+                return fresh
+            return frozen
 
 
 class Signer:

@@ -154,7 +154,8 @@ class _OneOperation(SchemaExtension):
         if name is None and document is not None and len(document.definitions) > 1:
             operations = [part for part in document.definitions if isinstance(part, OperationDefinitionNode)]
             if len(operations) > 1:
-                raise GraphQLError("The document holds several operations: name one in operationName.")
+                problem = GraphQLError("The document holds several operations: name one in operationName.")
+                self.execution_context.pre_execution_errors = [problem]
         yield
 
 
@@ -167,6 +168,11 @@ class _Renewing(Executor[Any]):
 def failure(error: DomainError) -> ExecutionResult:
     """A result that is nothing but this error."""
     return ExecutionResult(data=None, errors=[GraphQLError(str(error), original_error=error)])
+
+
+def described_failure(error: Exception) -> list[dict[str, Any]]:
+    """An error that was raised instead of being part of a result, as a client may see it."""
+    return described([error if isinstance(error, GraphQLError) else GraphQLError(str(error), original_error=error)])
 
 
 def belongs_to_no_field(result: ExecutionResult) -> bool:

@@ -32,9 +32,9 @@ from edge.execution import (
     answer,
     belongs_to_no_field,
     described,
+    described_failure,
     domain_error,
     encode,
-    masked,
     read_operation,
     told_error,
 )
@@ -239,6 +239,7 @@ class _Socket:
             self.end(Farewell(4500, "Internal server error"))
 
     async def _stop(self) -> None:
+        self._operations.clear()
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -341,12 +342,15 @@ class _Socket:
         except Broken:
             raise
         except Exception as error:
-            last = {"type": "error", "payload": [masked(error)]}
-        # The id is free again before the peer can know that the operation is over. If it is free, or another's,
-        # already, the peer has completed this operation, and the event source did not let itself be cancelled.
-        if self._operations.get(id) is asyncio.current_task():
+            last = {"type": "error", "payload": described_failure(error)}
+        if self._is_wanted(id):
+            # The id is free again before the peer can know that the operation is over.
             del self._operations[id]
             await self._write({"id": id, **last})
+
+    def _is_wanted(self, id: str) -> bool:
+        """False when the operation was completed, but its event source did not let itself be cancelled."""
+        return self._operations.get(id) is asyncio.current_task()
 
     async def _run(self, id: str, operation: Operation) -> dict[str, Any]:
         """Send the results, and return the message that ends the operation."""
@@ -361,6 +365,8 @@ class _Socket:
     async def _stream(self, id: str, results: AsyncGenerator[ExecutionResult, None]) -> dict[str, Any]:
         async with aclosing(results):
             async for result in results:
+                if not self._is_wanted(id):
+                    break
                 self._check_token()
                 last = await self._next(id, result)
                 if last is not None:

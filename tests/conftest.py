@@ -1,0 +1,258 @@
+"""A gateway of its own for each test: real HTTP and WebSocket in front, the real engine behind."""
+
+import asyncio
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import aiohttp
+import pytest
+import uvicorn
+
+from datastore.database import StoreOptions
+from datastore.engine import EngineMissing, find_binary
+from datastore.metering import Call
+from datastore.store import Store
+from edge.settings import Settings
+from edge.websocket import UVICORN_WS_OPTIONS
+from gateway import create_app
+from resolvers.access import Role
+from resolvers.context import Context
+from runtime import Gateway
+
+ROOT = Path(__file__).resolve().parent.parent
+REAL_DATA = ROOT.parent / "shared" / "data"
+SECRET = "a secret for tests, long enough to sign with"
+NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
+
+
+class Clock:
+    """The time as the gateway sees it: it stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def forward(self, **delta: float) -> None:
+        self.now += timedelta(**delta)
+
+
+@dataclass
+class Answer:
+    """What a client got, and the DynamoDB calls that were made for it."""
+
+    data: Any
+    errors: list[dict[str, Any]] | None
+    status: int
+    calls: list[Call] = field(repr=False, default_factory=list)
+
+    @property
+    def codes(self) -> list[str]:
+        return [error["extensions"]["code"] for error in self.errors or ()]
+
+    @property
+    def made(self) -> list[str]:
+        """The calls as `Operation table.index`, in alphabetical order."""
+        return sorted(_name(call) for call in self.calls)
+
+
+def _name(call: Call) -> str:
+    table = "+".join(sorted(name.split("__", 1)[1] for name in call.tables))
+    return f"{call.operation} {table}" + (f".{call.index}" if call.index else "")
+
+
+class Served:
+    """A running gateway and a client of it."""
+
+    def __init__(self, gateway: Gateway, url: str, http: aiohttp.ClientSession, clock: Clock) -> None:
+        self.gateway = gateway
+        self.url = url
+        self.http = http
+        self.clock = clock
+        self.finished: list[Context] = []
+
+    def token(self, user: str = "ada", role: Role = Role.USER) -> str:
+        return self.gateway.tokens.issue(user, role)
+
+    def headers(self, user: str | None, role: Role) -> dict[str, str]:
+        return {} if user is None else {"Authorization": f"Bearer {self.token(user, role)}"}
+
+    async def ask(
+        self,
+        query: str,
+        variables: dict[str, Any] | None = None,
+        *,
+        user: str | None = None,
+        role: Role = Role.USER,
+    ) -> Answer:
+        """POST an operation, signed in as `user` or not at all."""
+        self.finished.clear()
+        body = {"query": query, "variables": variables}
+        async with self.http.post(f"{self.url}/graphql", json=body, headers=self.headers(user, role)) as response:
+            answer = await response.json(content_type=None)
+        calls = [call for context in self.finished for call in context.store.meter.calls]
+        return Answer(answer.get("data"), answer.get("errors"), response.status, calls)
+
+    def store(self) -> Store:
+        """A store of the test's own, to put things in place."""
+        return self.gateway.open_store()
+
+    async def listen(self, query: str, *, user: str | None = None, role: Role = Role.USER) -> "Listener":
+        """Start a subscription; it is attached when this returns only as far as the protocol tells (see `settle`)."""
+        listener = Listener(self, query, self.headers(user, role))
+        await listener.start()
+        return listener
+
+    async def settle(self, table: str, followers: int = 1) -> None:
+        """Wait until that many subscribers follow the table and its stream is read."""
+        services = self.gateway.services
+        assert services is not None
+        async with asyncio.timeout(10):
+            while not services.changes.is_attached(table, followers):
+                await asyncio.sleep(0.01)
+
+
+class Listener:
+    """One subscription over a WebSocket of its own."""
+
+    def __init__(self, served: Served, query: str, payload: dict[str, str]) -> None:
+        self._served = served
+        self._query = query
+        self._payload = payload
+        self.socket: Any = None
+
+    async def start(self) -> None:
+        url = self._served.url.replace("http", "ws") + "/graphql"
+        self.socket = await self._served.http.ws_connect(url, protocols=["graphql-transport-ws"])
+        await self.socket.send_json({"type": "connection_init", "payload": self._payload})
+        assert (await self.socket.receive_json(timeout=10))["type"] == "connection_ack"
+        await self.socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": self._query}})
+
+    async def message(self, timeout: float = 10) -> Any:  # noqa: ASYNC109
+        """The next message that is not a ping."""
+        while True:
+            message = await self.socket.receive_json(timeout=timeout)
+            if message["type"] != "ping":
+                return message
+
+    async def event(self, timeout: float = 10) -> Any:  # noqa: ASYNC109
+        """The data of the next event."""
+        message = await self.message(timeout)
+        assert message["type"] == "next", message
+        assert "errors" not in message["payload"], message
+        return message["payload"]["data"]
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[str]:
+    """One engine in memory for all tests of a worker: its URL."""
+    port = free_port()
+    try:
+        binary = find_binary(ROOT)
+    except EngineMissing as missing:
+        pytest.fail(str(missing))
+    process = subprocess.Popen(
+        [binary, "serve", "--host", "127.0.0.1", "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(url)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(url: str) -> None:
+    for _ in range(500):
+        try:
+            with urlopen(url):
+                return
+        except OSError:
+            time.sleep(0.01)
+    raise RuntimeError("The engine does not start.")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def settings() -> Settings:
+    """Override this to set the gateway up otherwise."""
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, ingest_hosts=("127.0.0.1",))
+
+
+@pytest.fixture
+def store_options(engine: str) -> StoreOptions:
+    """Tables of the test's own: their names begin with a prefix nobody else has."""
+    return StoreOptions(store=engine, prefix=f"t{uuid.uuid4().hex[:12]}__")
+
+
+@pytest.fixture
+async def served(settings: Settings, store_options: StoreOptions, clock: Clock) -> AsyncIterator[Served]:
+    """A gateway that serves."""
+    async with AsyncExitStack() as stack:
+        finished: list[Context] = []
+        gateway = Gateway(
+            settings,
+            store_options,
+            now=clock,
+            on_result=lambda _name, context, _result, _seconds: finished.append(context),  # type: ignore[arg-type]
+        )
+        server = uvicorn.Server(
+            uvicorn.Config(
+                create_app(settings, store_options, gateway),
+                host=settings.host,
+                port=settings.port,
+                log_level="warning",
+                access_log=False,
+                lifespan="on",
+                timeout_graceful_shutdown=5,
+                **UVICORN_WS_OPTIONS,
+            )
+        )
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        serving = asyncio.create_task(server.serve())
+        stack.push_async_callback(_stop, server, serving)
+        await _started(server, serving)
+        assert gateway.database is not None
+        await gateway.database.create_tables()
+        running = Served(gateway, settings.url, http, clock)
+        running.finished = finished
+        yield running
+
+
+async def _started(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+    async with asyncio.timeout(15):
+        while not server.started:
+            assert not serving.done(), "The server stopped while it was starting."
+            await asyncio.sleep(0.005)
+
+
+async def _stop(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
+    server.should_exit = True
+    await serving
+
+
+def with_settings(settings: Settings, **changes: Any) -> Settings:
+    return replace(settings, **changes)
