@@ -1,0 +1,659 @@
+"""Following tables: on the real engine, and, for what the engine never does (splits, expiry, trimming), on a script."""
+
+import asyncio
+import random
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+import boto3
+import orjson
+import pytest
+
+from datastore import changes as module
+from datastore.changes import Change, ChangeFeed, ChangesLost, StreamMissing, every
+from datastore.client import RequestRefused
+from datastore.declarations import Table
+from datastore.engine import EngineMissing, find_binary
+from datastore.errors import SlowSubscriber, TableMissing, Throttled, Unavailable
+from datastore.hub import Policy, Subscription
+
+BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
+MUTE = Table("Mute", "pk", "sk")
+PREFIX = "test-"
+POLL = 0.01
+
+
+class HttpWire:
+    """The wire without signing and without retries."""
+
+    def __init__(self, port: int, session: aiohttp.ClientSession) -> None:
+        self._url = f"http://127.0.0.1:{port}/"
+        self._session = session
+
+    async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
+        api = "DynamoDB" if operation == "DescribeTable" else "DynamoDBStreams"
+        headers = {
+            "Content-Type": "application/x-amz-json-1.0",
+            "X-Amz-Target": f"{api}_20120810.{operation}",
+            "X-Amz-Date": "20260101T000000Z",
+            "Authorization": "AWS4-HMAC-SHA256 Credential=a/20260101/x/dynamodb/aws4_request, "
+            "SignedHeaders=host, Signature=a",
+        }
+        limit = aiohttp.ClientTimeout(total=timeout)
+        try:
+            async with self._session.post(
+                self._url, data=orjson.dumps(payload), headers=headers, timeout=limit
+            ) as response:
+                answer: dict[str, Any] = orjson.loads(await response.read())
+        except (aiohttp.ClientError, OSError) as problem:
+            raise Unavailable("The store cannot be reached.") from problem
+        if response.status != 200:
+            raise RequestRefused(answer["__type"].rpartition("#")[2], answer.get("message", ""))
+        return answer
+
+
+class Engine:
+    """An engine that can die. Without a file it forgets everything when it does."""
+
+    def __init__(self, binary: Path, file: Path | None = None) -> None:
+        self.port = _free_port()
+        self._command = [str(binary), "serve", "--host", "127.0.0.1", "--port", str(self.port)]
+        self._command += ["--db-path", str(file)] if file else []
+        self.writer = boto3.client(
+            "dynamodb",
+            endpoint_url=f"http://127.0.0.1:{self.port}",
+            region_name="us-east-1",
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.01)
+        pytest.fail("The engine did not start.")
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        self.kill()
+        self.writer.close()
+
+    def create(self, table: Table) -> None:
+        stream = {"StreamEnabled": True, "StreamViewType": table.stream} if table.stream else {"StreamEnabled": False}
+        names = (table.partition, table.sort)
+        self.writer.create_table(
+            TableName=PREFIX + table.name,
+            KeySchema=[
+                {"AttributeName": name, "KeyType": kind} for name, kind in zip(names, ("HASH", "RANGE"), strict=True)
+            ],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in names],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification=stream,
+        )
+
+    def put(self, number: int, key: str = "k") -> None:
+        item = {"pk": {"S": key}, "sk": {"S": f"{number:06}"}, "n": {"N": str(number)}}
+        self.writer.put_item(TableName=f"{PREFIX}Blip", Item=item)
+
+
+def _free_port() -> int:
+    for port in random.sample(range(20_000, 32_000), 100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    pytest.fail("No port is free.")
+
+
+@pytest.fixture(scope="module")
+def binary() -> Path:
+    try:
+        return find_binary(Path(__file__).parent.parent)
+    except EngineMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def engine(binary: Path) -> Iterator[Engine]:
+    engine = Engine(binary)
+    engine.create(BLIP)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def durable(binary: Path, tmp_path: Path) -> Iterator[Engine]:
+    engine = Engine(binary, tmp_path / "engine.db")
+    engine.create(BLIP)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+def feed_of(engine: Engine, session: aiohttp.ClientSession) -> ChangeFeed:
+    return ChangeFeed(HttpWire(engine.port, session), prefix=PREFIX, poll_interval=POLL, discover_interval=0.2)
+
+
+def number_of(change: Change) -> int:
+    assert change.new is not None
+    number: int = change.new["n"]
+    return number
+
+
+async def take(events: Subscription[Any], number: int) -> list[Any]:
+    async with asyncio.timeout(8):
+        return [await anext(events) for _ in range(number)]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(8):
+        while not condition():  # noqa: ASYNC110 - the conditions are plain values, some set by threads
+            await asyncio.sleep(0.002)
+
+
+def readers() -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if "_Reader." in getattr(task.get_coro(), "__qualname__", "")]
+
+
+async def test_writes_of_others_are_seen(engine: Engine, session: aiohttp.ClientSession) -> None:
+    key = {"pk": {"S": "k"}, "sk": {"S": "000001"}}
+    async with feed_of(engine, session).follow(BLIP, every) as events:
+        engine.put(1)
+        engine.writer.update_item(
+            TableName=f"{PREFIX}Blip",
+            Key=key,
+            UpdateExpression="SET n = :n",
+            ExpressionAttributeValues={":n": {"N": "2"}},
+        )
+        engine.writer.delete_item(TableName=f"{PREFIX}Blip", Key=key)
+        insert, modify, remove = await take(events, 3)
+    keys = {"pk": "k", "sk": "000001"}
+    assert (insert.table, insert.kind, insert.keys, insert.old, insert.new) == (
+        "Blip",
+        "INSERT",
+        keys,
+        None,
+        {**keys, "n": 1},
+    )
+    assert (modify.kind, modify.old["n"], modify.new["n"]) == ("MODIFY", 1, 2)
+    assert (remove.kind, remove.old["n"], remove.new) == ("REMOVE", 2, None)
+    assert abs(remove.time - datetime.now(UTC)) < timedelta(seconds=30)
+    assert not remove.by_ttl
+
+
+async def test_what_was_written_before_is_not_seen(engine: Engine, session: aiohttp.ClientSession) -> None:
+    engine.put(1)
+    async with feed_of(engine, session).follow(BLIP, number_of) as events:
+        engine.put(2)
+        assert await take(events, 1) == [2]
+
+
+class Writer:
+    """Writes 1, 2, 3… as fast as it can, in a thread of its own, while entered."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.begun = 0
+        self._engine = engine
+        self._enough = threading.Event()
+        self._task = asyncio.create_task(asyncio.to_thread(self._write))
+
+    def _write(self) -> None:
+        while not self._enough.is_set():
+            self.begun += 1
+            self._engine.put(self.begun)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._enough.set()
+        await self._task
+
+
+async def test_followers_of_a_running_reader_miss_nothing(engine: Engine, session: aiohttp.ClientSession) -> None:
+    feed, writer, written = feed_of(engine, session), Writer(engine), asyncio.Event()
+    joined: list[int] = []
+
+    async def follow() -> list[int]:
+        async with feed.follow(BLIP, number_of, capacity=100_000) as events:
+            joined.append(bound := writer.begun + 1)
+            await written.wait()
+            seen = await take(events, 1)
+            while seen[-1] < writer.begun:
+                seen += await take(events, 1)
+            assert seen[0] <= bound
+            return seen
+
+    followers = []
+    async with writer:
+        for number in range(20):
+            followers.append(asyncio.create_task(follow()))
+            await until(lambda wanted=number + 1: len(joined) == wanted)  # type: ignore[misc]
+            await until(lambda wanted=writer.begun + 5: writer.begun >= wanted)  # type: ignore[misc]
+    written.set()
+    for seen in await asyncio.gather(*followers):
+        assert seen == list(range(seen[0], writer.begun + 1))
+
+
+async def test_a_starting_reader_misses_nothing(engine: Engine, session: aiohttp.ClientSession) -> None:
+    async with Writer(engine) as writer:
+        for _ in range(20):
+            async with feed_of(engine, session).follow(BLIP, number_of) as events:
+                bound = writer.begun + 1
+                seen = await take(events, 10)
+            assert seen == list(range(seen[0], seen[0] + 10))
+            assert seen[0] <= bound
+
+
+async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSession) -> None:
+    def write(key: str) -> None:
+        for number in range(40):
+            engine.put(number, key)
+
+    async with feed_of(engine, session).follow(BLIP, every, capacity=1000) as events:
+        await asyncio.gather(*(asyncio.to_thread(write, key) for key in "abcd"))
+        seen = await take(events, 160)
+    for key in "abcd":
+        assert [number_of(change) for change in seen if change.keys["pk"] == key] == list(range(40))
+
+
+async def test_a_follower_that_stops_reading_is_disconnected(engine: Engine, session: aiohttp.ClientSession) -> None:
+    feed = feed_of(engine, session)
+    async with (
+        feed.follow(BLIP, number_of, capacity=5) as stuck,
+        feed.follow(BLIP, number_of) as sound,
+        feed.follow(BLIP, number_of, capacity=1, policy=Policy.LATEST) as newest,
+    ):
+        for number in range(30):
+            await asyncio.to_thread(engine.put, number)
+        assert await take(sound, 30) == list(range(30))
+        with pytest.raises(SlowSubscriber):
+            await anext(stuck)
+        assert await take(newest, 1) == [29]
+        assert newest.conflated == 29
+
+
+async def test_the_last_follower_stops_the_reader(engine: Engine, session: aiohttp.ClientSession) -> None:
+    feed = feed_of(engine, session)
+    for _ in range(3):
+        async with feed.follow(BLIP, every):
+            async with feed.follow(BLIP, every):
+                assert len(readers()) == 2  # the table and its one shard, for both followers
+            assert len(readers()) == 2
+        assert not readers()
+
+
+async def test_a_cancelled_follower_leaves_nothing(engine: Engine, session: aiohttp.ClientSession) -> None:
+    feed = feed_of(engine, session)
+
+    async def follow() -> None:
+        async with feed.follow(BLIP, every) as events:
+            async for _ in events:
+                pass
+
+    for turns in range(12):  # at every stage of attaching
+        task = asyncio.create_task(follow())
+        for _ in range(turns):
+            await asyncio.sleep(0.0005)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not readers()
+
+
+async def test_closing_the_feed_ends_the_iterations(engine: Engine, session: aiohttp.ClientSession) -> None:
+    feed = feed_of(engine, session)
+    async with feed.follow(BLIP, every) as events:
+        await feed.aclose()
+        assert not readers()
+        assert [event async for event in events] == []
+
+
+async def test_a_table_without_a_stream_is_refused(engine: Engine, session: aiohttp.ClientSession) -> None:
+    engine.create(MUTE)
+    feed = feed_of(engine, session)
+    with pytest.raises(StreamMissing, match="Mute has no stream"):
+        async with feed.follow(MUTE, every):
+            pass
+    with pytest.raises(TableMissing, match="Nowhere does not exist"):
+        async with feed.follow(Table("Nowhere", "pk", "sk"), every):
+            pass
+    assert not readers()
+
+
+async def test_nothing_is_lost_when_the_engine_is_killed(durable: Engine, session: aiohttp.ClientSession) -> None:
+    async with feed_of(durable, session).follow(BLIP, number_of, capacity=1000) as events:
+        expected: list[int] = []
+        for round_ in range(2):
+            for number in range(round_ * 40, round_ * 40 + 40):
+                await asyncio.to_thread(durable.put, number)
+                expected.append(number)
+            durable.kill()
+            await asyncio.to_thread(durable.start)
+        durable.put(80)
+        assert await take(events, 81) == [*expected, 80]
+
+
+async def test_another_store_in_its_place_is_told(engine: Engine, session: aiohttp.ClientSession) -> None:
+    feed = feed_of(engine, session)
+    async with feed.follow(BLIP, number_of) as events:
+        engine.put(1)
+        assert await take(events, 1) == [1]
+        engine.kill()
+        await asyncio.to_thread(engine.start)
+        engine.create(BLIP)
+        with pytest.raises(ChangesLost):
+            await take(events, 2)  # one may come from the new store before it is known to be another
+        async with feed.follow(BLIP, number_of) as again:
+            engine.put(2)
+            assert await take(again, 1) == [2]
+    assert not readers()
+
+
+# A scripted stream: the protocol of DynamoDB Streams with shards that the test opens, fills, closes and trims.
+
+
+@dataclass
+class Shard:
+    parent: str | None = None
+    records: list[dict[str, Any]] = field(default_factory=list)
+    closed: bool = False
+    trimmed: int = 0
+
+
+class Script:
+    page = 2
+
+    def __init__(self, **shards: Shard) -> None:
+        self.shards = shards
+        self.arn = "arn:1"
+        self.generation = 0
+        self.faults: dict[str, list[Exception]] = {}
+        self.calls: list[str] = []
+        self.read: list[str] = []
+        self._sequence = 98  # soon one more digit: sequences are numbers, not text
+
+    def write(self, shard: str, key: str, *, age: timedelta = timedelta(), **extra: Any) -> int:
+        self._sequence += 1
+        body = {
+            "Keys": {"pk": {"S": key}},
+            "NewImage": {"pk": {"S": key}, "n": {"N": str(self._sequence)}},
+            "SequenceNumber": str(self._sequence),
+            "ApproximateCreationDateTime": (datetime.now(UTC) - age).timestamp(),
+        }
+        self.shards[shard].records.append({"eventName": "INSERT", "dynamodb": body, **extra})
+        return self._sequence
+
+    def fail(self, operation: str, *problems: Exception) -> None:
+        self.faults.setdefault(operation, []).extend(problems)
+
+    async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
+        await asyncio.sleep(0)
+        self.calls.append(operation)
+        if faults := self.faults.get(operation):
+            raise faults.pop(0)
+        answer: dict[str, Any] = getattr(self, operation)(payload)
+        return answer
+
+    def DescribeTable(self, payload: dict[str, Any]) -> dict[str, Any]:
+        return {"Table": {"TableName": payload["TableName"], "LatestStreamArn": self.arn}}
+
+    def DescribeStream(self, payload: dict[str, Any]) -> dict[str, Any]:
+        names = list(self.shards)
+        start = names.index(payload["ExclusiveStartShardId"]) + 1 if "ExclusiveStartShardId" in payload else 0
+        page = names[start : start + self.page]
+        shards = [
+            {"ShardId": name, **({"ParentShardId": parent} if (parent := self.shards[name].parent) else {})}
+            for name in page
+        ]
+        more = {"LastEvaluatedShardId": page[-1]} if start + self.page < len(names) else {}
+        return {"StreamDescription": {"Shards": shards, **more}}
+
+    def GetShardIterator(self, payload: dict[str, Any]) -> dict[str, Any]:
+        shard = self.shards[payload["ShardId"]]
+        match payload["ShardIteratorType"]:
+            case "LATEST":
+                place = len(shard.records)
+            case "TRIM_HORIZON":
+                place = shard.trimmed
+            case "AFTER_SEQUENCE_NUMBER":
+                sequences = [record["dynamodb"]["SequenceNumber"] for record in shard.records]
+                place = sequences.index(payload["SequenceNumber"]) + 1
+        return {"ShardIterator": f"{payload['ShardId']} {place} {self.generation}"}
+
+    def GetRecords(self, payload: dict[str, Any]) -> dict[str, Any]:
+        name, place, generation = payload["ShardIterator"].split()
+        shard, start = self.shards[name], int(place)
+        if int(generation) < self.generation:
+            raise RequestRefused("ExpiredIteratorException", "expired")
+        if start < shard.trimmed:
+            raise RequestRefused("TrimmedDataAccessException", "trimmed")
+        end = min(start + payload["Limit"], len(shard.records))
+        self.read.append(name)
+        done = shard.closed and end == len(shard.records)
+        more = {} if done else {"NextShardIterator": f"{name} {end} {self.generation}"}
+        return {"Records": shard.records[start:end], **more}
+
+
+Told = list[Exception]
+
+
+def scripted(script: Script, told: Told | None = None) -> ChangeFeed:
+    heard: Told = told if told is not None else []
+    return ChangeFeed(
+        script, poll_interval=0.001, discover_interval=0.02, on_error=lambda _, problem: heard.append(problem)
+    )
+
+
+@pytest.fixture(autouse=True)
+def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
+    monkeypatch.setattr(module, "LONGEST_DELAY", 0.05)
+
+
+async def test_only_open_shards_are_joined() -> None:
+    script = Script(a=Shard(closed=True), b=Shard("a"), c=Shard("a"), d=Shard("gone"))
+    script.write("a", "x")
+    script.write("b", "x")
+    async with scripted(script).follow(BLIP, number_of) as events:
+        assert script.calls.count("GetShardIterator") == 3
+        expected = {script.write(shard, "x") for shard in "bcd"}
+        assert set(await take(events, 3)) == expected
+    assert "a" not in script.read
+
+
+async def test_children_are_read_after_their_parent() -> None:
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, number_of, capacity=10_000) as events:
+        expected = [script.write("a", "x") for _ in range(2500)]
+        script.shards |= {"b": Shard("a"), "c": Shard("a"), "e": Shard("b")}
+        script.shards["a"].closed = script.shards["b"].closed = True
+        first = [script.write("b", "x") for _ in range(3)]
+        second = [script.write("e", "x") for _ in range(3)]
+        other = [script.write("c", "y") for _ in range(3)]
+        seen = await take(events, 2509)
+        assert seen[:2500] == expected
+        assert [number for number in seen[2500:] if number not in other] == first + second
+        assert [number for number in seen[2500:] if number in other] == other
+        last = script.write("e", "x")
+        assert await take(events, 1) == [last]
+
+
+async def test_a_shard_that_ends_while_attaching_is_no_gap() -> None:
+    script = Script(a=Shard())
+    describe = script.DescribeStream
+
+    def split(payload: dict[str, Any]) -> dict[str, Any]:
+        answer = describe(payload)
+        if "b" not in script.shards:
+            script.shards["a"].closed = True
+            script.shards["b"] = Shard("a")
+            script.write("b", "x")
+        return answer
+
+    script.DescribeStream = split  # type: ignore[method-assign]
+    async with scripted(script).follow(BLIP, number_of) as events:
+        script.write("b", "x")
+        assert await take(events, 2) == [99, 100]
+
+
+async def test_children_listed_late_and_shards_without_parent_are_found() -> None:
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, number_of) as events:
+        script.shards["a"].closed = True
+        listings = script.calls.count("DescribeStream")
+        await until(lambda: script.calls.count("DescribeStream") > listings + 1)
+        script.shards |= {"b": Shard("a"), "root": Shard()}
+        expected = {script.write("b", "x"), script.write("root", "y")}
+        assert set(await take(events, 2)) == expected
+
+
+async def test_an_expired_iterator_is_replaced_after_the_last_record() -> None:
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, number_of) as events:
+        script.write("a", "x")
+        assert await take(events, 1) == [99]
+        script.generation += 1
+        script.write("a", "x")
+        assert await take(events, 1) == [100]
+
+
+async def test_an_iterator_that_expires_before_any_record_loses_nothing() -> None:
+    script = Script(a=Shard())
+    script.write("a", "x", age=timedelta(minutes=30))
+    async with scripted(script).follow(BLIP, number_of) as events:
+        script.generation += 1
+        script.write("a", "x")
+        assert await take(events, 1) == [100]
+
+
+async def test_a_child_whose_iterator_expires_is_read_whole() -> None:
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, number_of) as events:
+        script.fail("GetRecords", *[RequestRefused("ExpiredIteratorException", "")] * 2)
+        script.shards["b"] = Shard("a")
+        script.write("b", "x", age=timedelta(hours=3))
+        script.fail("GetRecords", RequestRefused("ExpiredIteratorException", ""))
+        script.shards["a"].closed = True
+        assert await take(events, 1) == [99]
+
+
+async def test_trimmed_changes_are_told_after_what_came_before() -> None:
+    script = Script(a=Shard())
+    feed = scripted(script)
+    async with feed.follow(BLIP, number_of) as events, feed.follow(BLIP, number_of) as other:
+        script.write("a", "x")
+        await until(lambda: len(events._buffer) == len(other._buffer) == 1)
+        script.write("a", "x")
+        script.shards["a"].trimmed = 5
+        for subscription in (events, other):
+            assert await take(subscription, 1) == [99]
+            with pytest.raises(ChangesLost):
+                await take(subscription, 1)
+        assert not readers()
+        script.shards["a"] = Shard()
+        async with feed.follow(BLIP, number_of) as again:
+            script.write("a", "x")
+            assert await take(again, 1) == [101]
+
+
+async def test_an_outage_longer_than_the_retention_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETENTION", timedelta(0))
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, number_of) as events:
+        script.generation += 1
+        with pytest.raises(ChangesLost):
+            await take(events, 1)
+
+
+async def test_another_stream_is_told() -> None:
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, number_of) as events:
+        script.arn = "arn:2"
+        with pytest.raises(ChangesLost):
+            await take(events, 1)
+
+
+async def test_failures_are_waited_out_and_told_once() -> None:
+    script, told = Script(a=Shard()), Told()
+    async with scripted(script, told).follow(BLIP, number_of) as events:
+        script.fail("GetRecords", *[Throttled("busy")] * 4, Unavailable("gone"), RequestRefused("AccessDenied", "no"))
+        script.fail("DescribeTable", *[Unavailable("gone")] * 3)
+        script.write("a", "x")
+        assert await take(events, 1) == [99]
+        await until(lambda: not script.faults["DescribeTable"])
+        script.write("a", "x")
+        assert await take(events, 1) == [100]
+    assert sorted(map(str, told)) == ["busy", "gone"]
+
+
+async def test_records_that_come_again_are_dropped() -> None:
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, number_of) as events:
+        for _ in range(3):
+            script.write("a", "x")
+        script.shards["a"].records += script.shards["a"].records[-2:]
+        script.write("a", "x")
+        assert await take(events, 4) == [99, 100, 101, 102]
+
+
+async def test_a_record_that_makes_no_sense_is_told_and_skipped() -> None:
+    script, told = Script(a=Shard()), Told()
+    async with scripted(script, told).follow(BLIP, number_of) as events:
+        script.write("a", "x")
+        script.shards["a"].records[-1]["dynamodb"]["NewImage"] = {"n": {"WHAT": "1"}}
+        script.write("a", "x")
+        assert await take(events, 1) == [100]
+    assert [type(problem) for problem in told] == [ValueError]
+
+
+@pytest.mark.parametrize("spelling", ["PrincipalId", "principalId"])
+async def test_an_expired_item_is_marked(spelling: str) -> None:
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, lambda change: (change.by_ttl,)) as events:
+        script.write("a", "x", userIdentity={"Type": "Service", spelling: "dynamodb.amazonaws.com"})
+        script.write("a", "x")
+        assert await take(events, 2) == [(True,), (False,)]
+
+
+async def test_a_burst_does_not_disconnect_a_follower_that_keeps_up() -> None:
+    script = Script(a=Shard())
+    async with scripted(script).follow(BLIP, number_of, capacity=8) as events:
+        for _ in range(3000):
+            script.write("a", "x")
+        assert await take(events, 3000) == list(range(99, 3099))
+
+
+async def test_a_store_that_cannot_be_reached_at_first_is_told_at_once() -> None:
+    script = Script(a=Shard())
+    feed = scripted(script)
+    script.fail("DescribeStream", Unavailable("gone"))
+    script.fail("GetShardIterator", Throttled("busy"))
+    for kind in (Unavailable, Throttled):
+        with pytest.raises(kind):
+            async with feed.follow(BLIP, every):
+                pass
+        assert not readers()
+    async with feed.follow(BLIP, number_of) as events:
+        script.write("a", "x")
+        assert await take(events, 1) == [99]
