@@ -43,7 +43,7 @@ bench: setup
 # Generated pages: the schema's SDL and the access patterns. A test fails when they are stale.
 docs: setup
 	$(BIN)/python gateway.py schema > schema/api.graphql
-	$(BIN)/python -m docs.access_patterns > docs/access-patterns.md
+	$(BIN)/python -m datastore.keyspace > docs/access-patterns.md
 
 # Needs uv (https://docs.astral.sh/uv/); the lock files hold versions and hashes, no registry address.
 lock:

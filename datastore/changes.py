@@ -133,6 +133,11 @@ class ChangeFeed:
             finally:
                 await self._leave(table, reader)
 
+    def followers(self, table: Table) -> int:
+        """How many follow a table whose stream is being read."""
+        reader = self._readers.get(table.name)
+        return reader.followers if reader is not None and reader.is_attached else 0
+
     async def aclose(self) -> None:
         """Stop reading; whoever still follows comes to the end of the iteration."""
         readers, self._readers = self._readers, {}
@@ -222,6 +227,10 @@ class _Reader:
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name=f"changes of {self.table.name}")
+
+    @property
+    def is_attached(self) -> bool:
+        return self._settled.is_set() and self.problem is None
 
     async def attached(self) -> None:
         await self._settled.wait()

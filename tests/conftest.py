@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 
 from datastore.database import StoreOptions
+from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.metering import Call
 from datastore.store import Store
@@ -113,12 +114,12 @@ class Served:
         await listener.start()
         return listener
 
-    async def settle(self, table: str, followers: int = 1) -> None:
+    async def settle(self, table: Table, followers: int = 1) -> None:
         """Wait until that many subscribers follow the table and its stream is read."""
         services = self.gateway.services
         assert services is not None
         async with asyncio.timeout(10):
-            while not services.changes.is_attached(table, followers):
+            while services.changes.followers(table) < followers:  # noqa: ASYNC110 - it is over the wire
                 await asyncio.sleep(0.01)
 
 

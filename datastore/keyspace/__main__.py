@@ -1,0 +1,54 @@
+"""Prints the access patterns as the page `docs/access-patterns.md`: `python -m datastore.keyspace`."""
+
+from datastore.declarations import AccessPattern, Table
+from datastore.keyspace import PATTERNS, TABLES
+
+HEAD = """# Access patterns
+
+Generated from the declarations in `datastore/keyspace/` (`make docs`); a test fails when this page is stale.
+
+Each pattern is one question the tables can be asked: its resolver issues these DynamoDB operations and no others.
+GetItem stands for a point read: reads of one tick go out together, as GetItem for one key and BatchGetItem for more.
+Who: `any` needs no login; `user` is the signed-in user, for their own data; `admin` and `system` are the roles of
+tokens, and may read what a user may; `internal` has no field.
+"""
+
+
+def page() -> str:
+    """The page, in Markdown."""
+    return "\n".join([HEAD, *(_table(table) for table in TABLES)])
+
+
+def _table(table: Table) -> str:
+    lines = [f"## `{table.name}`", "", f"Keys `{table.partition}`, `{table.sort}`."]
+    lines += [
+        f"Index `{index.name}`: `{index.partition}`, `{index.sort}`, projection {index.projection}."
+        for index in table.indexes
+    ]
+    lines += [f"TTL `{table.ttl}`."] if table.ttl else []
+    lines += [f"Stream {table.stream}."] if table.stream else []
+    rows = [_row(pattern) for pattern in PATTERNS if pattern.table is table]
+    head = [
+        "",
+        "| id | question | fields | operations | index | key and filter | who |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*lines, *head, *rows, ""])
+
+
+def _row(pattern: AccessPattern) -> str:
+    clauses = [text for text in (pattern.key, *pattern.filter, pattern.condition) if text]
+    cells = (
+        pattern.id,
+        pattern.question,
+        ", ".join(f"`{field}`" for field in pattern.fields),
+        " + ".join(pattern.operations) or "change feed",
+        f"`{pattern.index}`" if pattern.index else "",
+        "<br>".join(f"`{clause}`" for clause in clauses),
+        pattern.who.value,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,66 @@
+"""Imports point one way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+# Each layer imports only itself and what stands to its right.
+MAY_IMPORT = {
+    "gateway": {"runtime", "edge", "schema", "resolvers", "pipelines", "datastore"},
+    "runtime": {"edge", "schema", "resolvers", "pipelines", "datastore"},
+    "edge": {"resolvers", "datastore"},
+    "schema": {"resolvers", "datastore"},
+    "resolvers": {"datastore"},
+    "pipelines": {"datastore"},
+    "datastore": set(),
+}
+# What a layer must know nothing of.
+FOREIGN = {
+    "datastore": {"strawberry", "graphql", "starlette", "uvicorn"},
+    "pipelines": {"strawberry", "graphql", "starlette", "uvicorn"},
+    "resolvers": {"starlette", "uvicorn", "aiohttp", "boto3", "botocore"},
+    "schema": {"starlette", "uvicorn", "aiohttp", "boto3", "botocore"},
+    "edge": {"boto3", "botocore"},
+}
+
+
+def sources(layer: str) -> list[Path]:
+    folder = ROOT / layer
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [ROOT / f"{layer}.py"]
+
+
+def imported(source: Path) -> set[str]:
+    """The top-level names a file imports, also inside functions."""
+    names = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_a_layer_imports_only_what_stands_to_its_right(layer: str) -> None:
+    allowed = MAY_IMPORT[layer] | {layer}
+
+    wrong = {
+        (str(source.relative_to(ROOT)), name)
+        for source in sources(layer)
+        for name in imported(source) & MAY_IMPORT.keys()
+        if name not in allowed
+    }
+
+    assert sources(layer)
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("layer", FOREIGN)
+def test_a_layer_does_not_know_what_it_must_not(layer: str) -> None:
+    wrong = {
+        (str(source.relative_to(ROOT)), name) for source in sources(layer) for name in imported(source) & FOREIGN[layer]
+    }
+
+    assert wrong == set()

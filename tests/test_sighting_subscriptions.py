@@ -1,0 +1,166 @@
+"""Live sightings over WebSockets, fed by the table's own stream (BLIP-S1, BLIP-S2)."""
+
+import asyncio
+from typing import Any
+
+from conftest import Served
+from test_sightings import confirm, report
+
+from datastore.attributes import encode_item
+from datastore.keyspace.sightings import BLIP
+from resolvers.access import Role
+
+LISTEN = "subscription { sightingReported%s { sightingId area category confidence reporter { reportTotal } } }"
+
+
+def raw_put(served: Served, item: dict[str, Any]) -> None:
+    """A write by somebody else: not through our gateway, nor our client."""
+    assert served.gateway.database is not None
+    client = served.gateway.database.admin()
+    client.put_item(TableName=served.gateway.database.prefix + BLIP.name, Item=encode_item(item))
+
+
+def foreign_sighting(id: str, **changes: Any) -> dict[str, Any]:
+    """As another program would write it by the document: seconds without fractions, no tier, no count."""
+    return {
+        "PK": "AREA#Harbor",
+        "SK": f"SIGHTING#2026-06-25T12:00:00Z#{id}",
+        "GSI1PK": "CATEGORY#Cats",
+        "GSI1SK": f"2026-06-25T12:00:00Z#{id}",
+        "sightingId": id,
+        "area": "Harbor",
+        "category": "Cats",
+        "reporterId": "ada",
+        "reportedAt": "2026-06-25T12:00:00Z",
+        "expiresAt": 1_782_390_600,
+    } | changes
+
+
+async def test_a_report_reaches_subscribers_by_area_and_category(served: Served) -> None:
+    everywhere = await served.listen(LISTEN % "")
+    cats = await served.listen(LISTEN % '(category: "Cats")')
+    harbor = await served.listen(LISTEN % '(area: "Harbor", category: "Sneakers")')
+    await served.settle(BLIP, 3)
+
+    first = await report(served, area="Downtown", category="Cats", user="ada")
+    second = await report(served, area="Harbor", category="Sneakers", user="ada")
+
+    expected = [
+        {
+            "sightingReported": {
+                "sightingId": sighting["sightingId"],
+                "area": sighting["area"],
+                "category": sighting["category"],
+                "confidence": 1.0,
+                "reporter": {"reportTotal": 2},
+            }
+        }
+        for sighting in (first, second)
+    ]
+    assert [(await everywhere.event())["sightingReported"]["sightingId"] for _ in range(2)] == [
+        first["sightingId"],
+        second["sightingId"],
+    ]
+    assert (await cats.event())["sightingReported"]["category"] == "Cats"
+    assert await harbor.event() == expected[1]
+
+
+async def test_each_event_reads_anew(served: Served) -> None:
+    listener = await served.listen(LISTEN % "")
+    await served.settle(BLIP)
+
+    totals = []
+    for _ in range(3):
+        await report(served)
+        totals.append((await listener.event())["sightingReported"]["reporter"]["reportTotal"])
+
+    assert totals == [1, 2, 3]
+
+
+async def test_anybodys_write_shows_up_and_a_damaged_one_is_passed_over(served: Served) -> None:
+    listener = await served.listen("subscription { sightingReported { id sightingId description trustTier } }")
+    await served.settle(BLIP)
+
+    damaged = foreign_sighting("damaged")
+    del damaged["reporterId"]
+    await asyncio.to_thread(raw_put, served, damaged)
+    await asyncio.to_thread(raw_put, served, foreign_sighting("theirs"))
+
+    event = (await listener.event())["sightingReported"]
+    assert event | {"id": ""} == {"id": "", "sightingId": "theirs", "description": "", "trustTier": "BRONZE"}
+    node = await served.ask(
+        "query ($id: ID!) { node(id: $id) { ... on Sighting { sightingId } } }", {"id": event["id"]}
+    )
+    assert node.data == {"node": {"sightingId": "theirs"}}
+
+
+async def test_confirmations_are_no_reports(served: Served) -> None:
+    sighting = await report(served)
+    listener = await served.listen(LISTEN % "")
+    await served.settle(BLIP)
+
+    await confirm(served, sighting, "grace")
+    later = await report(served)
+
+    assert (await listener.event())["sightingReported"]["sightingId"] == later["sightingId"]
+
+
+async def test_alerts_follow_the_watches_as_they_come_and_go(served: Served) -> None:
+    create = 'mutation ($c: String!) { createWatch(input: {area: "Harbor", category: $c}) { watchId } }'
+    cats = (await served.ask(create, {"c": "Cats"}, user="ada")).data["createWatch"]["watchId"]
+    await served.ask(create, {"c": "Street Art"}, user="eve")
+    listener = await served.listen('subscription { watchAlerts(userId: "ada") { area category } }', user="ada")
+    await served.settle(BLIP)
+
+    seen = []
+    await report(served, area="Harbor", category="Street Art", user="bob")
+    await report(served, area="Harbor", category="Cats", user="bob")
+    seen.append(await listener.event())
+    await served.ask(create, {"c": "Sneakers"}, user="ada")
+    await served.ask(
+        'mutation ($id: ID!) { deleteWatch(area: "Harbor", category: "Cats", watchId: $id) { watchId } }',
+        {"id": cats},
+        user="ada",
+    )
+    await report(served, area="Harbor", category="Cats", user="bob")
+    await report(served, area="Harbor", category="Sneakers", user="bob")
+    seen.append(await listener.event())
+
+    assert [event["watchAlerts"]["category"] for event in seen] == ["Cats", "Sneakers"]
+
+
+async def test_alerts_are_the_users_own(served: Served) -> None:
+    alerts = 'subscription { watchAlerts(userId: "ada") { area } }'
+
+    anonymous = await (await served.listen(alerts)).message()
+    other = await (await served.listen(alerts, user="eve")).message()
+    admin = await served.listen(alerts, user="root", role=Role.ADMIN)
+
+    assert [error["extensions"]["code"] for error in anonymous["payload"]["errors"]] == ["UNAUTHENTICATED"]
+    assert [error["extensions"]["code"] for error in other["payload"]["errors"]] == ["FORBIDDEN"]
+    await served.settle(BLIP)
+    await admin.socket.close()
+
+
+async def test_an_unknown_area_ends_the_subscription_with_its_error(served: Served) -> None:
+    listener = await served.listen(LISTEN % '(area: "Atlantis")')
+
+    refusal, end = await listener.message(), await listener.message()
+
+    assert [error["extensions"] for error in refusal["payload"]["errors"]] == [
+        {"code": "BAD_USER_INPUT", "field": "area"}
+    ]
+    assert end["type"] == "complete"
+
+
+async def test_a_subscriber_that_leaves_stops_the_reading(served: Served) -> None:
+    listener = await served.listen(LISTEN % "")
+    await served.settle(BLIP)
+
+    await listener.socket.send_json({"id": "1", "type": "complete"})
+
+    services = served.gateway.services
+    assert services is not None
+    async with asyncio.timeout(5):
+        while services.changes.followers(BLIP):  # noqa: ASYNC110 - what is waited for is over the wire
+            await asyncio.sleep(0.01)
