@@ -45,6 +45,7 @@ SUBPROTOCOL = "graphql-transport-ws"
 # RFC 6455, 5.5: a close frame holds 125 bytes, two of them the code.
 MAX_REASON_BYTES = 123
 SHUTDOWN_SECONDS = 2.0
+EVENTS_PER_TURN = 16
 
 _SINGLE_RESULT = frozenset({OperationType.QUERY, OperationType.MUTATION})
 _log = logging.getLogger(__name__)
@@ -349,8 +350,8 @@ class _Socket:
             await self._write({"id": id, **last})
 
     def _is_wanted(self, id: str) -> bool:
-        """False when the operation was completed, but its event source did not let itself be cancelled."""
-        return self._operations.get(id) is asyncio.current_task()
+        """False when nobody listens any more, and the event source has not let itself be cancelled (yet)."""
+        return not self._over.done() and self._operations.get(id) is asyncio.current_task()
 
     async def _run(self, id: str, operation: Operation) -> dict[str, Any]:
         """Send the results, and return the message that ends the operation."""
@@ -363,8 +364,13 @@ class _Socket:
         return await self._next(id, result) or {"type": "complete"}
 
     async def _stream(self, id: str, results: AsyncGenerator[ExecutionResult, None]) -> dict[str, Any]:
+        sent = 0
         async with aclosing(results):
             async for result in results:
+                # A source that always has an event ready, and a peer that takes it, would leave nobody else a turn.
+                sent += 1
+                if sent % EVENTS_PER_TURN == 0:
+                    await asyncio.sleep(0)
                 if not self._is_wanted(id):
                     break
                 self._check_token()

@@ -1,0 +1,768 @@
+"""graphql-transport-ws, spoken with a real server by well-behaved and other peers."""
+
+import asyncio
+import base64
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import strawberry
+import uvicorn
+from graphql import GraphQLError
+from strawberry.extensions import ParserCache, ValidationCache
+from strawberry.types import ExecutionContext
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
+from edge.websocket import SUBPROTOCOL, UVICORN_WS_OPTIONS, GraphQLWebSocket, SocketLimits, SocketProtocol
+from resolvers.access import Identity, Role
+
+NOW = 1_800_000_000.0
+QUICK = SocketLimits(
+    init_timeout=0.2, ping_every=0.1, unanswered_pings=1000, send_timeout=0.3, deadline=0.3, max_operations=3
+)
+
+
+class World:
+    """What the resolvers do and the tests look at; a new one for each test."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.opened = 0
+        self.closed = 0
+        self.contexts = 0
+        self.go = asyncio.Event()
+
+    def clock(self) -> float:
+        return self.now
+
+    @property
+    def held(self) -> int:
+        return self.opened - self.closed
+
+
+class Toy:
+    """A context whose loader remembers, as a real one does."""
+
+    def __init__(self, identity: Identity | None) -> None:
+        world.contexts += 1
+        self.identity = identity
+        self.renew()
+
+    def renew(self) -> None:
+        self.loaded: dict[str, float] = {}
+        self.moment = world.now
+
+    def load(self, key: str) -> float:
+        return self.loaded.setdefault(key, world.now)
+
+
+Info = strawberry.Info[Toy, None]
+world: World
+
+
+@strawberry.type
+class Event:
+    number: int
+
+    @strawberry.field
+    def loaded(self, info: Info) -> float:
+        return info.context.load("x")
+
+    @strawberry.field
+    def moment(self, info: Info) -> float:
+        return info.context.moment
+
+    @strawberry.field
+    def failing(self) -> int | None:
+        raise NotFound("Not here.")
+
+
+@strawberry.type
+class Query:
+    @strawberry.field
+    def hello(self) -> str:
+        return "world"
+
+    @strawberry.field
+    def me(self, info: Info) -> str | None:
+        return info.context.identity.user_id if info.context.identity else None
+
+    @strawberry.field
+    async def slow(self) -> str:
+        world.opened += 1
+        try:
+            await asyncio.sleep(20)
+        finally:
+            world.closed += 1
+        return "slow"
+
+    @strawberry.field
+    def twice(self, info: Info) -> float:
+        world.now += 1
+        return info.context.load("x")
+
+
+@strawberry.type
+class Mutation:
+    @strawberry.mutation
+    def change(self) -> str:
+        return "changed"
+
+
+@strawberry.type
+class Subscription:
+    @strawberry.subscription
+    async def count(self, to: int = 3) -> AsyncIterator[int]:
+        for number in range(to):
+            yield number
+
+    @strawberry.subscription
+    async def events(self) -> AsyncIterator[Event]:
+        for number in range(3):
+            await world.go.wait()
+            world.now += 1
+            yield Event(number=number)
+
+    @strawberry.subscription
+    async def held(self) -> AsyncIterator[int]:
+        world.opened += 1
+        try:
+            yield 0
+            await asyncio.sleep(60)
+        finally:
+            world.closed += 1
+
+    @strawberry.subscription
+    async def stubborn(self) -> AsyncIterator[int]:
+        yield 0
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            yield 1
+
+    @strawberry.subscription
+    async def failing(self, how: str) -> AsyncIterator[int]:
+        yield 0
+        if how == "slow":
+            raise SlowSubscriber("the queue of 64 events is full, " + "é" * 100)
+        if how == "domain":
+            raise NotFound("It ended.")
+        raise RuntimeError("the password is swordfish")
+
+    @strawberry.subscription
+    async def refused(self) -> AsyncIterator[int]:
+        raise Unauthenticated("Sign in.")
+        yield 0
+
+    @strawberry.subscription
+    async def flood(self, size: int = 200_000) -> AsyncIterator[str]:
+        world.opened += 1
+        try:
+            while True:
+                yield "x" * size
+        finally:
+            world.closed += 1
+
+
+class QuietSchema(strawberry.Schema):
+    def process_errors(self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None) -> None:
+        """The edge logs what is worth logging."""
+
+
+SCHEMA = QuietSchema(
+    Query, Mutation, Subscription, extensions=[lambda: ParserCache(maxsize=512), lambda: ValidationCache(maxsize=512)]
+)
+
+
+async def identify(token: str | None) -> Identity | None:
+    if token == "wrong":
+        raise Unauthenticated("The token's signature is wrong.")
+    if token == "unlucky":
+        raise Unavailable("The keys cannot be fetched.")
+    if token == "hanging":
+        await asyncio.sleep(60)
+    return Identity(token, Role.USER, expires_at=NOW + 60) if token else None
+
+
+class Served:
+    """The edge on a free port."""
+
+    def __init__(self, edge: GraphQLWebSocket, server: uvicorn.Server) -> None:
+        self.edge = edge
+        self.server = server
+        self.port: int = server.servers[0].sockets[0].getsockname()[1]
+
+    def peer(self, **how: Any) -> "connect":
+        how = {"subprotocols": [SUBPROTOCOL], "compression": None, "ping_interval": None, "close_timeout": 0.2, **how}
+        return connect(f"ws://127.0.0.1:{self.port}/graphql", **how)
+
+    @asynccontextmanager
+    async def ready(self, payload: Any = None, **how: Any) -> AsyncIterator["Peer"]:
+        async with self.peer(**how) as connection:
+            peer = Peer(connection)
+            await peer.send(type="connection_init", payload=payload)
+            assert await peer.receive() == {"type": "connection_ack"}
+            yield peer
+
+
+class Peer:
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def send(self, **message: Any) -> None:
+        await self.connection.send(json.dumps(message))
+
+    async def subscribe(self, id: str, query: str, **rest: Any) -> None:
+        await self.send(type="subscribe", id=id, payload={"query": query, **rest})
+
+    async def receive(self) -> Any:
+        """The next message; pings, which may come at any time, are passed over."""
+        async with asyncio.timeout(3):
+            while (message := json.loads(await self.connection.recv())) == {"type": "ping"}:
+                pass
+        return message
+
+    async def next(self, id: str) -> Any:
+        message = await self.receive()
+        assert (message["type"], message["id"]) == ("next", id)
+        return message["payload"]
+
+    async def closed(self) -> tuple[int, str]:
+        async with asyncio.timeout(3):
+            with suppress(ConnectionClosed):
+                async for _ in self.connection:
+                    pass
+            await self.connection.wait_closed()
+        return self.connection.close_code or 0, self.connection.close_reason or ""
+
+
+@asynccontextmanager
+async def serving(**how: Any) -> AsyncIterator[Served]:
+    """Hold that neither a connection, nor a task, nor an event source is left afterwards."""
+    before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
+    edge = GraphQLWebSocket(SCHEMA, Toy, identify, **{"limits": QUICK, "clock": world.clock, **how})
+    config = uvicorn.Config(edge, port=0, log_config=None, lifespan="off", **UVICORN_WS_OPTIONS)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    yield Served(edge, server)
+    server.servers[0].close()
+    before.add(asyncio.current_task())
+    await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
+    assert world.held == 0
+    assert not edge._sockets
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(3):
+        while not reached():  # noqa: ASYNC110 -- what is waited for happens in code that offers no event
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture(autouse=True)
+async def fresh_world() -> None:
+    global world
+    world = World()
+
+
+@pytest.fixture
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
+    async with serving() as served:
+        yield served
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert not [record for record in errors if record.name != "edge.execution"]
+
+
+async def test_a_query_and_a_mutation(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for id, query, data in (
+            ("q", "{ hello }", {"hello": "world"}),
+            ("m", "mutation { change }", {"change": "changed"}),
+        ):
+            await peer.subscribe(id, query)
+            assert await peer.next(id) == {"data": data}
+            assert await peer.receive() == {"type": "complete", "id": id}
+
+
+async def test_a_subscription(edge: Served) -> None:
+    async with edge.ready() as peer:
+        query = "subscription A($to: Int!) { count(to: $to) } subscription B { held }"
+        await peer.subscribe("1", query, variables={"to": 2}, operationName="A", extensions={})
+        assert [await peer.next("1") for _ in range(2)] == [{"data": {"count": 0}}, {"data": {"count": 1}}]
+        assert await peer.receive() == {"type": "complete", "id": "1"}
+
+
+async def test_an_id_can_be_used_again_when_its_operation_is_over(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for _ in range(20):
+            await peer.subscribe("1", "{ hello }")
+            await peer.next("1")
+            assert (await peer.receive())["type"] == "complete"
+
+
+async def test_every_event_sees_a_fresh_context_of_its_own_moment(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { events { number loaded moment again: loaded } }")
+        await asyncio.sleep(0.05)
+        world.now += 1000
+        world.go.set()
+        for number in range(3):
+            then = NOW + 1001 + number
+            event = {"number": number, "loaded": then, "moment": then, "again": then}
+            assert await peer.next("1") == {"data": {"events": event}}
+        assert (await peer.receive())["type"] == "complete"
+
+
+async def test_every_operation_has_a_context_of_its_own(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for expected in (NOW + 1, NOW + 2):
+            await peer.subscribe("1", "{ twice }")
+            assert await peer.next("1") == {"data": {"twice": expected}}
+            await peer.receive()
+    assert world.contexts == 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x00",
+        b'{"type": "ping"}',
+        "",
+        "{",
+        "null",
+        "[]",
+        "1",
+        '"ping"',
+        "{}",
+        '{"type": 1}',
+        '{"type": null}',
+        '{"type": ["ping"]}',
+        '{"type": "nonsense"}',
+        '{"type": "next", "id": "1", "payload": {}}',
+        '{"type": "connection_ack"}',
+        '{"type": "start", "id": "1", "payload": {"query": "{ hello }"}}',
+        '{"type": "connection_init", "payload": 1}',
+        '{"type": "connection_init", "payload": []}',
+        '{"type": "ping", "payload": "x"}',
+        '{"type": "pong", "payload": false}',
+        '{"type": "complete"}',
+        '{"type": "complete", "id": 1}',
+        '{"type": "complete", "id": ""}',
+        '{"type": "subscribe", "payload": {"query": "{ hello }"}}',
+        '{"type": "subscribe", "id": "", "payload": {"query": "{ hello }"}}',
+        '{"type": "subscribe", "id": "1"}',
+        '{"type": "subscribe", "id": "1", "payload": []}',
+        '{"type": "subscribe", "id": "1", "payload": {}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": null}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": []}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": "{}"}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "operationName": 1}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "extensions": []}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": {"n": NaN}}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": {"n": %s}}}' % ("9" * 5000),
+        '{"type": "subscribe", "id": "\\ud800", "payload": {"query": "{ hello }"}}',
+        '{"type": "ping"}\x00',
+        "[" * 50_000,
+        '{"type":"ping","payload":' + '{"a":' * 5000 + "1" + "}" * 5001,
+    ],
+)
+async def test_malformed_messages(edge: Served, message: str | bytes) -> None:
+    for initialise in (False, True):
+        async with edge.peer() as connection:
+            if initialise:
+                await connection.send('{"type": "connection_init"}')
+                await connection.recv()
+            await connection.send(message)
+            code, reason = await Peer(connection).closed()
+            assert code == 4400
+            assert reason.startswith("Invalid message: ")
+
+
+async def test_text_that_is_not_utf8_and_messages_that_are_too_large(edge: Served) -> None:
+    for frame, code in ((b"\xff\xfe", 1007), (b"x" * 70_000, 1009)):
+        async with edge.ready() as peer:
+            await peer.connection.send(frame, text=True)
+            assert (await peer.closed())[0] == code
+
+
+@pytest.mark.parametrize(
+    ("query", "variables"),
+    [
+        ("", None),
+        ("{", None),
+        ("{ nope }", None),
+        ("subscription { nope }", None),
+        ("subscription { count held }", None),
+        ("{ hello \0 }", None),
+        ("query A { hello } query B { me }", None),
+        ("subscription A { count } subscription B { held }", None),
+        ("fragment F on Query { hello }", None),
+        ("subscription { count(to: " + "9" * 5000 + ") }", None),
+        ("{" + "a{" * 4000, None),
+        ("subscription ($to: Int!) { count(to: $to) }", {"to": "x"}),
+        ("subscription ($to: Int!) { count(to: $to) }", {}),
+        ("subscription ($to: Int!) { count(to: $to) }", {"to": [[[[[1]]]]]}),
+    ],
+)
+async def test_a_faulty_operation_ends_itself_and_not_the_socket(edge: Served, query: str, variables: Any) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", query, variables=variables)
+        message = await peer.receive()
+        assert (message["type"], message["id"]) == ("error", "1")
+        assert message["payload"]
+        assert all(error["extensions"]["code"] == "BAD_USER_INPUT" for error in message["payload"])
+        await peer.subscribe("1", "{ hello }")
+        assert await peer.next("1") == {"data": {"hello": "world"}}
+
+
+async def test_an_unknown_operation_name(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription A { count }", operationName="B")
+        assert (await peer.receive())["type"] == "error"
+
+
+async def test_errors_of_an_event_come_with_the_event(edge: Served) -> None:
+    async with edge.ready() as peer:
+        world.go.set()
+        await peer.subscribe("1", "subscription { events { failing } }")
+        payload = await peer.next("1")
+        assert payload["data"] == {"events": {"failing": None}}
+        assert payload["errors"][0]["extensions"] == {"code": "NOT_FOUND"}
+
+
+@pytest.mark.parametrize(("how", "code"), [("domain", "NOT_FOUND"), ("bug", "INTERNAL")])
+async def test_an_event_source_that_fails_ends_with_an_error(edge: Served, how: str, code: str) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", f'subscription {{ failing(how: "{how}") }}')
+        await peer.next("1")
+        message = await peer.receive()
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", code)
+        assert "swordfish" not in str(message)
+        await peer.subscribe("1", "{ hello }")
+        await peer.next("1")
+
+
+async def test_a_subscription_that_may_not_begin(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { refused }")
+        message = await peer.receive()
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "UNAUTHENTICATED")
+
+
+async def test_queries_have_a_deadline(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "{ slow }")
+        message = await peer.receive()
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "TIMEOUT")
+
+
+async def test_a_subscriber_that_falls_behind_is_closed(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("held", "subscription { held }")
+        await peer.subscribe("1", 'subscription { failing(how: "slow") }')
+        code, reason = await peer.closed()
+        assert code == 4410
+        assert reason.startswith("Too slow: the queue of 64 events is full, éé")
+        assert len(reason.encode()) in (122, 123)
+
+
+async def test_subscribing_before_the_ack(edge: Served) -> None:
+    async with edge.peer() as connection:
+        peer = Peer(connection)
+        await peer.subscribe("1", "{ hello }")
+        assert await peer.closed() == (4401, "Unauthorized")
+
+
+async def test_a_second_init(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.send(type="connection_init")
+        assert await peer.closed() == (4429, "Too many initialisation requests")
+
+
+async def test_no_init(edge: Served) -> None:
+    async with edge.peer() as connection:
+        assert await Peer(connection).closed() == (4408, "Connection initialisation timeout")
+
+
+@pytest.mark.parametrize("offered", [None, ["graphql-ws"], ["chat", "graphql-ws"]])
+async def test_other_subprotocols(edge: Served, offered: Any) -> None:
+    async with edge.peer(subprotocols=offered) as connection:
+        assert connection.subprotocol is None
+        assert await Peer(connection).closed() == (4406, "Subprotocol not acceptable")
+
+
+async def test_ours_among_other_subprotocols(edge: Served) -> None:
+    async with edge.ready(subprotocols=["graphql-ws", SUBPROTOCOL]) as peer:
+        assert peer.connection.subprotocol == SUBPROTOCOL
+
+
+async def test_an_id_in_use(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        await peer.subscribe("1", "{ hello }")
+        assert await peer.closed() == (4409, "Subscriber for 1 already exists")
+
+
+async def test_one_operation_too_many(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for id in "123":
+            await peer.subscribe(id, "subscription { held }")
+            await peer.next(id)
+        await peer.subscribe("4", "{ hello }")
+        message = await peer.receive()
+        assert (message["type"], message["id"]) == ("error", "4")
+        await peer.send(type="complete", id="1")
+        await peer.subscribe("4", "{ hello }")
+        await peer.next("4")
+
+
+async def test_complete_releases_the_event_source_at_once(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        assert world.held == 1
+        await peer.send(type="complete", id="1")
+        await until(lambda: world.held == 0)
+        await peer.send(type="complete", id="unknown")
+        await peer.subscribe("1", "{ slow }")
+        await until(lambda: world.held == 1)
+        await peer.send(type="complete", id="1")
+        await until(lambda: world.held == 0)
+        await peer.subscribe("1", "{ hello }")
+        assert await peer.next("1") == {"data": {"hello": "world"}}
+
+
+async def test_an_event_source_that_resists_is_not_heard_after_complete(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { stubborn }")
+        await peer.next("1")
+        await peer.send(type="complete", id="1")
+        await peer.subscribe("1", "subscription { held }")
+        assert await peer.next("1") == {"data": {"held": 0}}
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(peer.receive(), 0.1)
+
+
+async def test_pings_are_answered_with_their_payload(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.send(type="ping")
+        assert await peer.receive() == {"type": "pong"}
+        await peer.send(type="ping", payload={"a": [1]})
+        assert await peer.receive() == {"type": "pong", "payload": {"a": [1]}}
+        await peer.send(type="pong", payload={"unasked": True})
+        await peer.subscribe("1", "{ hello }")
+        await peer.next("1")
+
+
+async def test_a_peer_that_answers_pings_stays() -> None:
+    limits = SocketLimits(init_timeout=0.02, ping_every=0.03)
+    async with serving(limits=limits) as edge, edge.ready() as peer:
+        for _ in range(6):
+            async with asyncio.timeout(1):
+                assert json.loads(await peer.connection.recv()) == {"type": "ping"}
+            await peer.send(type="pong")
+
+
+async def test_a_peer_that_does_not_answer_pings_goes() -> None:
+    limits = SocketLimits(init_timeout=0.02, ping_every=0.03)
+    async with serving(limits=limits) as edge, edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        assert await peer.closed() == (4411, "2 pings went unanswered")
+
+
+@pytest.mark.parametrize("key", ["Authorization", "authorization", "AUTHORIZATION"])
+async def test_the_token_comes_with_the_init(edge: Served, key: str) -> None:
+    async with edge.ready({key: "Bearer ann"}, additional_headers={"Authorization": "Bearer bob"}) as peer:
+        await peer.subscribe("1", "{ me }")
+        assert await peer.next("1") == {"data": {"me": "ann"}}
+
+
+@pytest.mark.parametrize("payload", [None, {}, {"Authorization": None}, {"Authorization": ""}])
+async def test_or_with_the_upgrade(edge: Served, payload: Any) -> None:
+    async with edge.ready(payload, additional_headers={"Authorization": "Bearer bob"}) as peer:
+        await peer.subscribe("1", "{ me }")
+        assert await peer.next("1") == {"data": {"me": "bob"}}
+
+
+@pytest.mark.parametrize(
+    ("authorization", "code"), [("Bearer wrong", 4403), ("Basic x", 4403), (1, 4403), ("Bearer unlucky", 1013)]
+)
+async def test_a_bad_token(edge: Served, authorization: Any, code: int) -> None:
+    async with edge.peer() as connection:
+        peer = Peer(connection)
+        await peer.send(type="connection_init", payload={"Authorization": authorization})
+        assert (await peer.closed())[0] == code
+
+
+async def test_a_peer_that_leaves_while_it_is_identified(edge: Served) -> None:
+    async with edge.peer() as connection:
+        await connection.send('{"type": "connection_init", "payload": {"Authorization": "Bearer hanging"}}')
+        await asyncio.sleep(0.05)
+
+
+async def test_a_token_that_expires_ends_the_socket_before_the_next_event(edge: Served) -> None:
+    async with edge.ready({"Authorization": "Bearer ann"}) as peer:
+        await peer.subscribe("1", "subscription { events { number } }")
+        await asyncio.sleep(0.02)
+        world.now = NOW + 60
+        world.go.set()
+        assert await peer.closed() == (4403, "Token expired")
+
+
+async def test_a_token_that_expires_ends_an_idle_socket_too(edge: Served) -> None:
+    async with edge.ready({"Authorization": "Bearer ann"}) as peer:
+        world.now = NOW + 60
+        assert await peer.closed() == (4403, "Token expired")
+
+
+async def test_pages_of_other_origins_are_refused_before_the_handshake() -> None:
+    async with serving(allowed_origins=["https://Friend.example/"]) as edge:
+        own = f"127.0.0.1:{edge.port}"
+        for origin in (
+            "https://evil.example",
+            "null",
+            f"http://127.0.0.1:{edge.port + 1}",
+            f"http://{own}.evil.example",
+        ):
+            with pytest.raises(InvalidStatus, match="403"):
+                await edge.peer(origin=origin)
+        for origin in (f"http://{own}", "https://friend.example"):
+            async with edge.ready(origin=origin):
+                pass
+
+
+async def test_origins_with_a_standard_port(edge: Served) -> None:
+    for origin, host, fine in (
+        ("https://a.example", "a.example", True),
+        ("https://a.example", "a.example:443", True),
+        ("https://A.example:443", "a.example", True),
+        ("https://a.example", "a.example:8443", False),
+        ("http://a.example:99999", "a.example", False),
+        ("file://", "", False),
+    ):
+        assert await handshake(edge.port, host, origin) == (101 if fine else 403), (origin, host)
+
+
+async def handshake(port: int, host: str, origin: str) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(upgrade(host, f"Origin: {origin}\r\n"))
+    status = int((await reader.readline()).split()[1])
+    writer.close()
+    return status
+
+
+def upgrade(host: str, more: str = "") -> bytes:
+    key = base64.b64encode(b"0123456789abcdef").decode()
+    head = f"GET /graphql HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    head += f"Sec-WebSocket-Key: {key}\r\n"
+    return f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n{more}\r\n".encode()
+
+
+def masked_frame(text: str) -> bytes:
+    data = text.encode()
+    assert len(data) < 126
+    return bytes([0x81, 0x80 | len(data), 0, 0, 0, 0]) + data
+
+
+@asynccontextmanager
+async def deaf(edge: Served, query: str) -> AsyncIterator[None]:
+    """A peer that subscribes, and from then on never reads a byte."""
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(peer, ("127.0.0.1", edge.port))
+        message = json.dumps({"type": "subscribe", "id": "1", "payload": {"query": query}})
+        await loop.sock_sendall(peer, upgrade("x"))
+        assert (await loop.sock_recv(peer, 4096)).startswith(b"HTTP/1.1 101 ")
+        await loop.sock_sendall(peer, masked_frame('{"type": "connection_init"}') + masked_frame(message))
+        yield
+
+
+async def test_a_peer_that_does_not_read_is_dropped(edge: Served) -> None:
+    async with deaf(edge, "subscription { flood }"):
+        await until(lambda: world.opened == 1)
+        await until(lambda: not edge.server.server_state.connections and not edge.edge._sockets)
+
+
+async def test_a_peer_that_reads_slowly_gets_everything(edge: Served) -> None:
+    async with edge.ready(max_queue=1) as peer:
+        await peer.subscribe("1", "subscription { flood }")
+        for _ in range(50):
+            assert len((await peer.next("1"))["data"]["flood"]) == 200_000
+            await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize("query", ["subscription { held }", "{ slow }", "subscription { flood }"])
+async def test_a_peer_that_vanishes_takes_its_operations_along(edge: Served, query: str) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", query)
+        await until(lambda: world.held == 1)
+        peer.connection.transport.abort()
+        await until(lambda: world.held == 0 and not edge.edge._sockets)
+
+
+async def test_vanishing_before_anything_is_said(edge: Served) -> None:
+    for data in (upgrade("x"), upgrade("x") + masked_frame('{"type": "connection_init"}'), upgrade("x")[:50]):
+        _, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(data)
+        await writer.drain()
+        writer.transport.abort()
+
+
+async def test_the_server_says_that_it_goes() -> None:
+    async with serving() as edge, edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        await edge.edge.close()
+        assert await peer.closed() == (1001, "The server is shutting down")
+
+
+async def test_uvicorn_says_it_too() -> None:
+    async with serving() as edge, edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        for connection in tuple(edge.server.server_state.connections):
+            assert isinstance(connection, SocketProtocol)
+            connection.shutdown()
+        assert await peer.closed() == (1001, "The server is shutting down")
+
+
+async def test_a_deaf_peer_does_not_hold_up_the_shutdown(edge: Served) -> None:
+    async with deaf(edge, "subscription { flood }"):
+        await until(lambda: world.opened == 1)
+        for connection in tuple(edge.server.server_state.connections):
+            connection.shutdown()
+        await until(lambda: not edge.server.server_state.connections and world.held == 0)
+
+
+async def test_a_cancelled_server_task_leaves_nothing(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        for task in tuple(edge.server.server_state.tasks):
+            task.cancel()
+        assert (await peer.closed())[0] == 1001
+
+
+async def test_many_sockets_at_once_and_operations_interleaved(edge: Served) -> None:
+    async def one() -> None:
+        async with edge.ready() as peer:
+            for id in ("a", "b"):
+                await peer.subscribe(id, "subscription { count(to: 20) }")
+            got = [await peer.receive() for _ in range(42)]
+        for id in ("a", "b"):
+            numbers = [
+                message["payload"]["data"]["count"] for message in got if message["id"] == id and "payload" in message
+            ]
+            assert numbers == list(range(20))
+
+    await asyncio.gather(*(one() for _ in range(20)))
