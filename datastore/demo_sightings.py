@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from datastore.sightings import Sighting, TrustTier, UserProfile, new_sighting
+from datastore.reporters import TrustTier, UserProfile
+from datastore.sightings import Sighting, new_sighting
 
 # Description, category (by its place in the configured list), minutes ago, confirmations, reporter.
 SEEN = (

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -15,25 +15,14 @@ from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
 from datastore.moments import from_iso, from_seconds, iso
 from datastore.pages import Page, Span, read_page
-from datastore.records import readable
+from datastore.reporters import TrustTier, UserProfile, count_report, profile_from, profile_item
 from datastore.store import Action, Store
 
 LIFETIME = timedelta(seconds=1800)
 CONFIRMATION_BOOST = 0.1
 MOST_CONFIRMATION_BOOST = 0.3
-REPORT_TRIES = 12
-
-
-class TrustTier(StrEnum):
-    """How far a reporter is trusted: silver from 10 reports, gold from 50, or as the profile was given."""
-
-    BRONZE = "bronze"
-    SILVER = "silver"
-    GOLD = "gold"
-
-
 TRUST_BOOST = {TrustTier.BRONZE: 0.0, TrustTier.SILVER: 0.05, TrustTier.GOLD: 0.10}
-REPORTS_FOR = {TrustTier.SILVER: 10, TrustTier.GOLD: 50}
+REPORT_TRIES = 12
 
 
 class Freshness(StrEnum):
@@ -73,28 +62,6 @@ class Sighting:
 
 
 @dataclass(frozen=True, slots=True)
-class UserProfile:
-    """A reporter's record. `streak_days` counts days in a row (UTC) with a report, up to `last_reported_on`."""
-
-    user_id: str
-    trust_tier: TrustTier
-    report_total: int
-    streak_days: int
-    last_reported_on: date | None
-
-
-@dataclass(frozen=True, slots=True)
-class Watch:
-    """An area and category that a user wants to hear of."""
-
-    watch_id: str
-    user_id: str
-    area: str
-    category: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class Trend:
     """How many live sightings a category has in a window; `items` holds them newest first, when they were asked for."""
 
@@ -120,21 +87,6 @@ class Sightings:
         item = await self._store.get(keys.SIGHTING_NODE, key)
         found = sighting_from(item) if item else None
         return found if found and found.expires_at > self._now else None
-
-    async def profile(self, user_id: str) -> UserProfile | None:
-        """BLIP-2."""
-        item = await self._store.get(keys.USER_PROFILE, keys.profile(user_id))
-        return _profile_from(item) if item else None
-
-    async def watches_of(self, user_id: str) -> list[Watch]:
-        """BLIP-3: all watches of a user."""
-        values = {"partition": keys.user(user_id), "prefix": keys.WATCH_PREFIX}
-        items = [item async for item in self._store.query_all(keys.WATCHES_OF_USER, values)]
-        return readable(watch_from, items)
-
-    async def watch_by_key(self, key: Key) -> Watch | None:
-        item = await self._store.get(keys.WATCH_NODE, key)
-        return watch_from(item) if item else None
 
     async def trending(self, categories: Sequence[str], window: timedelta, *, with_items: bool) -> list[Trend]:
         """BLIP-4: the categories by score, the number of live sightings reported in the window, highest first.
@@ -219,7 +171,7 @@ class Sightings:
             profile = await self._store.get(keys.USER_PROFILE, keys.profile(user_id), consistent=True)
             sighting = self._new(sighting_id, area, category, description, user_id, profile)
             try:
-                await self._store.transact(BLIP, [_put_new(sighting), self._count_report(user_id, profile)])
+                await self._store.transact(BLIP, [_put_new(sighting), count_report(user_id, profile, self._now)])
             except TransactionCancelled as cancelled:
                 if cancelled.reasons[0] == "ConditionalCheckFailed":
                     raise Conflict(f"Sighting {sighting_id} is already reported.") from cancelled
@@ -234,39 +186,13 @@ class Sightings:
     def _new(
         self, sighting_id: str, area: str, category: str, description: str, user_id: str, profile: Item | None
     ) -> Sighting:
-        tier = _profile_from(profile).trust_tier if profile else TrustTier.BRONZE
+        tier = profile_from(profile).trust_tier if profile else TrustTier.BRONZE
         return new_sighting(sighting_id, area, category, description, user_id, tier, self._now)
-
-    def _count_report(self, user_id: str, profile: Item | None) -> Action:
-        today = self._now.astimezone(UTC).date()
-        yesterday = (today - timedelta(days=1)).isoformat()
-        last = (profile or {}).get("lastReportedOn", "")
-        values: dict[str, Any] = {"one": 1, "today": today.isoformat(), "yesterday": yesterday}
-        form = keys.SAME_DAY if last >= values["today"] else keys.NEXT_DAY if last == yesterday else keys.NEW_STREAK
-        condition, update = form
-        update = update.replace("SET ", "SET userId = :user, ") if "SET " in update else update
-        return Action(
-            "Update",
-            key=keys.profile(user_id),
-            update=update,
-            condition=condition,
-            values=values | {"user": user_id},
-        )
-
-    async def create_watch(self, watch: Watch) -> Watch:
-        """BLIP-7."""
-        await self._store.put(keys.CREATE_WATCH, _watch_item(watch))
-        return watch
-
-    async def delete_watch(self, key: Key) -> Watch | None:
-        """BLIP-7: the watch that was deleted, or None if there was none."""
-        written = await self._store.delete(keys.DELETE_WATCH, key)
-        return watch_from(written.item) if written.item else None
 
     async def seed(self, sightings: Sequence[Sighting], profiles: Sequence[UserProfile]) -> None:
         """BLIP-8: store demo sightings and their reporters, all or none."""
         actions = [Action("Put", item=_sighting_item(sighting)) for sighting in sightings]
-        actions += [Action("Put", item=_profile_item(profile)) for profile in profiles]
+        actions += [Action("Put", item=profile_item(profile)) for profile in profiles]
         await self._store.transact(BLIP, actions)
 
 
@@ -301,10 +227,6 @@ def is_sighting(key: Mapping[str, Any]) -> bool:
     return str(key["PK"]).startswith("AREA#") and str(key["SK"]).startswith(keys.SIGHTING_PREFIX)
 
 
-def is_watch(key: Mapping[str, Any]) -> bool:
-    return str(key["PK"]).startswith("USER#") and str(key["SK"]).startswith(keys.WATCH_PREFIX)
-
-
 def _put_new(sighting: Sighting) -> Action:
     return Action("Put", item=_sighting_item(sighting), condition=keys.REPORT.condition)
 
@@ -324,12 +246,6 @@ def _ttl_now(now: datetime) -> float:
 
 def _to_millisecond(moment: datetime) -> datetime:
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-
-
-def tier_for(report_total: int, given: TrustTier) -> TrustTier:
-    """The tier a reporter has earned, or was given if that is higher."""
-    earned = [tier for tier, reports in REPORTS_FOR.items() if report_total >= reports]
-    return max([given, *earned], key=list(TrustTier).index)
 
 
 def _sighting_item(sighting: Sighting) -> Item:
@@ -368,46 +284,3 @@ def sighting_from(item: Mapping[str, Any]) -> Sighting:
         expires_at=from_seconds(item["expiresAt"]),
         confirmation_count=item.get("confirmationCount", 0),
     )
-
-
-def _profile_item(profile: UserProfile) -> Item:
-    key = keys.profile(profile.user_id)
-    item = {
-        "PK": key.partition,
-        "SK": key.sort,
-        "userId": profile.user_id,
-        "trustTier": profile.trust_tier.value,
-        "reportTotal": profile.report_total,
-        "streakDays": profile.streak_days,
-    }
-    return item | ({"lastReportedOn": profile.last_reported_on.isoformat()} if profile.last_reported_on else {})
-
-
-def _profile_from(item: Mapping[str, Any]) -> UserProfile:
-    total = item.get("reportTotal", 0)
-    last = item.get("lastReportedOn")
-    return UserProfile(
-        user_id=item["userId"],
-        trust_tier=tier_for(total, TrustTier(item.get("trustTier", "bronze"))),
-        report_total=total,
-        streak_days=item.get("streakDays", 0),
-        last_reported_on=date.fromisoformat(last) if last else None,
-    )
-
-
-def _watch_item(watch: Watch) -> Item:
-    key = keys.watch(watch.user_id, watch.area, watch.category, watch.watch_id)
-    return {
-        "PK": key.partition,
-        "SK": key.sort,
-        "watchId": watch.watch_id,
-        "userId": watch.user_id,
-        "area": watch.area,
-        "category": watch.category,
-        "createdAt": iso(watch.created_at),
-    }
-
-
-def watch_from(item: Mapping[str, Any]) -> Watch:
-    user_id, area, category, watch_id = keys.watch_parts(Key(item["PK"], item["SK"]))
-    return Watch(watch_id, user_id, area, category, from_iso(item["createdAt"]))

@@ -12,9 +12,11 @@ from datastore.client import Client
 from datastore.cursors import Cursors
 from datastore.earthquakes import Earthquakes, IngestSummary
 from datastore.metering import Deadline
+from datastore.reporters import Reporters
 from datastore.request_logs import RequestLogs
 from datastore.sightings import Sightings
 from datastore.store import Store
+from datastore.watches import Watches
 from resolvers.access import Identity
 
 
@@ -59,12 +61,20 @@ class Context:
             deadline=Deadline(self.services.deadline_seconds),
             token=self.services.new_id,
         )
-        for name in ("sightings", "earthquakes"):
+        for name in ("sightings", "reporters", "watches", "earthquakes"):
             self.__dict__.pop(name, None)
 
     @cached_property
     def sightings(self) -> Sightings:
         return Sightings(self.store, self.now)
+
+    @cached_property
+    def reporters(self) -> Reporters:
+        return Reporters(self.store)
+
+    @cached_property
+    def watches(self) -> Watches:
+        return Watches(self.store)
 
     @cached_property
     def earthquakes(self) -> Earthquakes:

@@ -2,7 +2,7 @@
 
 import strawberry
 
-from datastore.sightings import UserProfile
+from datastore.reporters import UserProfile
 from resolvers.access import Identity
 from resolvers.context import Info
 
@@ -12,4 +12,4 @@ async def me(info: Info) -> Identity | None:
 
 
 async def profile(parent: strawberry.Parent[Identity], info: Info) -> UserProfile | None:
-    return await info.context.sightings.profile(parent.user_id)
+    return await info.context.reporters.by_id(parent.user_id)

@@ -11,7 +11,9 @@ import strawberry
 from datastore.earthquakes import Earthquake
 from datastore.errors import BadUserInput
 from datastore.keyspace import sightings as sighting_keys
-from datastore.sightings import Sighting, UserProfile, Watch
+from datastore.reporters import UserProfile
+from datastore.sightings import Sighting
+from datastore.watches import Watch
 from resolvers.access import require
 from resolvers.connections import LARGEST_PAGE
 from resolvers.context import Context, Info
@@ -82,12 +84,12 @@ async def _sighting(context: Context, area: str, moment: str, sighting_id: str) 
 
 
 async def _user_profile(context: Context, user_id: str) -> UserProfile | None:
-    return await context.sightings.profile(user_id)
+    return await context.reporters.by_id(user_id)
 
 
 async def _watch(context: Context, user_id: str, area: str, category: str, watch_id: str) -> Watch | None:
     require(context.identity, sighting_keys.WATCH_NODE, owner=user_id)
-    return await context.sightings.watch_by_key(sighting_keys.watch(user_id, area, category, watch_id))
+    return await context.watches.by_key(sighting_keys.watch(user_id, area, category, watch_id))
 
 
 # Type name: how many parts its id has, and what reads it.

@@ -12,17 +12,15 @@ from datastore.demo_sightings import demo_reporters, demo_sightings
 from datastore.errors import BadUserInput, NotFound
 from datastore.hub import Policy
 from datastore.keyspace import sightings as keys
+from datastore.reporters import UserProfile
 from datastore.sightings import (
     Freshness,
     Sighting,
     Trend,
-    UserProfile,
-    Watch,
     is_sighting,
-    is_watch,
     sighting_from,
-    watch_from,
 )
+from datastore.watches import Watch, is_watch, watch_from
 from resolvers.access import require
 from resolvers.arguments import After, AnyArea, AnyCategory, Area, Before, Category, First, Last, UserId, WhenSlow
 from resolvers.connections import Connection, Paging, connection, cut, listing
@@ -77,11 +75,11 @@ async def sightings(
 
 
 async def user_profile(info: Info, user_id: UserId) -> UserProfile | None:
-    return await info.context.sightings.profile(user_id)
+    return await info.context.reporters.by_id(user_id)
 
 
 async def reporter(parent: strawberry.Parent[Sighting], info: Info) -> UserProfile | None:
-    return await info.context.sightings.profile(parent.reporter_id)
+    return await info.context.reporters.by_id(parent.reporter_id)
 
 
 def confidence(parent: strawberry.Parent[Sighting], info: Info) -> float:
@@ -94,7 +92,7 @@ def freshness(parent: strawberry.Parent[Sighting], info: Info) -> Freshness:
 
 async def watches(info: Info, user_id: UserId) -> list[Watch]:
     require(info.context.identity, keys.WATCHES_OF_USER, owner=user_id)
-    return await info.context.sightings.watches_of(user_id)
+    return await info.context.watches.of_user(user_id)
 
 
 async def trending(info: Info, categories: Categories = None, window_hours: WindowHours = 6) -> list[Trend]:
@@ -156,13 +154,13 @@ async def create_watch(
     caller = require(context.identity, keys.CREATE_WATCH)
     _known(context, area=input.area, category=input.category)
     watch = Watch(context.services.new_id(), caller.user_id, input.area, input.category, context.now)
-    return await context.sightings.create_watch(watch)
+    return await context.watches.create(watch)
 
 
 async def delete_watch(info: Info, area: Area, category: Category, watch_id: WatchId) -> Watch:
     context = info.context
     caller = require(context.identity, keys.DELETE_WATCH)
-    deleted = await context.sightings.delete_watch(keys.watch(caller.user_id, area, category, watch_id))
+    deleted = await context.watches.delete(keys.watch(caller.user_id, area, category, watch_id))
     if deleted is None:
         raise NotFound(f"You have no watch {watch_id} for this area and category.")
     return deleted
@@ -212,7 +210,7 @@ async def _watch_alerts(context: Context, user_id: str, when_slow: Policy) -> As
     async with aclosing(changes):
         async for change in changes:
             if watched is None:
-                watched = {watch.watch_id: watch for watch in await context.sightings.watches_of(user_id)}
+                watched = {watch.watch_id: watch for watch in await context.watches.of_user(user_id)}
             if isinstance(change, Change):
                 _apply(change, watched)
             elif any((watch.area, watch.category) == _place(change) for watch in watched.values()):

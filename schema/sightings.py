@@ -6,6 +6,7 @@ from typing import Any
 
 import strawberry
 
+from datastore import reporters, watches
 from datastore import sightings as records
 from datastore.keyspace import sightings as patterns
 from resolvers import nodes
@@ -14,7 +15,7 @@ from schema.connections import Connection, Node
 from schema.fields import ask, listen
 
 strawberry.enum(
-    records.TrustTier, description="How far a reporter is trusted: bronze, silver from 10 reports, gold from 50."
+    reporters.TrustTier, description="How far a reporter is trusted: bronze, silver from 10 reports, gold from 50."
 )
 strawberry.enum(
     records.Freshness,
@@ -29,14 +30,14 @@ strawberry.enum(
 class UserProfile(Node):
     id = strawberry.field(resolver=nodes.user_profile_id, graphql_type=strawberry.ID, description="Globally unique.")
     user_id: strawberry.ID = strawberry.field(description="The `sub` of the user's token.")
-    trust_tier: records.TrustTier = strawberry.field(description="How far the reporter is trusted.")
+    trust_tier: reporters.TrustTier = strawberry.field(description="How far the reporter is trusted.")
     report_total: int = strawberry.field(description="Sightings reported so far.")
     streak_days: int = strawberry.field(description="Days in a row (UTC) with a report, up to the last one.")
     last_reported_on: date | None = strawberry.field(description="The UTC day of the last report.")
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.UserProfile)
+        return isinstance(value, reporters.UserProfile)
 
 
 @strawberry.type(description="Something seen in the street. It lives for 30 minutes and fades on the way.")
@@ -53,7 +54,7 @@ class Sighting(Node):
         graphql_type=UserProfile | None,
         description="The reporter's profile as it is now.",
     )
-    trust_tier: records.TrustTier = strawberry.field(description="The reporter's tier when it was reported.")
+    trust_tier: reporters.TrustTier = strawberry.field(description="The reporter's tier when it was reported.")
     reported_at: datetime = strawberry.field(description="When it was reported.")
     expires_at: datetime = strawberry.field(description="When it will be gone.")
     confirmation_count: int = strawberry.field(description="How many others have seen it too.")
@@ -82,7 +83,7 @@ class Watch(Node):
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Watch)
+        return isinstance(value, watches.Watch)
 
 
 @strawberry.type(description="A category and how much there is of it.")

@@ -195,11 +195,11 @@ SAME_DAY = (
 )
 NEXT_DAY = (
     "lastReportedOn = :yesterday",
-    "SET streakDays = streakDays + :one, lastReportedOn = :today ADD reportTotal :one",
+    "SET userId = :user, streakDays = streakDays + :one, lastReportedOn = :today ADD reportTotal :one",
 )
 NEW_STREAK = (
     "attribute_not_exists(lastReportedOn) OR lastReportedOn < :yesterday",
-    "SET streakDays = :one, lastReportedOn = :today ADD reportTotal :one",
+    "SET userId = :user, streakDays = :one, lastReportedOn = :today ADD reportTotal :one",
 )
 
 PATTERNS = (

@@ -1,0 +1,73 @@
+"""Areas and categories that users want to hear of (BLIP-3, BLIP-7)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.keyspace import sightings as keys
+from datastore.keyspace.parts import Key
+from datastore.moments import from_iso, iso
+from datastore.records import readable
+from datastore.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """An area and category that a user wants to hear of."""
+
+    watch_id: str
+    user_id: str
+    area: str
+    category: str
+    created_at: datetime
+
+
+class Watches:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def of_user(self, user_id: str) -> list[Watch]:
+        """BLIP-3: all watches of a user."""
+        values = {"partition": keys.user(user_id), "prefix": keys.WATCH_PREFIX}
+        items = [item async for item in self._store.query_all(keys.WATCHES_OF_USER, values)]
+        return readable(watch_from, items)
+
+    async def by_key(self, key: Key) -> Watch | None:
+        item = await self._store.get(keys.WATCH_NODE, key)
+        return watch_from(item) if item else None
+
+    async def create(self, watch: Watch) -> Watch:
+        """BLIP-7."""
+        await self._store.put(keys.CREATE_WATCH, _watch_item(watch))
+        return watch
+
+    async def delete(self, key: Key) -> Watch | None:
+        """BLIP-7: the watch that was deleted, or None if there was none."""
+        written = await self._store.delete(keys.DELETE_WATCH, key)
+        return watch_from(written.item) if written.item else None
+
+
+def is_watch(key: Mapping[str, Any]) -> bool:
+    return str(key["PK"]).startswith("USER#") and str(key["SK"]).startswith(keys.WATCH_PREFIX)
+
+
+def _watch_item(watch: Watch) -> Item:
+    key = keys.watch(watch.user_id, watch.area, watch.category, watch.watch_id)
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "watchId": watch.watch_id,
+        "userId": watch.user_id,
+        "area": watch.area,
+        "category": watch.category,
+        "createdAt": iso(watch.created_at),
+    }
+
+
+def watch_from(item: Mapping[str, Any]) -> Watch:
+    user_id, area, category, watch_id = keys.watch_parts(Key(item["PK"], item["SK"]))
+    return Watch(watch_id, user_id, area, category, from_iso(item["createdAt"]))
