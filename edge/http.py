@@ -1,14 +1,13 @@
 """GraphQL over HTTP: POST and GET, one JSON answer each, whatever goes wrong."""
 
 import asyncio
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping, Sized
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import orjson
 import strawberry
-from starlette.datastructures import Headers
 from starlette.types import Message, Receive, Scope, Send
 from strawberry.types import ExecutionResult
 from strawberry.types.graphql import OperationType
@@ -86,23 +85,23 @@ class GraphQLHTTP:
         self._deadline = deadline
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = Headers(scope=scope)
+        headers = _headers(scope)
         try:
             reply = await self._reply(scope, headers, receive)
         except ClientGone:
             return
         except Refused as refusal:
             body = encode({"errors": [told_error(refusal.error)]})
-            reply = Reply(refusal.status, body, _accepted(headers) or _JSON, refusal.headers)
+            reply = Reply(refusal.status, body, _negotiated(headers.get("accept", "")) or _JSON, refusal.headers)
         except Exception as error:
             reply = Reply(500, encode({"errors": [masked(error)]}))
         await _send(send, reply)
 
-    async def _reply(self, scope: Scope, headers: Headers, receive: Receive) -> Reply:
+    async def _reply(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Reply:
         allowed = _ALLOWED.get(scope["method"])
         if allowed is None:
             raise Refused(405, BadUserInput("GraphQL is spoken with GET and POST here."), allow=_METHODS)
-        content_type = _accepted(headers)
+        content_type = _negotiated(headers.get("accept", ""))
         if content_type is None:
             raise Refused(406, BadUserInput(f"Answers come as {_GRAPHQL} or {_JSON}; Accept names neither."))
         operation = await self._operation(scope, headers, receive)
@@ -110,7 +109,7 @@ class GraphQLHTTP:
         body = answer(result)
         return Reply(_status(body) if content_type == _GRAPHQL else 200, encode(body), content_type)
 
-    async def _operation(self, scope: Scope, headers: Headers, receive: Receive) -> Operation:
+    async def _operation(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Operation:
         try:
             if scope["method"] == "GET":
                 return read_operation(self._query_parameters(scope["query_string"]))
@@ -133,7 +132,7 @@ class GraphQLHTTP:
                 parameters[name] = _decoded(text.encode(), f"The parameter {name}") if text else None
         return parameters
 
-    async def _body(self, headers: Headers, receive: Receive) -> bytes:
+    async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_body):
             raise self._too_large()
@@ -167,7 +166,7 @@ class GraphQLHTTP:
         return Refused(413, BadUserInput(f"A request may hold at most {self._max_body} bytes."))
 
     async def _execute(
-        self, operation: Operation, headers: Headers, allowed: Iterable[OperationType], receive: Receive
+        self, operation: Operation, headers: Mapping[str, str], allowed: Iterable[OperationType], receive: Receive
     ) -> ExecutionResult:
         watch = _Watch(receive)
         try:
@@ -181,7 +180,7 @@ class GraphQLHTTP:
         finally:
             watch.stop()
 
-    async def _caller(self, headers: Headers) -> Identity | None:
+    async def _caller(self, headers: Mapping[str, str]) -> Identity | None:
         try:
             return await self._identify(bearer(headers.get("authorization")))
         except Unauthenticated as error:
@@ -231,12 +230,26 @@ def _not_carried(kind: OperationType) -> Refused:
     return Refused(405, BadUserInput("A mutation has to be sent with POST."), allow="POST")
 
 
-def _check_content(headers: Headers) -> None:
-    media, parameters = _media_type(headers.get("content-type", ""))
-    if media != _JSON or parameters.get("charset", "utf-8") not in ("utf-8", "utf8"):
+def _headers(scope: Scope) -> Mapping[str, str]:
+    """By name in lower case, as ASGI has them; several of one name are one list, which is what HTTP makes of them."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _check_content(headers: Mapping[str, str]) -> None:
+    if not _is_json(headers.get("content-type", "")):
         raise Refused(415, BadUserInput(f"The body must be sent as Content-Type: {_JSON}, in UTF-8."))
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, BadUserInput("The body must be sent without a Content-Encoding."))
+
+
+@lru_cache(maxsize=256)
+def _is_json(content_type: str) -> bool:
+    media, parameters = _media_type(content_type)
+    return media == _JSON and parameters.get("charset", "utf-8") in ("utf-8", "utf8")
 
 
 def _media_type(value: str) -> tuple[str, dict[str, str]]:
@@ -272,10 +285,6 @@ def _weighted(media_range: str) -> tuple[str, float] | None:
     except ValueError:
         return None
     return (media, weight) if parameters.get("charset", "utf-8") in ("utf-8", "utf8") else None
-
-
-def _accepted(headers: Headers) -> str | None:
-    return _negotiated(", ".join(headers.getlist("accept")))
 
 
 def _status(body: dict[str, Any]) -> int:
