@@ -5,16 +5,12 @@ that endpoint, and one of them takes over when the owner goes.
 """
 
 import asyncio
-import ctypes
 import json
 import logging
 import os
 import platform
 import random
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -36,14 +32,13 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+from datastore import engine_process
+from datastore.engine_process import POLL, Adopted, Child, EngineFailed, answers, is_free
+
 logger = logging.getLogger(__name__)
 
-PATIENCE = 20.0  # seconds for an engine to get ready
-GRACE = 3.0  # seconds from SIGTERM to SIGKILL: with a half-sent request open, SIGTERM alone never ends the engine
-POLL = 0.1
 FIRST_DELAY, LONGEST_DELAY, STEADY = 0.1, 2.0, 5.0  # before a restart; a life of STEADY seconds makes it FIRST again
 PORTS = range(20_000, 32_000)  # below those that systems hand to outgoing connections, so a port stays ours
-PR_SET_PDEATHSIG = 1
 
 HOW_TO_GET_IT = (
     "get it with `npm ci` in the project folder, or install it from https://github.com/nubo-db/dynoxide and put it "
@@ -53,10 +48,6 @@ HOW_TO_GET_IT = (
 
 class EngineMissing(Exception):
     """The engine's program is not on this machine; the message says how to get it."""
-
-
-class EngineFailed(Exception):
-    """The engine did not start, or its owner's does not answer; the message is one line for people."""
 
 
 def find_binary(root: Path) -> Path:
@@ -98,7 +89,7 @@ class Engine:
         self._binary = binary
         self._folder = None if data_dir is None else _Folder(data_dir.resolve())
         self._on_restart = on_restart
-        self._running: _Child | _Adopted | None = None
+        self._running: Child | Adopted | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._started = 0.0
         self._delay = FIRST_DELAY / 2
@@ -132,7 +123,7 @@ class Engine:
         """Own the engine, or attach to its owner's."""
         if self._folder is not None:
             self._folder.open()
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + engine_process.PATIENCE
             while not self._folder.take():
                 if await self._attach(self._folder):
                     return
@@ -143,7 +134,7 @@ class Engine:
 
     async def _attach(self, folder: "_Folder") -> bool:
         endpoint, _ = folder.told()
-        if not await _answers(endpoint):
+        if not await answers(endpoint):
             return False
         self.endpoint = endpoint
         return True
@@ -207,28 +198,28 @@ class Engine:
         if self._folder is not None:
             self._folder.tell(self.endpoint, self._running.pid)
 
-    async def _adopt(self) -> "_Adopted | None":
+    async def _adopt(self) -> Adopted | None:
         """The engine that a killed owner left behind, where the system does not end it with its owner."""
-        if self._folder is None or not await _answers((told := self._folder.told())[0]):
+        if self._folder is None or not await answers((told := self._folder.told())[0]):
             return None
         await asyncio.sleep(POLL)  # where the system does, it may be about to
-        adopted = _Adopted(*told, self._folder.database)
-        if not await _answers(adopted.endpoint) or not await adopted.runs():
+        adopted = Adopted(*told, self._folder.database)
+        if not await answers(adopted.endpoint) or not await adopted.runs():
             return None
         self.endpoint = adopted.endpoint
         return adopted
 
-    async def _launch(self) -> "_Child":
+    async def _launch(self) -> Child:
         """A child on the port there was before, or on another when somebody has it."""
         port = urlsplit(self.endpoint).port
         database = None if self._folder is None else self._folder.database
         for _ in range(5):
-            if port is None or not _is_free(port):
-                port = next(filter(_is_free, random.sample(PORTS, 200)))
+            if port is None or not is_free(port):
+                port = next(filter(is_free, random.sample(PORTS, 200)))
             try:
-                child = await _Child.start(self._binary, port, database)
+                child = await Child.start(self._binary, port, database)
             except EngineFailed:
-                if _is_free(port):
+                if is_free(port):
                     raise
             else:
                 self.endpoint = f"http://127.0.0.1:{port}"
@@ -277,148 +268,3 @@ class _Folder:
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.owned, self._descriptor = False, None
-
-
-class _Child:
-    """One life of the engine, as our child."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.pid = process.pid
-        self._process = process
-        self._output = b""
-
-    @classmethod
-    async def start(cls, binary: Path, port: int, database: Path | None) -> Self:
-        """Returns once it answers. Raises EngineFailed with what it said."""
-        arguments = ["serve", "--host", "127.0.0.1", "--port", str(port)]
-        arguments += [] if database is None else ["--db-path", str(database)]
-        try:
-            # Its own session: Ctrl-C at the terminal must not end the engine before the gateway has drained.
-            process = await asyncio.create_subprocess_exec(
-                binary,
-                *arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_dying_with_parent(),
-            )
-        except OSError as error:
-            raise EngineFailed(f"The embedded engine, {binary}, cannot be run: {error.strerror}.") from error
-        child = cls(process)
-        try:
-            await child._ready(database)
-        except BaseException:
-            await child.stop()
-            raise
-        return child
-
-    async def _ready(self, database: Path | None) -> None:
-        where = "in memory" if database is None else f"on {database}"
-        try:
-            # It says so once it listens. A probe could be answered by somebody else on that port.
-            async with asyncio.timeout(PATIENCE):
-                while b"listening on" not in self._output:
-                    if not await self._read():
-                        raise EngineFailed(f"The embedded engine did not start {where}: {await self.wait()}")
-        except TimeoutError:
-            raise EngineFailed(f"The embedded engine did not start {where}: not ready in {PATIENCE:.0f} s.") from None
-
-    async def _read(self) -> bool:
-        """False at the end of the output. Its last part is kept: the reason, should the engine fail."""
-        assert self._process.stdout is not None
-        chunk = await self._process.stdout.read(4096)
-        self._output = (self._output + chunk)[-2000:]
-        return bool(chunk)
-
-    async def wait(self) -> str:
-        """Returns when the engine has ended: why, in one line."""
-        while await self._read():
-            pass
-        status = await self._process.wait()
-        lines = [line.strip() for line in self._output.decode(errors="replace").splitlines()]
-        said = "; ".join(line.removeprefix("error: ") for line in lines if line and "listening on" not in line)
-        ended = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-        return said[-400:] or ended
-
-    async def stop(self) -> None:
-        try:
-            with suppress(ProcessLookupError, TimeoutError):
-                self._process.terminate()
-                await asyncio.wait_for(self.wait(), GRACE)
-        finally:
-            if self._process.returncode is None:
-                with suppress(ProcessLookupError):
-                    self._process.kill()
-                await self.wait()
-
-
-class _Adopted:
-    """An engine that outlived its owner, known by what that had told."""
-
-    def __init__(self, endpoint: str, pid: int, database: Path) -> None:
-        self.endpoint = endpoint
-        self.pid = pid
-        self._database = database
-
-    async def runs(self) -> bool:
-        """Whether the process is an engine on our database: by now the id may be another process's."""
-        command = ("ps", "-ww", "-o", "command=", "-p", str(self.pid))
-        with suppress(OSError):
-            ps = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
-            return os.fsencode(self._database) in (await ps.communicate())[0]
-        return False
-
-    async def wait(self) -> str:
-        while await _answers(self.endpoint):  # noqa: ASYNC110 - another process's engine tells no event
-            await asyncio.sleep(POLL)
-        return "it no longer answers"
-
-    async def stop(self) -> None:
-        began = time.monotonic()
-        while (passed := time.monotonic() - began) < 2 * GRACE and await self.runs():
-            with suppress(OSError):
-                os.kill(self.pid, signal.SIGTERM if passed < GRACE else signal.SIGKILL)
-            await asyncio.sleep(POLL)
-
-
-def _dying_with_parent() -> Callable[[], None] | None:
-    """What a child runs on Linux before it becomes the engine: the kernel then kills it with the thread that began it.
-
-    The library is loaded here, so that little is left to do between fork and exec.
-    """
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None).prctl
-    parent = os.getpid()
-
-    def ask_kernel() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return ask_kernel
-
-
-async def _answers(endpoint: str) -> bool:
-    """Whether a dynoxide answers there."""
-    try:
-        async with asyncio.timeout(1):
-            reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(endpoint).port or 0)
-            try:
-                writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-                return b"server: dynoxide" in (await reader.readuntil(b"\r\n\r\n")).lower()
-            finally:
-                writer.close()
-    except (OSError, ValueError, EOFError, asyncio.LimitOverrunError):
-        return False
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True

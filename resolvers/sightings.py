@@ -7,7 +7,6 @@ from typing import Annotated
 
 import strawberry
 
-from datastore.changes import Change
 from datastore.demo_sightings import demo_reporters, demo_sightings
 from datastore.errors import BadUserInput, NotFound
 from datastore.hub import Policy
@@ -20,6 +19,7 @@ from datastore.sightings import (
     is_sighting,
     sighting_from,
 )
+from datastore.streams import Change
 from datastore.watches import Watch, is_watch, watch_from
 from resolvers.access import require
 from resolvers.arguments import After, AnyArea, AnyCategory, Area, Before, Category, First, Last, UserId, WhenSlow

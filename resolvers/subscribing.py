@@ -4,9 +4,9 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Hashable
 from typing import TypeVar
 
-from datastore.changes import Change
 from datastore.declarations import Table
 from datastore.hub import Policy
+from datastore.streams import Change
 from resolvers.context import Context
 
 Event = TypeVar("Event")

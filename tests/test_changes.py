@@ -17,13 +17,14 @@ import boto3
 import orjson
 import pytest
 
-from datastore import changes as module
-from datastore.changes import Change, ChangeFeed, ChangesLost, StreamMissing, every
+from datastore import streams as module
+from datastore.changes import ChangeFeed, every
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Unavailable
 from datastore.hub import Policy, Subscription
+from datastore.streams import Change, ChangesLost, StreamMissing
 
 BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 MUTE = Table("Mute", "pk", "sk")
@@ -172,7 +173,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def readers() -> list[asyncio.Task[Any]]:
-    return [task for task in asyncio.all_tasks() if "_Reader." in getattr(task.get_coro(), "__qualname__", "")]
+    return [task for task in asyncio.all_tasks() if "StreamReader." in getattr(task.get_coro(), "__qualname__", "")]
 
 
 async def test_writes_of_others_are_seen(engine: Engine, session: aiohttp.ClientSession) -> None:

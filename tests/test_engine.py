@@ -18,7 +18,9 @@ import boto3
 import pytest
 
 from datastore import engine as module
-from datastore.engine import Engine, EngineFailed, EngineMissing, find_binary
+from datastore import engine_process
+from datastore.engine import Engine, EngineMissing, find_binary
+from datastore.engine_process import EngineFailed
 
 ROOT = Path(__file__).parent.parent
 
@@ -57,7 +59,7 @@ def owner(binary: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.fixture
 def left(binary: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """An engine without an owner, as a system leaves it that does not end a child with its parent."""
-    free = next(filter(module._is_free, random.sample(module.PORTS, 200)))
+    free = next(filter(engine_process.is_free, random.sample(module.PORTS, 200)))
     command = [str(binary), "serve", "--port", str(free), "--db-path", str(tmp_path / "engine.sqlite")]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
@@ -126,7 +128,7 @@ def runs(process_id: int) -> bool:
 
 
 async def is_answering(engine: Engine) -> bool:
-    return await module._answers(engine.endpoint)
+    return await engine_process.answers(engine.endpoint)
 
 
 async def test_starts_in_memory_and_stops(binary: Path) -> None:
@@ -194,7 +196,7 @@ async def test_moves_when_its_port_is_lost(binary: Path, tmp_path: Path, monkeyp
     async with Engine(binary, tmp_path) as engine, Engine(binary, tmp_path) as follower:
         lost = engine.endpoint
         os.kill(pid(tmp_path), signal.SIGKILL)
-        await until(lambda: module._is_free(port(lost)))
+        await until(lambda: engine_process.is_free(port(lost)))
         with socket.create_server(("127.0.0.1", port(lost))):
             await until(lambda: engine.restarts == 1)
             assert engine.endpoint != lost
@@ -300,7 +302,7 @@ async def test_stale_note_of_somebody_elses_engine_is_ignored(binary: Path, tmp_
 
 
 async def test_engine_that_ignores_sigterm_is_killed(binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GRACE", 0.2)
+    monkeypatch.setattr(engine_process, "GRACE", 0.2)
     async with Engine(binary) as engine:
         _, writer = await asyncio.open_connection("127.0.0.1", port(engine.endpoint))
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -338,7 +340,7 @@ async def test_unusable_folder_and_program_are_told(binary: Path, tmp_path: Path
 
 
 async def test_owner_that_never_answers_is_told(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    monkeypatch.setattr(engine_process, "PATIENCE", 0.2)
     silent = module._Folder(tmp_path)
     silent.open()
     assert silent.take()

@@ -1,0 +1,314 @@
+"""Reads one table's stream: every change, in the order of each key.
+
+Within a shard records come in order; a shard's children are read
+only when the shard has ended, which keeps the order of each key across splits.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Literal, Protocol, TypeVar
+
+from datastore.attributes import Item, decode_item
+from datastore.client import RequestRefused
+from datastore.declarations import Table
+from datastore.errors import DomainError, Internal, TableMissing, Unavailable
+from datastore.hub import Hub
+
+T = TypeVar("T")
+
+BATCH = 1000
+SLICE = 50
+CALL_SECONDS = 10.0
+FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
+MISSING_CHILD_SECONDS = 1.0  # a shard has ended, and the listing does not show its children yet
+RETENTION = timedelta(hours=24)
+CLOCK_SKEW = timedelta(minutes=5)  # AWS refuses requests signed by a clock that is further off
+LOST = {"TrimmedDataAccessException", "ResourceNotFoundException"}
+SPENT = {"ExpiredIteratorException", "ValidationException"}
+TTL_PRINCIPAL = "dynamodb.amazonaws.com"
+
+
+class Wire(Protocol):
+    """What is needed of the client."""
+
+    async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]: ...  # noqa: ASYNC109
+
+
+class ChangesLost(Unavailable):
+    """The stream no longer holds what comes next; whoever follows reads the current state, and follows anew."""
+
+
+class StreamMissing(Internal):
+    """The table is there, but has no stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one item. `time` is DynamoDB's, to about a second; `by_ttl`: the item expired."""
+
+    table: str
+    kind: Literal["INSERT", "MODIFY", "REMOVE"]
+    keys: Item
+    old: Item | None
+    new: Item | None
+    sequence: str
+    time: datetime
+    by_ttl: bool
+
+
+def decode_change(table: str, record: dict[str, Any]) -> Change:
+    body = record["dynamodb"]
+    return Change(
+        table=table,
+        kind=record["eventName"],
+        keys=decode_item(body["Keys"]),
+        old=decode_item(body["OldImage"]) if "OldImage" in body else None,
+        new=decode_item(body["NewImage"]) if "NewImage" in body else None,
+        sequence=body["SequenceNumber"],
+        time=datetime.fromtimestamp(body["ApproximateCreationDateTime"], UTC),
+        by_ttl=_principal(record) == TTL_PRINCIPAL,
+    )
+
+
+def _principal(record: dict[str, Any]) -> str | None:
+    # The API spells it PrincipalId; Lambda's events, and engines that copy them, principalId.
+    identity = record.get("userIdentity") or {}
+    return identity.get("PrincipalId") or identity.get("principalId")
+
+
+@dataclass(slots=True)
+class Shard:
+    """Where a shard is read: an iterator, and what it takes to get another one for the same place."""
+
+    id: str
+    parent: str | None
+    whole: bool = True
+    iterator: str | None = None
+    last: int | None = None
+    as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
+    skip_before: datetime | None = None
+
+    def resume(self) -> dict[str, str]:
+        """How to ask for an iterator that continues here.
+
+        A shard that was joined at its end and has shown no record yet has no sequence to continue after, and its end
+        has moved on: it is read from its start, without what is older than the last answer. That may repeat changes
+        from up to CLOCK_SKEW before, and loses none.
+        """
+        if self.last is not None:
+            return {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": str(self.last)}
+        if datetime.now(UTC) - self.as_of > RETENTION:
+            raise _lost()
+        if not self.whole:
+            self.skip_before = self.as_of - CLOCK_SKEW
+        return {"ShardIteratorType": "TRIM_HORIZON"}
+
+    def advance(self, change: Change) -> bool:
+        """Whether the change is new here: a retry or a new iterator may bring some again."""
+        sequence = int(change.sequence)
+        if self.last is not None and sequence <= self.last:
+            return False
+        self.last = sequence
+        return self.skip_before is None or change.time >= self.skip_before
+
+
+def _lost() -> ChangesLost:
+    return ChangesLost("Some changes may have been missed; read the current state and subscribe again.")
+
+
+def _delay(failures: int) -> float:
+    return min(LONGEST_DELAY, math.ldexp(FIRST_DELAY, min(failures, 10))) * random.uniform(0.5, 1)
+
+
+@dataclass(eq=False)
+class StreamReader:
+    """Reads one table's stream from now on, until it is stopped or changes are lost."""
+
+    wire: Wire
+    hub: Hub[Change]
+    prefix: str
+    poll_interval: float
+    discover_interval: float
+    on_error: Callable[[str, Exception], None]
+    table: Table
+    followers: int = 0
+    problem: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self._stream = ""
+        self._started: set[str] = set()
+        self._finished: set[str] = set()
+        self._parents: set[str | None] = set()
+        self._wake = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=f"changes of {self.table.name}")
+
+    @property
+    def is_attached(self) -> bool:
+        return self._settled.is_set() and self.problem is None
+
+    async def attached(self) -> None:
+        await self._settled.wait()
+        if self.problem is not None:
+            raise self.problem.with_traceback(None)  # followers share it: keep no other's frames
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as shards:
+                await self._attach(shards)
+                self._settled.set()
+                while True:
+                    await self._pause()
+                    await self._discover(shards)
+        except ExceptionGroup as problems:
+            self.problem = problems.exceptions[0]
+            self.hub.end(self.table.name, self.problem)
+            self.on_error(self.table.name, self.problem)
+        finally:
+            self._settled.set()
+
+    async def _attach(self, shards: asyncio.TaskGroup) -> None:
+        """Join the open shards at their end. A shard that ends meanwhile is no gap: its children are read whole."""
+        self._stream = await self._latest_stream()
+        listed = await self._list()
+        self._started = {shard.id for shard in listed}
+        self._finished = {shard.id for shard in listed if shard.id in self._parents}
+        leaves = [shard for shard in listed if shard.id not in self._parents]
+        for join in [shards.create_task(self._join(shard)) for shard in leaves]:
+            await join
+        for shard in leaves:
+            shards.create_task(self._read(shard))
+
+    async def _join(self, shard: Shard) -> None:
+        shard.whole = False
+        shard.iterator = await self._iterator(shard, {"ShardIteratorType": "LATEST"})
+
+    async def _pause(self) -> None:
+        # Children may be listed a moment after their parent has ended.
+        waiting = not self._started or self._finished - self._parents
+        seconds = min(MISSING_CHILD_SECONDS, self.discover_interval) if waiting else self.discover_interval
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _discover(self, shards: asyncio.TaskGroup) -> None:
+        """Start the shards that are new and whose parent, if it is known, has been read to its end."""
+        listed = await self._patiently(self._relist)
+        unread = {shard.id for shard in listed} | self._started
+        unread -= self._finished
+        for shard in listed:
+            if shard.id not in self._started and shard.parent not in unread:
+                self._started.add(shard.id)
+                shards.create_task(self._read(shard))
+
+    async def _relist(self) -> list[Shard]:
+        # A new stream under the same table name: the store was replaced, and an iterator would not notice.
+        if await self._latest_stream() != self._stream:
+            raise _lost()
+        return await self._list()
+
+    async def _latest_stream(self) -> str:
+        try:
+            answer = await self._call("DescribeTable", {"TableName": self.prefix + self.table.name})
+        except RequestRefused as problem:
+            if problem.code != "ResourceNotFoundException" or self._stream:
+                raise
+            raise TableMissing(f"The table {self.table.name} does not exist.") from problem
+        stream: str | None = answer["Table"].get("LatestStreamArn")
+        if stream is None:
+            raise StreamMissing(f"The table {self.table.name} has no stream to follow.")
+        return stream
+
+    async def _list(self) -> list[Shard]:
+        listed: list[Shard] = []
+        page: dict[str, Any] = {"StreamArn": self._stream}
+        while True:
+            stream = (await self._call("DescribeStream", page))["StreamDescription"]
+            listed += [Shard(shard["ShardId"], shard.get("ParentShardId")) for shard in stream.get("Shards", ())]
+            last = stream.get("LastEvaluatedShardId")
+            if last is None:
+                self._parents = {shard.parent for shard in listed}
+                return listed
+            page["ExclusiveStartShardId"] = last
+
+    async def _read(self, shard: Shard) -> None:
+        while True:
+            answer = await self._patiently(partial(self._records, shard))
+            records = answer.get("Records", ())
+            await self._publish_all(shard, records)
+            shard.as_of = datetime.now(UTC)
+            shard.iterator = answer.get("NextShardIterator")
+            if shard.iterator is None:
+                break
+            if len(records) < BATCH:
+                await asyncio.sleep(self.poll_interval)
+        self._finished.add(shard.id)
+        self._wake.set()
+
+    async def _records(self, shard: Shard) -> dict[str, Any]:
+        shard.iterator = shard.iterator or await self._iterator(shard, shard.resume())
+        try:
+            return await self._call("GetRecords", {"ShardIterator": shard.iterator, "Limit": BATCH})
+        except RequestRefused as problem:
+            if problem.code in SPENT:
+                shard.iterator = None
+            raise
+
+    async def _iterator(self, shard: Shard, start: dict[str, str]) -> str:
+        answer = await self._call("GetShardIterator", {"StreamArn": self._stream, "ShardId": shard.id, **start})
+        iterator: str = answer["ShardIterator"]
+        return iterator
+
+    async def _call(self, operation: str, payload: dict[str, Any]) -> dict[str, Any]:
+        return await self.wire.call(operation, payload, timeout=CALL_SECONDS)
+
+    async def _publish_all(self, shard: Shard, records: Sequence[dict[str, Any]]) -> None:
+        """A large batch is spread over about one poll interval: only followers that are slow shall overflow."""
+        for number, record in enumerate(records, 1):
+            self._publish(shard, record)
+            await asyncio.sleep(0 if number % SLICE else self.poll_interval * SLICE / BATCH)
+
+    def _publish(self, shard: Shard, record: dict[str, Any]) -> None:
+        try:
+            change = decode_change(self.table.name, record)
+            is_new = shard.advance(change)
+        except Exception as problem:  # one record that makes no sense does not hold up those behind it
+            self.on_error(self.table.name, problem)
+        else:
+            if is_new:
+                self.hub.publish(self.table.name, change)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer, however long it takes: what fails is asked again. Only lost changes end the wait."""
+        failures = 0
+        while True:
+            try:
+                answer = await ask()
+                break
+            except (ChangesLost, StreamMissing):
+                raise
+            except (DomainError, RequestRefused) as problem:
+                await self._bear(problem, failures)
+                failures += 1
+        if failures:
+            self._wake.set()  # after an outage it may be another store: have its stream compared
+        return answer
+
+    async def _bear(self, problem: DomainError | RequestRefused, failures: int) -> None:
+        if isinstance(problem, RequestRefused) and problem.code in LOST:
+            raise _lost() from problem
+        if not failures:
+            self.on_error(self.table.name, problem)
+        await asyncio.sleep(_delay(failures))
