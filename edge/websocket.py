@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -19,7 +19,6 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 from strawberry.types import ExecutionResult
 from strawberry.types.graphql import OperationType
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from datastore.errors import BadUserInput, SlowSubscriber, Unauthenticated, Unavailable
 from edge.execution import (
@@ -35,16 +34,15 @@ from edge.execution import (
     described_failure,
     domain_error,
     encode,
-    read_operation,
     told_error,
 )
 from edge.identity import bearer
+from edge.messages import GOING_AWAY, Broken, Farewell, Message, read_message, requested_operation
 from resolvers.access import Identity
 
 SUBPROTOCOL = "graphql-transport-ws"
 # RFC 6455, 5.5: a close frame holds 125 bytes, two of them the code.
 MAX_REASON_BYTES = 123
-SHUTDOWN_SECONDS = 2.0
 EVENTS_PER_TURN = 16
 
 _SINGLE_RESULT = frozenset({OperationType.QUERY, OperationType.MUTATION})
@@ -63,69 +61,8 @@ class SocketLimits:
     max_operations: int = 100
 
 
-class Farewell(NamedTuple):
-    """How a socket ends, as a close frame says it."""
-
-    code: int
-    reason: str = ""
-
-
 # Nothing is said: the peer has gone, or does not read. The protocol reserves 1006 for that.
 _GONE = Farewell(1006)
-_GOING_AWAY = Farewell(1001, "The server is shutting down")
-
-
-class Broken(Exception):
-    """The peer broke the protocol, or may not be here: the socket ends."""
-
-    def __init__(self, code: int, reason: str) -> None:
-        super().__init__(reason)
-        self.farewell = Farewell(code, reason)
-
-
-class Message(NamedTuple):
-    """A message of a client, its form checked."""
-
-    type: str
-    id: str = ""
-    payload: dict[str, Any] | None = None
-
-
-_WITHOUT_ID = frozenset({"connection_init", "ping", "pong"})
-_WITH_ID = frozenset({"subscribe", "complete"})
-
-
-def read_message(text: str | None) -> Message:
-    """Any deviation from the protocol is answered with the code 4400."""
-    if text is None:
-        raise Broken(4400, "Invalid message: binary, and not text")
-    try:
-        message = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Broken(4400, f"Invalid message: not JSON: {error}") from None
-    if not isinstance(message, dict):
-        raise Broken(4400, "Invalid message: not an object")
-    kind, id, payload = message.get("type"), message.get("id"), message.get("payload")
-    if not isinstance(kind, str) or kind not in _WITHOUT_ID | _WITH_ID:
-        raise Broken(4400, "Invalid message: unknown type")
-    if kind in _WITHOUT_ID:
-        return Message(kind, "", _payload(payload))
-    if not isinstance(id, str) or not id:
-        raise Broken(4400, "Invalid message: id must be a non-empty string")
-    return Message(kind, id, _payload(payload) if kind == "subscribe" else None)
-
-
-def _payload(payload: object) -> dict[str, Any] | None:
-    if payload is not None and not isinstance(payload, dict):
-        raise Broken(4400, "Invalid message: payload must be an object")
-    return payload
-
-
-def _requested(message: Message) -> Operation:
-    try:
-        return read_operation(message.payload)
-    except BadUserInput as error:
-        raise Broken(4400, f"Invalid message: {error}") from None
 
 
 class GraphQLWebSocket:
@@ -173,7 +110,7 @@ class GraphQLWebSocket:
     async def close(self) -> None:
         """Say goodbye to everybody, and wait until they have gone."""
         for socket in self._sockets:
-            socket.end(_GOING_AWAY)
+            socket.end(GOING_AWAY)
         served = [task for task in self._sockets.values() if task is not None]
         if served:
             await asyncio.wait(served)
@@ -216,7 +153,7 @@ class _Socket:
         if not self._over.done():
             self._spawn(self._read())
             self._spawn(self._keep_time())
-        farewell = _GOING_AWAY
+        farewell = GOING_AWAY
         try:
             farewell = await self._over
         finally:
@@ -304,7 +241,7 @@ class _Socket:
             case "pong":
                 self._unanswered = 0
             case "subscribe":
-                await self._subscribe(message.id, _requested(message))
+                await self._subscribe(message.id, requested_operation(message))
             case "complete":
                 self._cancel(message.id)
 
@@ -412,62 +349,3 @@ def _check_pace(errors: Sequence[GraphQLError]) -> None:
         slow = domain_error(error)
         if isinstance(slow, SlowSubscriber):
             raise Broken(4410, f"Too slow: {slow}")
-
-
-class SocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol, which by itself keeps the connection of a peer that does not read for ever.
-
-    It closes a transport only after the write buffer has been flushed, so such a connection outlives its task, holds
-    its buffer, and holds up the shutdown. It also logs a traceback for each text that is not UTF-8.
-    """
-
-    _reaper: asyncio.TimerHandle | None = None
-
-    def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        super().on_task_complete(task)
-        if not self.disconnected:
-            # A socket that ends with its buffer full was given up on: nobody will read the rest.
-            patience = self.close_timeout + 1.0 if self.writable.is_set() else 0.0
-            self._reaper = self.loop.call_later(patience, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._reaper is not None:
-            self._reaper.cancel()
-        super().connection_lost(exc)
-
-    def shutdown(self) -> None:
-        """Close with 1001 and wait a moment for the peer's reply; uvicorn's own cuts the connection at once."""
-        if not self.handshake_complete or self.close_sent or self.transport.is_closing():
-            super().shutdown()
-            return
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": _GOING_AWAY.code, "reason": _GOING_AWAY.reason})
-        self.conn.send_close(_GOING_AWAY.code, _GOING_AWAY.reason)
-        self.transport.write(b"".join(self.conn.data_to_send()))
-        self.close_sent = True
-        self.close_timer = self.loop.call_later(SHUTDOWN_SECONDS, self.transport.abort)
-
-    def send_receive_event_to_app(self) -> None:
-        if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
-            self.conn.send_close(1007, "Invalid message: not UTF-8")
-            self.handle_parser_exception()
-            return
-        super().send_receive_event_to_app()
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-# How uvicorn is to serve the sockets: without compression (twice the memory for each idle one, and little gained on
-# small messages), without its own pings (ours also tell a peer whose application hangs), and with small messages.
-UVICORN_WS_OPTIONS: Final[Mapping[str, Any]] = {
-    "ws": SocketProtocol,
-    "ws_max_size": 65_536,
-    "ws_per_message_deflate": False,
-    "ws_ping_interval": None,
-    "ws_ping_timeout": None,
-}

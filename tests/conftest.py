@@ -23,7 +23,7 @@ from datastore.engine import EngineMissing, find_binary
 from datastore.metering import Call
 from datastore.store import Store
 from edge.settings import Settings
-from edge.websocket import UVICORN_WS_OPTIONS
+from edge.socket_protocol import UVICORN_WS_OPTIONS
 from gateway import create_app
 from resolvers.access import Role
 from resolvers.context import Context

@@ -19,7 +19,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
-from edge.websocket import SUBPROTOCOL, UVICORN_WS_OPTIONS, GraphQLWebSocket, SocketLimits, SocketProtocol
+from edge.socket_protocol import UVICORN_WS_OPTIONS, SocketProtocol
+from edge.websocket import SUBPROTOCOL, GraphQLWebSocket, SocketLimits
 from resolvers.access import Identity, Role
 
 NOW = 1_800_000_000.0

@@ -1,0 +1,71 @@
+"""The messages of graphql-transport-ws: what a client may send, and how a socket says goodbye."""
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from datastore.errors import BadUserInput
+from edge.execution import Operation, read_operation
+
+
+class Farewell(NamedTuple):
+    """How a socket ends, as a close frame says it."""
+
+    code: int
+    reason: str = ""
+
+
+GOING_AWAY = Farewell(1001, "The server is shutting down")
+
+
+class Broken(Exception):
+    """The peer broke the protocol, or may not be here: the socket ends."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.farewell = Farewell(code, reason)
+
+
+class Message(NamedTuple):
+    """A message of a client, its form checked."""
+
+    type: str
+    id: str = ""
+    payload: dict[str, Any] | None = None
+
+
+_WITHOUT_ID = frozenset({"connection_init", "ping", "pong"})
+_WITH_ID = frozenset({"subscribe", "complete"})
+
+
+def read_message(text: str | None) -> Message:
+    """Any deviation from the protocol is answered with the code 4400."""
+    if text is None:
+        raise Broken(4400, "Invalid message: binary, and not text")
+    try:
+        message = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise Broken(4400, f"Invalid message: not JSON: {error}") from None
+    if not isinstance(message, dict):
+        raise Broken(4400, "Invalid message: not an object")
+    kind, id, payload = message.get("type"), message.get("id"), message.get("payload")
+    if not isinstance(kind, str) or kind not in _WITHOUT_ID | _WITH_ID:
+        raise Broken(4400, "Invalid message: unknown type")
+    if kind in _WITHOUT_ID:
+        return Message(kind, "", _payload(payload))
+    if not isinstance(id, str) or not id:
+        raise Broken(4400, "Invalid message: id must be a non-empty string")
+    return Message(kind, id, _payload(payload) if kind == "subscribe" else None)
+
+
+def _payload(payload: object) -> dict[str, Any] | None:
+    if payload is not None and not isinstance(payload, dict):
+        raise Broken(4400, "Invalid message: payload must be an object")
+    return payload
+
+
+def requested_operation(message: Message) -> Operation:
+    try:
+        return read_operation(message.payload)
+    except BadUserInput as error:
+        raise Broken(4400, f"Invalid message: {error}") from None

@@ -1,0 +1,70 @@
+"""How uvicorn is to carry our sockets: its protocol with its faults mended, and its options."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from edge.messages import GOING_AWAY
+
+SHUTDOWN_SECONDS = 2.0
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket protocol, which by itself keeps the connection of a peer that does not read for ever.
+
+    It closes a transport only after the write buffer has been flushed, so such a connection outlives its task, holds
+    its buffer, and holds up the shutdown. It also logs a traceback for each text that is not UTF-8.
+    """
+
+    _reaper: asyncio.TimerHandle | None = None
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        super().on_task_complete(task)
+        if not self.disconnected:
+            # A socket that ends with its buffer full was given up on: nobody will read the rest.
+            patience = self.close_timeout + 1.0 if self.writable.is_set() else 0.0
+            self._reaper = self.loop.call_later(patience, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._reaper is not None:
+            self._reaper.cancel()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close with 1001 and wait a moment for the peer's reply; uvicorn's own cuts the connection at once."""
+        if not self.handshake_complete or self.close_sent or self.transport.is_closing():
+            super().shutdown()
+            return
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": GOING_AWAY.code, "reason": GOING_AWAY.reason})
+        self.conn.send_close(GOING_AWAY.code, GOING_AWAY.reason)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.close_timer = self.loop.call_later(SHUTDOWN_SECONDS, self.transport.abort)
+
+    def send_receive_event_to_app(self) -> None:
+        if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
+            self.conn.send_close(1007, "Invalid message: not UTF-8")
+            self.handle_parser_exception()
+            return
+        super().send_receive_event_to_app()
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+# How uvicorn is to serve the sockets: without compression (twice the memory for each idle one, and little gained on
+# small messages), without its own pings (ours also tell a peer whose application hangs), and with small messages.
+UVICORN_WS_OPTIONS: Final[Mapping[str, Any]] = {
+    "ws": SocketProtocol,
+    "ws_max_size": 65_536,
+    "ws_per_message_deflate": False,
+    "ws_ping_interval": None,
+    "ws_ping_timeout": None,
+}
