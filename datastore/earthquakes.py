@@ -1,18 +1,24 @@
 """Earthquakes and the request log: what they are, how the table keeps them, what it can be asked (QUAKE-1 to 5)."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from datastore.attributes import Item
+from datastore.errors import Internal
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import day_bucket, epoch_ms, from_epoch_ms
 from datastore.pages import Page, Span, read_page
+from datastore.records import parsed
 from datastore.store import Store
 
+# The years 1000 to 9999: day buckets have four digits for the year.
+EARLIEST_MS, LATEST_MS = -30_610_224_000_000, 253_402_300_799_999
+LONGEST_EVENT_ID = 64
 LOG_LIFETIME = timedelta(days=7)
 DAY = timedelta(days=1)
 
@@ -127,20 +133,29 @@ class Earthquakes:
         min_magnitude: float | None = None,
         fields: frozenset[str] | None = None,
     ) -> Page:
-        """QUAKE-2: events from `start` to `end`, both included, newest first.
+        """QUAKE-2: events from `start` to `end`, both included, newest first; those of one moment in the index's order.
 
-        `fields` names the fields of `Earthquake` that are needed; None is all. Depth is read with any of them.
+        A window that moves may have left the span's start behind: the page then holds what the window has on that
+        side. `fields` names the fields of `Earthquake` that are needed; None is all.
         """
         values: dict[str, Any] = {"start": epoch_ms(start), "end": epoch_ms(end)}
         if min_magnitude is not None:
             values["minMagnitude"] = min_magnitude
+        if span.start is not None and not values["start"] <= span.start["gsi1sk"] <= values["end"]:
+            newer = span.start["gsi1sk"] > values["end"]
+            if newer is span.backward:
+                return Page([], has_next=span.backward, has_previous=not span.backward, partitions=0)
+            span = replace(span, start=None)
         days = [values | {"partition": keys.day(bucket)} for bucket in day_buckets(start, end)]
         return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, _attributes(fields))
 
     async def by_id(self, event_id: str) -> Earthquake | None:
-        """QUAKE-5."""
+        """QUAKE-5. Raises `Internal` when the item is damaged."""
         item = await self._store.get(keys.EVENT, keys.event(event_id))
-        return event_from(item) if item else None
+        found = parsed(event_from, item) if item else None
+        if isinstance(found, Internal):
+            raise found
+        return found
 
     async def write_log(self, log: RequestLog) -> None:
         """QUAKE-3."""
@@ -176,19 +191,19 @@ def is_event(key: Mapping[str, Any]) -> bool:
 # The item's names for the record's fields, as the document has them.
 ATTRIBUTES = {
     "event_id": "eventId",
-    "occurred_at": "eventTsMs",
+    "occurred_at_ms": "eventTsMs",
     "magnitude": "mag",
     "place": "place",
     "latitude": "lat",
     "longitude": "lon",
     "depth_km": "depth",
     "source": "source",
-    "ingested_at": "ingestedAt",
+    "ingested_at_ms": "ingestedAt",
 }
 
 
 def _attributes(fields: frozenset[str] | None) -> Sequence[str] | None:
-    if fields is None or not fields <= ATTRIBUTES.keys():
+    if fields is None:
         return None
     return (*EARTHQUAKES.key_attributes(keys.EVENTS_BY_DAY.index), *(ATTRIBUTES[name] for name in sorted(fields)))
 
@@ -216,26 +231,48 @@ def _event_item(earthquake: Earthquake) -> Item:
 
 
 def event_from(item: Mapping[str, Any], fields: frozenset[str] | None = None) -> Earthquake:
-    """The record of an item; with `fields`, of an item projected to those: the others are left None, nobody reads them.
+    """The record of an item; with `fields`, of an item projected to those: the others stay blank, nobody reads them.
 
-    Raises `KeyError` for an item that lacks what it must have.
+    Raises `ValueError` for an item that lacks what it must have, or holds something else in its place.
     """
-    for name in REQUIRED if fields is None else fields & REQUIRED:
-        item[ATTRIBUTES[name]]
-    return Earthquake(
-        event_id=item.get("eventId", ""),
-        occurred_at_ms=item.get("eventTsMs", 0),
-        magnitude=item.get("mag", 0.0),
-        place=item.get("place", ""),
-        latitude=item.get("lat", 0.0),
-        longitude=item.get("lon", 0.0),
-        depth_km=item.get("depth"),
-        source=item.get("source", ""),
-        ingested_at_ms=item.get("ingestedAt", 0),
-    )
+    return replace(_BLANK, **{name: _value(item, name) for name in (ATTRIBUTES if fields is None else fields)})
 
 
-REQUIRED = frozenset(ATTRIBUTES) - {"depth_km"}
+def _value(item: Mapping[str, Any], name: str) -> Any:
+    value = item.get(ATTRIBUTES[name])
+    if not _IS_SOUND[name](value):
+        raise ValueError(f"{ATTRIBUTES[name]} cannot be {value!r:.100}")
+    return value
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _is_number_or_unknown(value: Any) -> bool:
+    return value is None or _is_number(value)
+
+
+def _is_moment(value: Any) -> bool:
+    return type(value) is int and EARLIEST_MS <= value <= LATEST_MS
+
+
+_BLANK = Earthquake("", 0, 0.0, "", 0.0, 0.0, None, "", 0)
+_IS_SOUND: Mapping[str, Callable[[Any], bool]] = {
+    "event_id": _is_text,
+    "occurred_at_ms": _is_moment,
+    "magnitude": _is_number,
+    "place": _is_text,
+    "latitude": _is_number,
+    "longitude": _is_number,
+    "depth_km": _is_number_or_unknown,
+    "source": _is_text,
+    "ingested_at_ms": _is_moment,
+}
 
 LOG_ATTRIBUTES = {
     "route": "route",

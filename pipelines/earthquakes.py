@@ -13,14 +13,15 @@ from typing import IO
 
 import aiohttp
 
-from datastore.client import Client
+from datastore.client import Client, RequestRefused
 from datastore.earthquakes import Earthquake, Earthquakes, IngestState, IngestSummary, LogType, RequestLog
-from datastore.errors import DomainError
+from datastore.errors import DomainError, Internal
 from datastore.metering import Deadline
 from datastore.moments import epoch_ms
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
-from pipelines.usgs_feed import FeedError, Rejection, read_events
+from pipelines.usgs_events import Rejection
+from pipelines.usgs_feed import FeedCode, FeedError, read_events
 from pipelines.usgs_fetch import Source, open_source
 
 CONCURRENT_PUTS = 32
@@ -30,6 +31,9 @@ PIECE = 64 * 1024
 # An outage is not a string of bad records: give up when the store fails this often.
 MOST_FAILURES = 100
 ROUTE = "ingest/earthquakes"
+CANCELLED = "CANCELLED"
+# A body may stop coming in these ways; what came is read all the same.
+BROKEN_OFF = (FeedCode.TRUNCATED, FeedCode.TIMEOUT)
 
 logger = logging.getLogger(__name__)
 
@@ -76,23 +80,23 @@ class EarthquakeIngest:
     async def run(self, source: str, on_progress: Callable[[Progress], None] = lambda _: None) -> IngestSummary:
         """Read the feed (a USGS feed's name, an http(s) URL, or a file) and store what is new.
 
-        A failure on the way is the summary's `error`; what was stored before it stays, and the next run goes over
-        the feed again. Raises nothing but programming errors.
+        A failure on the way is the summary's `error`; what came before it is stored, and the next run goes over the
+        feed again. Raises nothing but programming errors.
         """
         began, moment = time.perf_counter(), self._now()
         run = _Run(self, source, on_progress, epoch_ms(moment))
         try:
             await run.go()
         except FeedError as problem:
-            run.summary = replace(run.summary, error=problem.code, retries=problem.retries or run.summary.retries)
-            logger.warning("Ingest of %s: %s", source, problem)
-        except _StoreFails as problem:
-            run.summary = replace(run.summary, error=problem.code)
-        except DomainError as problem:
-            run.summary = replace(run.summary, error=problem.code)
-            logger.warning("Ingest of %s: %s", source, problem)
-        summary = replace(run.summary, latency_ms=round((time.perf_counter() - began) * 1000))
-        self._log(summary, moment)
+            run.fail(problem.code.value, problem, retries=problem.retries)
+        except (DomainError, _StoreFails) as problem:
+            run.fail(problem.code, problem)
+        except BaseException as problem:
+            run.fail(CANCELLED if isinstance(problem, asyncio.CancelledError) else Internal.code, problem)
+            raise
+        finally:
+            summary = replace(run.summary, latency_ms=round((time.perf_counter() - began) * 1000))
+            self._log(summary, moment)
         return summary
 
     def repository(self) -> Earthquakes:
@@ -147,26 +151,46 @@ class _Run:
                 self._unchanged(state, source)
                 return
             with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
-                await self._download(source, spool)
+                broken_off = await self._download(source, spool)
                 if state is not None and state.upstream_hash == source.sha256:
                     self._unchanged(state, source)
                     return
-                await self._store_all(read_events(_pieces(spool), ingested_at_ms=self._ingested_at_ms))
+                await self._store_what_came(spool, broken_off)
             if not self._failed:
                 await self._remember(source)
 
-    async def _download(self, source: Source, spool: IO[bytes]) -> None:
-        """To the end first: only the whole feed's hash tells whether it is the last one again."""
+    def fail(self, code: str, problem: BaseException, *, retries: int = 0) -> None:
+        self.summary = replace(self.summary, error=code, retries=retries or self.summary.retries)
+        logger.warning("Ingest of %s: %s", self._source, problem or code)
+
+    async def _download(self, source: Source, spool: IO[bytes]) -> FeedError | None:
+        """To the end first: only the whole feed's hash tells whether it is the last one again.
+
+        How it was broken off, if it was.
+        """
         try:
             async for part in source.chunks():
                 spool.write(part)
                 self._progress.received = source.size
                 self._on_progress(self._progress)
+        except FeedError as problem:
+            if problem.code not in BROKEN_OFF:
+                raise
+            return problem
         finally:
+            spool.seek(0)
             self.summary = replace(
                 self.summary, retries=source.retries, upstream_size=source.size, upstream_hash=source.sha256
             )
-        spool.seek(0)
+        return None
+
+    async def _store_what_came(self, spool: IO[bytes], broken_off: FeedError | None) -> None:
+        try:
+            await self._store_all(read_events(_pieces(spool), ingested_at_ms=self._ingested_at_ms))
+        except FeedError as problem:
+            raise broken_off or problem from problem
+        if broken_off is not None:
+            raise broken_off
 
     def _unchanged(self, state: IngestState, source: Source) -> None:
         self.summary = replace(
@@ -187,7 +211,7 @@ class _Run:
             async for event in events:
                 self._progress.fetched += 1
                 if isinstance(event, Rejection):
-                    self._rejected[event.reason] += 1
+                    self._rejected[event.reason.value] += 1
                     continue
                 await places.acquire()
                 self._give_up_if_down()
@@ -204,6 +228,10 @@ class _Run:
             new = await self._ingest.repository().insert(event)
         except DomainError as problem:
             self._failed[problem.code] += 1
+            return
+        except RequestRefused as problem:
+            self._failed[Internal.code] += 1
+            logger.error("The store refuses the event %r: %s", event.event_id, problem)
             return
         finally:
             places.release()

@@ -14,6 +14,7 @@ from typing import IO, Any, NoReturn
 from urllib.parse import urlsplit
 
 import aiohttp
+from yarl import URL
 
 from datastore.backoff import Backoff
 from pipelines.usgs_feed import FeedCode, FeedError
@@ -27,6 +28,8 @@ RETRY = Backoff(first=0.5, most=10.0, tries=4)
 LIMITS = aiohttp.ClientTimeout(total=300, connect=10, sock_read=30)
 LONGEST_RETRY_AFTER_S = 60.0
 MOST_BYTES = 512 << 20
+MOST_REDIRECTS = 5
+REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 64 * 1024
 USER_AGENT = "dynamodb-graphql-gateway (USGS feed reader)"
 
@@ -165,13 +168,9 @@ class _Request:
 
     async def attempt(self) -> _Answer:
         try:
-            response = await self.session.get(
-                self.url, headers=self.headers, timeout=self.limits, raise_for_status=False
-            )
-        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+            response = await self._follow(URL(self.url))
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
             raise FeedError(FeedCode.BAD_SOURCE, f"{self.url} is, or leads to, no http address.") from error
-        except aiohttp.TooManyRedirects as error:
-            raise FeedError(FeedCode.HTTP_STATUS, f"{self.url} redirects without end (HTTP {error.status}).") from error
         except (aiohttp.ClientError, OSError) as error:
             raise _Again(_lost(error, FeedCode.UNREACHABLE)) from error
         try:
@@ -179,6 +178,27 @@ class _Request:
         except BaseException:
             response.close()
             raise
+
+    async def _follow(self, url: URL) -> aiohttp.ClientResponse:
+        """The answer after redirects. None may leave the host: it was this host that the caller was allowed to read."""
+        for _ in range(MOST_REDIRECTS + 1):
+            response = await self.session.get(
+                url, headers=self.headers, timeout=self.limits, raise_for_status=False, allow_redirects=False
+            )
+            if response.status not in REDIRECTS:
+                return response
+            response.close()
+            onward = url.join(URL(response.headers.get("Location", "")))
+            if not _is_same_host(url, onward):
+                raise FeedError(FeedCode.BAD_SOURCE, f"{self.url} leads to another host: {str(onward)[:200]}")
+            url = onward
+        raise FeedError(FeedCode.HTTP_STATUS, f"{self.url} redirects without end.")
+
+
+def _is_same_host(url: URL, onward: URL) -> bool:
+    """Whether both are one host's; http may become https, each on its usual port."""
+    is_upgrade = (url.scheme, url.port, onward.scheme, onward.port) == ("http", 80, "https", 443)
+    return url.host == onward.host and (is_upgrade or (url.scheme, url.port) == (onward.scheme, onward.port))
 
 
 async def _head(response: aiohttp.ClientResponse) -> bytes:

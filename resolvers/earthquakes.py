@@ -1,15 +1,19 @@
 """Earthquakes and the request log: QUAKE-1 … QUAKE-5 and QUAKE-S1."""
 
+import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import strawberry
 
-from datastore.changes import Change
 from datastore.earthquakes import (
+    EARLIEST_MS,
+    LONGEST_EVENT_ID,
     Earthquake,
     IngestSummary,
     LogType,
@@ -18,35 +22,49 @@ from datastore.earthquakes import (
     is_event,
     log_from,
 )
-from datastore.errors import BadUserInput, DomainError
+from datastore.errors import BadCursor, BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.hub import Policy
 from datastore.keyspace import earthquakes as keys
-from datastore.moments import iso
+from datastore.keyspace.parts import split
+from datastore.moments import from_epoch_ms, iso
 from datastore.pages import Page
+from datastore.streams import Change
 from resolvers.access import require
 from resolvers.arguments import After, Before, End, First, Last, MinMagnitude, Start, WhenSlow
-from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.connections import DEFAULT_PAGE, Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.selection import selected_node_fields
 from resolvers.subscribing import follow
 
 DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=36_525)
-LARGEST_INGEST_SOURCE = 2048
+EARLIEST = from_epoch_ms(EARLIEST_MS)
+LARGEST_MAGNITUDE = 10
+LARGEST_INGEST_SOURCE = 1024
 ROUTE = "graphql/earthquakes"
+CANCELLED = "CANCELLED"
+# The HTTP status that a request log has for a code.
+STATUS = {
+    BadUserInput.code: 400,
+    BadCursor.code: 400,
+    CANCELLED: 499,
+    Throttled.code: 503,
+    Unavailable.code: 503,
+    Timeout.code: 504,
+}
 
 # What a field of the type Earthquake needs of the record.
 NEEDS = {
     "id": "event_id",
     "eventId": "event_id",
-    "occurredAt": "occurred_at",
+    "occurredAt": "occurred_at_ms",
     "magnitude": "magnitude",
     "place": "place",
     "latitude": "latitude",
     "longitude": "longitude",
     "depthKm": "depth_km",
     "source": "source",
-    "ingestedAt": "ingested_at",
+    "ingestedAt": "ingested_at_ms",
 }
 
 
@@ -88,16 +106,27 @@ Box = Annotated[
 
 
 async def earthquake(info: Info, event_id: EventId) -> Earthquake | None:
+    if not 1 <= len(event_id) <= LONGEST_EVENT_ID:
+        raise BadUserInput(f"`eventId` must have 1 to {LONGEST_EVENT_ID} characters.", field="eventId")
     return await info.context.earthquakes.by_id(event_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The time and magnitude asked for."""
+    """The times asked for, both included. Times count to the millisecond."""
 
     start: datetime
     end: datetime
-    min_magnitude: float | None
+
+
+@dataclass(slots=True)
+class Asked:
+    """What a request log tells of a query; what is not known, or was refused, is None."""
+
+    page_size: int
+    window: Window | None = None
+    min_magnitude: float | None = None
+    page: Page | None = None
 
 
 async def earthquakes(
@@ -110,69 +139,90 @@ async def earthquakes(
     last: Last = None,
     before: Before = None,
 ) -> Connection[Earthquake]:
-    context, began = info.context, time.perf_counter()
-    paging = Paging(first, after, last, before)
-    window = _window(context.now, start, end, min_magnitude)
-    try:
-        answer, page = await _earthquakes(info, window, paging, (start, end))
-    except DomainError as problem:
-        _log(context, window, paging, began, None, problem.extensions["code"])
-        raise
-    _log(context, window, paging, began, page, None)
-    return answer
-
-
-async def _earthquakes(
-    info: Info, window: Window, paging: Paging, given: tuple[datetime | None, datetime | None]
-) -> tuple[Connection[Earthquake], Page]:
-    bound = [None if moment is None else iso(moment) for moment in given]
-    of = listing(
-        info.context.services.cursors,
-        keys.EVENTS_BY_DAY,
-        "Query.earthquakes",
-        {"window": bound, "minMagnitude": window.min_magnitude},
-    )
-    fields = frozenset(NEEDS[name] for name in selected_node_fields(info) if name in NEEDS)
-    page = await info.context.earthquakes.between(
-        window.start, window.end, of.span(paging), min_magnitude=window.min_magnitude, fields=fields
-    )
-    return connection(of, page, lambda item: event_from(item, fields)), page
-
-
-def _window(now: datetime, start: datetime | None, end: datetime | None, min_magnitude: float | None) -> Window:
-    end = _aware("end", end) or now
-    start = _aware("start", start) or end - DEFAULT_WINDOW
-    if start > end:
-        raise BadUserInput("`start` must not be after `end`.", field="start")
-    if end - start > LONGEST_WINDOW:
-        raise BadUserInput(f"The window may span at most {LONGEST_WINDOW.days} days.", field="start")
-    return Window(start, end, min_magnitude)
-
-
-def _aware(name: str, moment: datetime | None) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
-        raise BadUserInput(f"`{name}` needs an offset from UTC, such as 2026-06-25T14:30:00Z.", field=name)
-    return moment
-
-
-def _log(context: Context, window: Window, paging: Paging, began: float, page: Page | None, error: str | None) -> None:
-    context.services.request_logs.add(
-        RequestLog(
-            log_type=LogType.QUERY,
-            request_id=context.services.new_id(),
-            timestamp=context.now,
-            route=ROUTE,
-            status=200 if error is None else 400,
-            latency_ms=round((time.perf_counter() - began) * 1000),
-            start_time=window.start,
-            end_time=window.end,
-            min_magnitude=window.min_magnitude,
-            page_size=paging.first or paging.last,
-            result_count=None if page is None else len(page.items),
-            has_next_token=None if page is None else page.has_next,
-            buckets_scanned=None if page is None else page.partitions,
-            error=error,
+    context, paging = info.context, Paging(first, after, last, before)
+    with _logged(context, Asked(first or last or DEFAULT_PAGE)) as asked:
+        asked.window = window = _window(context.now, start, end)
+        asked.min_magnitude = least = _magnitude(min_magnitude)
+        of = listing(
+            context.services.cursors,
+            keys.EVENTS_BY_DAY,
+            "Query.earthquakes",
+            {"window": [start and iso(window.start), end and iso(window.end)], "minMagnitude": least},
         )
+        fields = frozenset(NEEDS[name] for name in selected_node_fields(info) if name in NEEDS)
+        asked.page = await context.earthquakes.between(
+            window.start, window.end, of.span(paging), min_magnitude=least, fields=fields
+        )
+        return connection(of, asked.page, lambda item: event_from(item, fields))
+
+
+def _window(now: datetime, start: datetime | None, end: datetime | None) -> Window:
+    until = now if end is None else _moment("end", end)
+    since = max(until - DEFAULT_WINDOW, EARLIEST) if start is None else _moment("start", start)
+    if since > until:
+        raise BadUserInput("`start` must not be after `end`.", field="start")
+    if until - since > LONGEST_WINDOW:
+        raise BadUserInput(f"`start` may be at most {LONGEST_WINDOW.days} days before `end`.", field="start")
+    return Window(since, until)
+
+
+def _moment(name: str, moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise BadUserInput(f"`{name}` needs an offset from UTC, such as 2026-06-25T14:30:00Z.", field=name)
+    try:
+        utc = moment.astimezone(UTC)
+    except OverflowError:
+        utc = None
+    if utc is None or utc < EARLIEST:
+        raise BadUserInput(f"`{name}` must lie in the years 1000 to 9999 (UTC).", field=name)
+    return utc
+
+
+def _magnitude(least: float | None) -> float | None:
+    if least is None:
+        return None
+    if not -LARGEST_MAGNITUDE <= least <= LARGEST_MAGNITUDE:
+        bounds = f"-{LARGEST_MAGNITUDE} and {LARGEST_MAGNITUDE}"
+        raise BadUserInput(f"`minMagnitude` must be between {bounds}.", field="minMagnitude")
+    return round(least, 12)  # DynamoDB refuses numbers that are tiny, such as 1e-200
+
+
+@contextmanager
+def _logged(context: Context, asked: Asked) -> Iterator[Asked]:
+    """Write one request log in the end, however it ends."""
+    began, error = time.perf_counter(), None
+    try:
+        yield asked
+    except DomainError as problem:
+        error = problem.code
+        raise
+    except asyncio.CancelledError:
+        error = CANCELLED
+        raise
+    except Exception:
+        error = Internal.code
+        raise
+    finally:
+        context.services.request_logs.add(_log(context, asked, round((time.perf_counter() - began) * 1000), error))
+
+
+def _log(context: Context, asked: Asked, latency_ms: int, error: str | None) -> RequestLog:
+    window, page = asked.window, asked.page
+    return RequestLog(
+        log_type=LogType.QUERY,
+        request_id=context.services.new_id(),
+        timestamp=context.now,
+        route=ROUTE,
+        status=200 if error is None else STATUS.get(error, 500),
+        latency_ms=latency_ms,
+        start_time=window.start if window else None,
+        end_time=window.end if window else None,
+        min_magnitude=asked.min_magnitude,
+        page_size=asked.page_size,
+        result_count=len(page.items) if page else None,
+        has_next_token=page.has_next if page else None,
+        buckets_scanned=page.partitions if page else None,
+        error=error,
     )
 
 
@@ -187,18 +237,35 @@ async def request_logs(
 ) -> Connection[RequestLog]:
     context = info.context
     require(context.identity, keys.LOGS_OF_DAY)
-    bucket = f"{day or context.now.date():%Y%m%d}"
-    arguments = {"day": bucket, "type": type}
-    of = listing(context.services.cursors, keys.LOGS_OF_DAY, "Query.requestLogs", arguments)
-    page = await context.earthquakes.logs_of(bucket, of.span(Paging(first, after, last, before)), type)
+    of = listing(context.services.cursors, keys.LOGS_OF_DAY, "Query.requestLogs", {"day": day, "type": type})
+    span = of.span(Paging(first, after, last, before))
+    bucket = f"{day or context.now:%Y%m%d}"
+    if day is None and span.start is not None:
+        # Who pages through today's logs over midnight stays in the day they began with.
+        bucket = split(span.start["pk"])[1]
+    page = await context.earthquakes.logs_of(bucket, span, type)
     return connection(of, page, log_from)
 
 
 async def ingest_earthquakes(info: Info, feed: Feed) -> IngestSummary:
     require(info.context.identity, keys.INSERT_EVENT)
+    _check_feed(feed)
+    return await info.context.services.ingest(feed)
+
+
+def _check_feed(feed: str) -> None:
+    """Raise `BadUserInput` for what is no plain URL. Which names and hosts are good is for the ingest to know."""
     if len(feed) > LARGEST_INGEST_SOURCE:
         raise BadUserInput(f"`feed` may have at most {LARGEST_INGEST_SOURCE} characters.", field="feed")
-    return await info.context.services.ingest(feed)
+    if "://" not in feed:
+        return
+    try:
+        parts = urlsplit(feed)
+        is_plain = parts.scheme in ("http", "https") and parts.username is None and parts.port != 0
+    except ValueError:
+        is_plain = False
+    if not is_plain:
+        raise BadUserInput("`feed` must be an http(s) URL without a user name, or a name.", field="feed")
 
 
 async def earthquake_detected(
@@ -207,6 +274,7 @@ async def earthquake_detected(
     bounding_box: Box = None,
     when_slow: WhenSlow = Policy.DISCONNECT,
 ) -> AsyncGenerator[Earthquake, None]:
+    least = _magnitude(min_magnitude)
     if bounding_box is not None:
         bounding_box.check()
 
@@ -214,7 +282,7 @@ async def earthquake_detected(
         if change.kind != "INSERT" or change.new is None or not is_event(change.keys):
             return None
         event = event_from(change.new)
-        strong = min_magnitude is None or event.magnitude >= min_magnitude
+        strong = least is None or event.magnitude >= least
         near = bounding_box is None or bounding_box.holds(event.latitude, event.longitude)
         return event if strong and near else None
 

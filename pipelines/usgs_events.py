@@ -1,0 +1,154 @@
+"""One feature of a USGS feed, judged: the earthquake it tells of, or why it is not taken in."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+from datastore.earthquakes import EARLIEST_MS, LATEST_MS, LONGEST_EVENT_ID, Earthquake
+
+LONGEST_PLACE = 512
+UNKNOWN_PLACE = "Unknown location"
+# A DynamoDB number is 0, or from 1E-130 up to below 1E+126.
+TINIEST, LARGEST = 1e-130, 1e126
+
+
+class Reason(StrEnum):
+    """Why one feature is not taken in. Where several apply the first one found is told."""
+
+    MISSING_ID = "MISSING_ID"
+    ID_TOO_LONG = "ID_TOO_LONG"
+    MISSING_MAGNITUDE = "MISSING_MAGNITUDE"
+    MISSING_COORDINATES = "MISSING_COORDINATES"
+    MISSING_TIME = "MISSING_TIME"
+    BAD_LATITUDE = "BAD_LATITUDE"
+    BAD_LONGITUDE = "BAD_LONGITUDE"
+    BAD_VALUE = "BAD_VALUE"
+    DELETED = "DELETED"
+    NOT_A_FEATURE = "NOT_A_FEATURE"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A feature that was not taken in. `event_id` is cut after 64 characters, None when it is missing or no text."""
+
+    reason: Reason
+    event_id: str | None
+
+
+class _Refused(Exception):
+    def __init__(self, reason: Reason) -> None:
+        self.reason = reason
+
+
+def judge(feature: object, ingested_at_ms: int) -> Earthquake | Rejection:
+    """The event in one parsed feature, or why there is none. Never raises, whatever `feature` is."""
+    if not isinstance(feature, dict):
+        return Rejection(Reason.NOT_A_FEATURE, None)
+    try:
+        return _earthquake(feature, ingested_at_ms)
+    except _Refused as refused:
+        named = feature.get("id")
+        return Rejection(refused.reason, _text(named, LONGEST_EVENT_ID) if isinstance(named, str) else None)
+
+
+def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
+    if feature.get("type") != "Feature":
+        raise _Refused(Reason.NOT_A_FEATURE)
+    properties = _members(feature.get("properties"))
+    if _is_deleted(properties):  # before all else: a deleted feature may have blanks anywhere
+        raise _Refused(Reason.DELETED)
+    event_id = _event_id(feature.get("id"))
+    magnitude = _number(properties.get("mag"), Reason.MISSING_MAGNITUDE)
+    latitude, longitude, depth = _position(_members(feature.get("geometry")).get("coordinates"))
+    return Earthquake(
+        event_id=event_id,
+        occurred_at_ms=_time(properties.get("time")),
+        magnitude=min(10.0, max(-2.0, magnitude)),
+        place=_place(properties.get("place")),
+        latitude=latitude,
+        longitude=longitude,
+        depth_km=depth,
+        source="USGS",
+        ingested_at_ms=ingested_at_ms,
+    )
+
+
+def _members(value: object) -> dict[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _Refused(Reason.BAD_VALUE)
+    return value
+
+
+def _is_deleted(properties: dict[str, object]) -> bool:
+    status = properties.get("status")
+    return isinstance(status, str) and status.lower() == "deleted"
+
+
+def _text(value: str, longest: int) -> str:
+    """At most `longest` characters; half a surrogate pair, which no UTF-8 can hold, becomes a question mark."""
+    return value[:longest].encode("utf-8", "replace").decode()
+
+
+def _event_id(value: object) -> str:
+    if value is None or value == "":
+        raise _Refused(Reason.MISSING_ID)
+    if not isinstance(value, str):
+        raise _Refused(Reason.BAD_VALUE)
+    if len(value) > LONGEST_EVENT_ID:
+        raise _Refused(Reason.ID_TOO_LONG)
+    return _text(value, LONGEST_EVENT_ID)
+
+
+def _number(value: object, when_missing: Reason) -> float:
+    if value is None:
+        raise _Refused(when_missing)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise _Refused(Reason.BAD_VALUE)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _Refused(Reason.BAD_VALUE) from None
+    if not math.isfinite(number):
+        raise _Refused(Reason.BAD_VALUE)
+    return number if abs(number) >= TINIEST else 0.0
+
+
+def _position(coordinates: object) -> tuple[float, float, float | None]:
+    """Latitude, longitude and depth in km out of GeoJSON's [longitude, latitude, depth]."""
+    if coordinates is not None and not isinstance(coordinates, list):
+        raise _Refused(Reason.BAD_VALUE)
+    longitude, latitude, depth = [*(coordinates or []), None, None, None][:3]
+    east = _number(longitude, Reason.MISSING_COORDINATES)
+    north = _number(latitude, Reason.MISSING_COORDINATES)
+    if abs(north) > 90:
+        raise _Refused(Reason.BAD_LATITUDE)
+    if abs(east) > 180:
+        raise _Refused(Reason.BAD_LONGITUDE)
+    return north, east, None if depth is None else _depth(depth)
+
+
+def _depth(value: object) -> float:
+    depth = _number(value, Reason.BAD_VALUE)
+    if depth >= LARGEST:
+        raise _Refused(Reason.BAD_VALUE)
+    return max(0.0, depth)
+
+
+def _time(value: object) -> int:
+    if value is None:
+        raise _Refused(Reason.MISSING_TIME)
+    if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST_MS <= value <= LATEST_MS:
+        raise _Refused(Reason.BAD_VALUE)
+    return value
+
+
+def _place(value: object) -> str:
+    """A place that is null, absent or blank is an unknown one."""
+    if value is None:
+        return UNKNOWN_PLACE
+    if not isinstance(value, str):
+        raise _Refused(Reason.BAD_VALUE)
+    return _text(value, LONGEST_PLACE) if value.strip() else UNKNOWN_PLACE
