@@ -1,0 +1,169 @@
+"""CPU of the calling process for one DynamoDB call: ours, boto3 in threads, aiobotocore.
+
+All end in plain Python values, ask for the same items, and ask what the call consumed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import boto3
+import botocore.config
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+from boto3.dynamodb.types import TypeDeserializer
+
+from benchmarks.data import AREA, NOON, PAGE, open_store, sighting_keys
+from benchmarks.measuring import Call, closed_loop, cpu_per_call, median_ratio
+from datastore.attributes import decode_item, encode_item
+from datastore.client import Client
+from datastore.keyspace import sightings as keys
+from datastore.keyspace.sightings import BLIP
+
+OURS = "Store"
+CONCURRENCIES = (1, 16)
+MOST = max(CONCURRENCIES)
+CALLS = {"GetItem": 240, f"BatchGetItem of {PAGE}": 48, f"Query of {PAGE}": 48}
+ACCOUNT = {"region_name": "local", "aws_access_key_id": "local", "aws_secret_access_key": "local"}
+
+VALUES = {"partition": keys.area(AREA), "prefix": keys.SIGHTING_PREFIX, "now": NOON.timestamp()}
+KEYS = [{"PK": key.partition, "SK": key.sort} for key in sighting_keys()]
+REQUESTS: Mapping[str, Mapping[str, Any]] = {
+    "GetItem": {"TableName": BLIP.name, "Key": encode_item(KEYS[0])},
+    "BatchGetItem": {"RequestItems": {BLIP.name: {"Keys": [encode_item(key) for key in KEYS]}}},
+    "Query": {
+        "TableName": BLIP.name,
+        "KeyConditionExpression": keys.ACTIVE_IN_AREA.key,
+        "FilterExpression": " AND ".join(keys.ACTIVE_IN_AREA.filter),
+        "ExpressionAttributeValues": encode_item({f":{name}": value for name, value in VALUES.items()}),
+        "ScanIndexForward": False,
+        "Limit": PAGE,
+    },
+}
+
+Calls = tuple[Call, Call, Call]
+Decode = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientResult:
+    """Milliseconds of CPU per call by contender, a figure for each round."""
+
+    operation: str
+    concurrency: int
+    rounds: Mapping[str, list[float]]
+
+    def median(self, contender: str) -> float:
+        return median(self.rounds[contender])
+
+    def ratio(self, contender: str) -> float:
+        """To ours."""
+        return median_ratio(self.rounds[contender], self.rounds[OURS])
+
+
+async def measure(client: Client, url: str, rounds: int, effort: float) -> list[ClientResult]:
+    """Every contender in turn, round after round; `effort` scales the number of calls."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MOST))
+    async with _aiobotocore(url) as rival:
+        contenders = {OURS: _through_store(client), "Client": _bare(client), "boto3": _boto3(url), "aiobotocore": rival}
+        results = [
+            ClientResult(operation, concurrency, {name: [] for name in contenders})
+            for operation in CALLS
+            for concurrency in CONCURRENCIES
+        ]
+        for calls in contenders.values():
+            await _warm_up(calls)
+        for _ in range(rounds):
+            for result in results:
+                await _round(result, contenders, max(int(CALLS[result.operation] * effort), MOST))
+    return results
+
+
+async def _warm_up(calls: Calls) -> None:
+    """Open the connections, and see that each call fetches what it should."""
+    for call, expected in zip(calls, (1, PAGE, PAGE), strict=True):
+        items = await call()
+        if not isinstance(items, list) or len(items) != expected:
+            raise RuntimeError(f"A benchmark fetched something else than {expected} items.")
+        await closed_loop(call, 2 * MOST, MOST)
+
+
+async def _round(result: ClientResult, contenders: Mapping[str, Calls], total: int) -> None:
+    which = list(CALLS).index(result.operation)
+    for name, calls in contenders.items():
+        result.rounds[name].append(await cpu_per_call(calls[which], total, result.concurrency))
+
+
+def _through_store(client: Client) -> Calls:
+    """As resolvers read: each call has a store of its own, as each request has."""
+    wanted = sighting_keys()
+
+    async def get() -> object:
+        return [await open_store(client).get(keys.SIGHTING_NODE, wanted[0])]
+
+    async def batch() -> object:
+        store = open_store(client)
+        return await asyncio.gather(*[store.get(keys.SIGHTING_NODE, key) for key in wanted])
+
+    async def query() -> object:
+        return (await open_store(client).query(keys.ACTIVE_IN_AREA, VALUES, limit=PAGE)).items
+
+    return get, batch, query
+
+
+def _bare(client: Client) -> Calls:
+    async def call(operation: str) -> object:
+        request = {**REQUESTS[operation], "ReturnConsumedCapacity": "TOTAL"}
+        return _items(await client.call(operation, request), decode_item)
+
+    return lambda: call("GetItem"), lambda: call("BatchGetItem"), lambda: call("Query")
+
+
+def _boto3(url: str) -> Calls:
+    config = botocore.config.Config(max_pool_connections=MOST)
+    client = boto3.client("dynamodb", endpoint_url=url, config=config, **ACCOUNT)
+    decode = _deserializer()
+
+    def blocking(method: Callable[..., Any], request: Mapping[str, Any]) -> object:
+        return _items(method(**request, ReturnConsumedCapacity="TOTAL"), decode)
+
+    async def call(method: Callable[..., Any], operation: str) -> object:
+        return await asyncio.to_thread(blocking, method, REQUESTS[operation])
+
+    return (
+        lambda: call(client.get_item, "GetItem"),
+        lambda: call(client.batch_get_item, "BatchGetItem"),
+        lambda: call(client.query, "Query"),
+    )
+
+
+@asynccontextmanager
+async def _aiobotocore(url: str) -> AsyncIterator[Calls]:
+    config = AioConfig(max_pool_connections=MOST)
+    decode = _deserializer()
+    async with get_session().create_client("dynamodb", endpoint_url=url, config=config, **ACCOUNT) as client:
+
+        async def call(method: Callable[..., Any], operation: str) -> object:
+            return _items(await method(**REQUESTS[operation], ReturnConsumedCapacity="TOTAL"), decode)
+
+        yield (
+            lambda: call(client.get_item, "GetItem"),
+            lambda: call(client.batch_get_item, "BatchGetItem"),
+            lambda: call(client.query, "Query"),
+        )
+
+
+def _deserializer() -> Decode:
+    deserialize = TypeDeserializer().deserialize
+    return lambda item: {name: deserialize(value) for name, value in item.items()}
+
+
+def _items(answer: Mapping[str, Any], decode: Decode) -> list[Mapping[str, Any]]:
+    if "Item" in answer:
+        return [decode(answer["Item"])]
+    items = answer["Responses"][BLIP.name] if "Responses" in answer else answer["Items"]
+    return [decode(item) for item in items]

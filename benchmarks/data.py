@@ -1,0 +1,106 @@
+"""The data that is measured on: the same at every run."""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from random import Random
+
+from datastore.client import Client
+from datastore.earthquakes import Earthquake, Earthquakes
+from datastore.keyspace.parts import Key
+from datastore.metering import Deadline
+from datastore.moments import epoch_ms
+from datastore.reporters import TrustTier, UserProfile
+from datastore.sightings import Sighting, Sightings, new_sighting
+from datastore.store import Store
+from edge.settings import AREAS, CATEGORIES
+
+NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
+"""The time in the measured gateway. It stands still, so that sightings do not fade between two rounds."""
+
+AREA = AREAS[0]
+PAGE = 50
+SIGHTINGS = 60
+REPORTERS = 50
+EVENTS = 1000
+DAYS = 30
+SEED = 20260625
+CONCURRENT_PUTS = 32
+SECONDS = 60.0
+
+_tokens = count()
+
+
+def open_store(client: Client) -> Store:
+    """A store as the gateway makes one for each request."""
+    return Store(client, prefix="", deadline=Deadline(SECONDS), token=lambda: f"benchmark-{next(_tokens)}")
+
+
+async def fill(client: Client) -> None:
+    """Store everything. The tables exist and are empty."""
+    sightings = Sightings(open_store(client), NOON)
+    await sightings.seed(measured_sightings(), [])
+    await sightings.seed([], list(reporters()))
+    slots = asyncio.Semaphore(CONCURRENT_PUTS)
+
+    async def put(event: Earthquake) -> None:
+        async with slots:
+            await Earthquakes(open_store(client), NOON).insert(event)
+
+    await asyncio.gather(*[put(event) for event in earthquakes()])
+
+
+def measured_sightings() -> list[Sighting]:
+    """Active sightings of one area, newest first; each of the first `PAGE` has a reporter of its own."""
+    return [sighting(number, NOON - timedelta(seconds=number)) for number in range(SIGHTINGS)]
+
+
+def sighting(number: int, moment: datetime, sighting_id: str | None = None) -> Sighting:
+    """A sighting with a description of ordinary length."""
+    return new_sighting(
+        sighting_id or f"sighting-{number:04}",
+        AREA,
+        CATEGORIES[number % len(CATEGORIES)],
+        f"Number {number}: limited sneakers on sale at the corner, a short queue, about thirty pairs are left.",
+        f"reporter-{number % REPORTERS:02}",
+        TrustTier.SILVER,
+        moment,
+        number % 4,
+    )
+
+
+def reporters() -> Iterator[UserProfile]:
+    for number in range(REPORTERS):
+        yield UserProfile(f"reporter-{number:02}", TrustTier.SILVER, 10 + number, number % 9, NOON.date())
+
+
+def earthquakes() -> Iterator[Earthquake]:
+    """Events spread evenly over the days, most of them weak, as it is in nature."""
+    chance = random.Random(SEED)
+    for number in range(EVENTS):
+        yield Earthquake(
+            event_id=event_id(number),
+            occurred_at_ms=epoch_ms(NOON - timedelta(days=DAYS) * (number + chance.random()) / EVENTS),
+            magnitude=_magnitude(chance),
+            place=f"{chance.randrange(1, 200)} km NW of Ridgecrest, California",
+            latitude=round(chance.uniform(-60, 70), 4),
+            longitude=round(chance.uniform(-180, 180), 4),
+            depth_km=round(chance.uniform(0, 120), 2),
+            source="usgs",
+            ingested_at_ms=epoch_ms(NOON),
+        )
+
+
+def event_id(number: int) -> str:
+    return f"ci{40_000_000 + number}"
+
+
+def _magnitude(chance: Random) -> float:
+    return round(min(1 + chance.expovariate(1.5), 8.0), 2)
+
+
+def sighting_keys() -> list[Key]:
+    """The keys of the newest `PAGE` sightings."""
+    return [one.key for one in measured_sightings()[:PAGE]]

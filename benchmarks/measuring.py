@@ -1,0 +1,60 @@
+"""Loops that are measured, and what is made of their figures."""
+
+import asyncio
+import gc
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from statistics import median
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Call = Callable[[], Awaitable[object]]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """On the event loop that `gateway.py serve` uses."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(work)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+async def closed_loop(call: Call, total: int, concurrency: int) -> list[float]:
+    """Make `total` calls, so many at a time and each as soon as one is done; the seconds each of them took."""
+    took: list[float] = []
+    pending = iter(range(total))
+
+    async def work() -> None:
+        for _ in pending:
+            began = time.perf_counter()
+            await call()
+            took.append(time.perf_counter() - began)
+
+    await asyncio.gather(*[work() for _ in range(concurrency)])
+    return took
+
+
+async def cpu_per_call(call: Call, total: int, concurrency: int) -> float:
+    """Milliseconds of this process's CPU, all its threads together."""
+    gc.collect()
+    began = time.process_time()
+    await closed_loop(call, total, concurrency)
+    return (time.process_time() - began) * 1000 / total
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that this share of them does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def median_ratio(values: Sequence[float], to: Sequence[float]) -> float:
+    """The median of the ratios round by round: what slows a whole round down leaves its ratio alone."""
+    return median(value / base for value, base in zip(values, to, strict=True))

@@ -1,0 +1,182 @@
+"""A gateway in a process of its own, set up as `gateway.py serve --no-demo` does, which also tells what it used."""
+
+import argparse
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import uvicorn
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from benchmarks.data import NOON
+from benchmarks.measuring import run
+from datastore.database import StoreOptions
+from datastore.keyspace.sightings import BLIP
+from datastore.metering import Call
+from edge.identity import Tokens, TokenSettings
+from edge.settings import Settings
+from edge.socket_protocol import UVICORN_WS_OPTIONS
+from gateway import create_app
+from resolvers.access import Role
+from runtime import Gateway
+
+READS = {"GetItem", "BatchGetItem", "Query"}
+START_SECONDS = 30.0
+STOP_SECONDS = 10.0
+SECRET_VARIABLE = "GATEWAY_SECRET"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the server used since it started: CPU seconds, DynamoDB calls by operation, and read units."""
+
+    cpu: float
+    calls: Counter[str]
+    units: float
+    followers: int
+
+    def since(self, before: "Usage") -> "Usage":
+        return Usage(self.cpu - before.cpu, self.calls - before.calls, self.units - before.units, self.followers)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The running gateway, and a client of it that is signed in."""
+
+    url: str
+    token: str
+    http: aiohttp.ClientSession
+
+    async def usage(self) -> Usage:
+        """As of now, with everything done that requests have left to be done behind them."""
+        async with self.http.get(f"{self.url}/usage") as response:
+            told = await response.json()
+        return Usage(told["cpu"], Counter(told["calls"]), told["units"], told["followers"])
+
+
+@asynccontextmanager
+async def serving(store_url: str) -> AsyncIterator[Server]:
+    """Start the gateway on a store that others have filled, and stop it in the end."""
+    port, secret = _free_port(), secrets.token_urlsafe(48)
+    token = Tokens(TokenSettings(secret=secret), clock=NOON.timestamp).issue("reporter-00", Role.USER)
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "benchmarks.server", "--store", store_url, "--port", str(port)),
+        env=os.environ | {SECRET_VARIABLE: secret},
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        connector = aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(connector=connector, headers={"Authorization": f"Bearer {token}"}) as http:
+            await _started(http, url, process)
+            yield Server(url, token, http)
+    finally:
+        await _stop(process)
+
+
+async def _started(http: aiohttp.ClientSession, url: str, process: asyncio.subprocess.Process) -> None:
+    async with asyncio.timeout(START_SECONDS):
+        while process.returncode is None:
+            try:
+                async with http.get(f"{url}/readyz") as response:
+                    if response.status == 200:
+                        return
+            except aiohttp.ClientError:
+                pass
+            await asyncio.sleep(0.05)
+    raise RuntimeError("The measured gateway did not start.")
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--store", required=True)
+    arguments.add_argument("--port", type=int, required=True)
+    given = arguments.parse_args()
+    settings = Settings(secret=os.environ[SECRET_VARIABLE], port=given.port)
+    run(_serve(settings, StoreOptions(store=given.store)))
+
+
+async def _serve(settings: Settings, options: StoreOptions) -> None:
+    gateway = Gateway(settings, options, now=lambda: NOON)
+    app = create_app(settings, options, gateway)
+    app.router.routes.append(Route("/usage", _Usage(gateway).answer))
+    config = uvicorn.Config(
+        app,
+        host=settings.host,
+        port=settings.port,
+        lifespan="on",
+        http="httptools",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        **UVICORN_WS_OPTIONS,
+    )
+    await uvicorn.Server(config).serve()
+
+
+class _Usage:
+    """Counts the calls of the gateway's client; whoever listened to it before still hears of them."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._calls: Counter[str] = Counter()
+        self._units = 0.0
+        self._listening = False
+
+    async def answer(self, _: Request) -> Response:
+        services = self._gateway.services
+        assert services is not None
+        self._listen(services.client)
+        await services.request_logs.drained()
+        return JSONResponse(
+            {
+                "cpu": time.process_time(),
+                "calls": self._calls,
+                "units": self._units,
+                "followers": services.changes.followers(BLIP),
+            }
+        )
+
+    def _listen(self, client: Any) -> None:
+        if self._listening:
+            return
+        self._listening, earlier = True, client.on_call
+
+        def hear(call: Call) -> None:
+            self._calls[call.operation] += 1
+            self._units += call.units if call.operation in READS else 0.0
+            if earlier is not None:
+                earlier(call)
+
+        client.on_call = hear
+
+
+if __name__ == "__main__":
+    main()
