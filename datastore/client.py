@@ -6,6 +6,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Low
 """
 
 import asyncio
+import math
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +28,7 @@ THROTTLING = {
     "ThrottlingException",
     "RequestLimitExceeded",
     "LimitExceededException",
+    "ReplicatedWriteConflictException",
     "TransactionConflictException",
     "TransactionInProgressException",
 }
@@ -35,6 +37,14 @@ TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "Provisio
 CONNECT_SECONDS = 1.0
 ATTEMPT_SECONDS = 5.0
 DEFAULT_SECONDS = 10.0
+# For one try. Waiting for a free connection is not limited here: a busy pool is no reason to try again.
+TIMEOUTS = aiohttp.ClientTimeout(
+    total=None, sock_connect=CONNECT_SECONDS, sock_read=ATTEMPT_SECONDS, ceil_threshold=math.inf
+)
+
+LATE = "The store did not answer in time."
+DAMAGED = "The store's answers arrive damaged."
+UNREACHABLE = "The store cannot be reached at the moment; try again."
 
 
 class RequestRefused(Exception):
@@ -49,13 +59,13 @@ class RequestRefused(Exception):
 class ConditionFailed(Exception):
     """A condition did not hold; `item` is the item as it stands, when it was asked for and exists.
 
-    `attempts` above 1 means that an earlier try may have been applied although its answer was lost.
+    `repeated` means that the answer to an earlier try was lost, so that the try itself may have put the item there.
     """
 
     def __init__(self, item: Item | None) -> None:
         super().__init__("The conditional request failed")
         self.item = item
-        self.attempts = 1
+        self.repeated = False
 
 
 class TransactionCancelled(Exception):
@@ -77,7 +87,7 @@ class Endpoint:
 
 
 class Client:
-    """One per process. `on_call`, when set, hears of every call that was answered."""
+    """One per process. `on_call`, when set, hears of every call once it has ended, well or not."""
 
     def __init__(
         self,
@@ -98,7 +108,7 @@ class Client:
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=60),
-            timeout=aiohttp.ClientTimeout(total=None),
+            timeout=TIMEOUTS,
             auto_decompress=False,
             skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -124,48 +134,49 @@ class Client:
         seconds. Raises `ConditionFailed`, `TransactionCancelled`, `RequestRefused`, or what a client may see:
         `Throttled`, `Unavailable`, `Timeout`.
         """
-        tries = _Tries(operation, payload, time.monotonic())
+        body = _body(payload)
+        tries = _Tries(operation, payload, time.monotonic(), timeout)
         answer: dict[str, Any] = {}
         try:
-            answer = await self._persist(tries, orjson.dumps(payload), timeout)
+            # Whatever a try is waiting for, the deadline holds: credentials, a free connection, an answer, a delay.
+            async with asyncio.timeout(timeout):
+                answer = await self._persist(tries, body)
+        except TimeoutError as problem:
+            raise Timeout(LATE) from problem
         except ConditionFailed as failed:
-            failed.attempts = tries.attempts
+            failed.repeated = tries.unsure
             raise
         finally:
             self._report(tries, answer, meter)
         return answer
 
-    async def _persist(self, tries: "_Tries", body: bytes, seconds: float) -> dict[str, Any]:
+    async def _persist(self, tries: "_Tries", body: bytes) -> dict[str, Any]:
         delays = self._backoff.delays()
         while True:
             tries.attempts += 1
-            left = seconds - (time.monotonic() - tries.started)
             try:
-                return await self._attempt(tries.operation, body, left)
+                return await self._attempt(tries.operation, body)
             except _Transient as problem:
-                await self._wait(problem, delays, left)
+                tries.unsure |= problem.unsure
+                await self._wait(problem, delays, tries.left)
 
     async def _wait(self, problem: "_Transient", delays: Iterator[float], left: float) -> None:
+        """Wait for the next try; the problem is final when none is left, or no time for one."""
         delay = next(delays, None)
-        if delay is None:
+        if delay is None or delay >= left:
             raise problem.final from problem
-        if delay >= left:
-            raise Timeout("The store did not answer in time.") from problem
         await asyncio.sleep(delay)
 
-    async def _attempt(self, operation: str, body: bytes, left: float) -> dict[str, Any]:
-        if left <= 0:
-            raise Timeout("The store did not answer in time.")
-        status, headers, content = await self._send(operation, body, min(left, ATTEMPT_SECONDS))
+    async def _attempt(self, operation: str, body: bytes) -> dict[str, Any]:
+        status, headers, content = await self._send(operation, body)
         checksum = headers.get("x-amz-crc32")
-        if checksum is not None and zlib.crc32(content) != int(checksum):
-            raise _Transient(Unavailable("The store's answers arrive damaged."))
+        if checksum is not None and checksum != str(zlib.crc32(content)):
+            raise _Transient(Unavailable(DAMAGED))
         if status == 200:
-            answer: dict[str, Any] = orjson.loads(content)
-            return answer
+            return _answer(content)
         raise _refusal(status, content)
 
-    async def _send(self, operation: str, body: bytes, seconds: float) -> tuple[int, Mapping[str, str], bytes]:
+    async def _send(self, operation: str, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         streams = operation in STREAM_OPERATIONS
         url = self._endpoint.streams() if streams else self._endpoint.tables()
         target = f"{'DynamoDBStreams' if streams else 'DynamoDB'}_20120810.{operation}"
@@ -173,14 +184,13 @@ class Client:
         headers = self._signer.headers(await self._credentials.current(), host, target, body)
         assert self._session is not None, "The client is used outside its `async with`."
         try:
-            async with self._session.post(
-                url, data=body, headers=headers, timeout=aiohttp.ClientTimeout(total=seconds, connect=CONNECT_SECONDS)
-            ) as response:
+            async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
                 return response.status, response.headers, await response.read()
         except TimeoutError as problem:
-            raise _Transient(Timeout("The store did not answer in time.")) from problem
+            raise _Transient(Timeout(LATE)) from problem
         except (aiohttp.ClientError, OSError) as problem:
-            raise _Transient(Unavailable("The store cannot be reached at the moment; try again.")) from problem
+            sent = not isinstance(problem, aiohttp.ClientConnectorError)
+            raise _Transient(Unavailable(UNREACHABLE), unsure=sent) from problem
 
     def _report(self, tries: "_Tries", answer: Mapping[str, Any], meter: Meter | None) -> None:
         if meter is None and self.on_call is None:
@@ -202,20 +212,46 @@ class Client:
 
 @dataclass(slots=True)
 class _Tries:
-    """One call on its way."""
+    """One call on its way. `unsure` is set once a try may have been applied although its answer was lost."""
 
     operation: str
     payload: Mapping[str, Any]
     started: float
+    seconds: float
     attempts: int = 0
+    unsure: bool = False
+
+    @property
+    def left(self) -> float:
+        return self.seconds - (time.monotonic() - self.started)
 
 
 class _Transient(Exception):
-    """Worth another try; `final` is what the caller is told when there is none left."""
+    """Worth another try; `final` is what the caller is told when there is none left.
 
-    def __init__(self, final: DomainError) -> None:
+    `unsure` tells that DynamoDB may have done what was asked all the same.
+    """
+
+    def __init__(self, final: DomainError, *, unsure: bool = True) -> None:
         super().__init__(str(final))
         self.final = final
+        self.unsure = unsure
+
+
+def _body(payload: Mapping[str, Any]) -> bytes:
+    """The request as JSON. Raises `RequestRefused` for what JSON does not hold, such as half a surrogate pair."""
+    try:
+        return orjson.dumps(payload)
+    except TypeError as problem:
+        raise RequestRefused("SerializationException", str(problem)) from problem
+
+
+def _answer(content: bytes) -> dict[str, Any]:
+    try:
+        answer: dict[str, Any] = orjson.loads(content)
+    except orjson.JSONDecodeError as problem:
+        raise _Transient(Unavailable(DAMAGED)) from problem
+    return answer
 
 
 def _refusal(status: int, content: bytes) -> Exception:
@@ -226,7 +262,7 @@ def _refusal(status: int, content: bytes) -> Exception:
     except (orjson.JSONDecodeError, AttributeError):
         problem, code = {}, ""
     if code in THROTTLING or status == 429:
-        return _Transient(Throttled("The store is busy; try again in a moment."))
+        return _Transient(Throttled("The store is busy; try again in a moment."), unsure=False)
     if status >= 500:
         return _Transient(Unavailable("The store fails at the moment; try again."))
     if code == "ConditionalCheckFailedException":
@@ -239,7 +275,7 @@ def _refusal(status: int, content: bytes) -> Exception:
 def _cancelled(reasons: list[dict[str, Any]]) -> Exception:
     codes = [str(reason.get("Code", "None")) for reason in reasons]
     if codes and set(codes) <= TRANSIENT_REASONS:
-        return _Transient(Throttled("Others are changing the same items; try again in a moment."))
+        return _Transient(Throttled("Others are changing the same items; try again in a moment."), unsure=False)
     return TransactionCancelled(codes, [_item(reason) for reason in reasons])
 
 

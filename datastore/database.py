@@ -96,7 +96,7 @@ def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> End
     if engine is not None:
         return Endpoint(lambda: engine.endpoint, lambda: engine.endpoint, session.region_name)
     if options.store != "aws":
-        url = options.store.rstrip("/")
+        url = _checked_url(options.store)
         return Endpoint(lambda: url, lambda: url, session.region_name or LOCAL_REGION)
     try:
         data = _boto_client(session, "dynamodb", None).meta.endpoint_url
@@ -104,6 +104,14 @@ def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> End
     except botocore.exceptions.NoRegionError:
         raise StoreMisconfigured("No AWS region: set --region or AWS_REGION.") from None
     return Endpoint(lambda: data, lambda: streams, session.region_name)
+
+
+def _checked_url(store: str) -> str:
+    """Scheme, host and port: DynamoDB's requests all go to `/`, and a host is signed as it is written."""
+    url = urlsplit(store)
+    if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query or "@" in url.netloc:
+        raise StoreMisconfigured(f'The store is "embedded", "aws" or a URL like http://localhost:8000, not {store!r}.')
+    return f"{url.scheme}://{url.netloc}"
 
 
 def _credentials(session: Any) -> Any:

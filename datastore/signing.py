@@ -6,11 +6,17 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-re
 import asyncio
 import hashlib
 import hmac
+import logging
 import time
 from typing import Any, Protocol
 
+from datastore.errors import Unavailable
+
 CONTENT_TYPE = "application/x-amz-json-1.0"
 RECHECK_SECONDS = 60.0
+RETRY_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
 
 
 class Frozen(Protocol):
@@ -28,29 +34,40 @@ class CredentialSource:
     """Credentials that botocore found (environment, profile, role, container …), kept fresh.
 
     botocore refreshes temporary ones 15 minutes before they expire when asked for them; asking can block on the
-    network, so it is done in a thread, at most once a minute.
+    network, so it is done in a thread, at most once a minute, and once for all calls that wait for it.
     """
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials
         self._frozen: Frozen | None = None
         self._check_at = 0.0
-        self._lock = asyncio.Lock()
+        self._refresh: asyncio.Task[Frozen | None] | None = None
 
     async def current(self) -> Frozen:
+        """The credentials to sign with now. Raises `Unavailable` if there are none to be had."""
         frozen = self._frozen
         if frozen is None or time.monotonic() >= self._check_at:
-            frozen = await self._refresh()
+            # A caller that is cancelled leaves the refresh to the others.
+            frozen = await asyncio.shield(self._refreshing())
+        if frozen is None:
+            raise Unavailable("The store's credentials cannot be had at the moment; try again.")
         return frozen
 
-    async def _refresh(self) -> Frozen:
-        async with self._lock:
-            frozen = self._frozen
-            if frozen is None or time.monotonic() >= self._check_at:
-                fresh: Frozen = await asyncio.to_thread(self._credentials.get_frozen_credentials)
-                self._frozen, self._check_at = fresh, time.monotonic() + RECHECK_SECONDS
-                return fresh
-            return frozen
+    def _refreshing(self) -> "asyncio.Task[Frozen | None]":
+        if self._refresh is None or self._refresh.done():
+            self._refresh = asyncio.create_task(self._ask())
+        return self._refresh
+
+    async def _ask(self) -> Frozen | None:
+        """Fresh credentials; if that fails the old ones, which are good for some minutes more."""
+        try:
+            self._frozen = await asyncio.to_thread(self._credentials.get_frozen_credentials)
+            self._check_at = time.monotonic() + RECHECK_SECONDS
+        except Exception as problem:
+            # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
+            logger.warning("Credentials cannot be refreshed: %s", problem)
+            self._check_at = time.monotonic() + RETRY_SECONDS
+        return self._frozen
 
 
 class Signer:

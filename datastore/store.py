@@ -17,7 +17,7 @@ from datastore.metering import Deadline, Meter
 class Written:
     """How a conditional write ended: `ok` with the item as it is now, or not, with the item that was in the way.
 
-    `repeated` tells that the request was sent more than once, so that it may itself have put that item there.
+    `repeated` tells that the answer to an earlier try was lost, so that the write may itself have put that item there.
     """
 
     ok: bool
@@ -144,9 +144,11 @@ class Store:
             "ClientRequestToken": self._token(),
             "ReturnConsumedCapacity": "TOTAL",
         }
-        await self._call("TransactWriteItems", request)
-        for action in actions:
-            self.forget(table, action.key or self._checked_key(table, action.item or {}))
+        try:
+            await self._call("TransactWriteItems", request)
+        finally:
+            for action in actions:
+                self.forget(table, action.key or self._checked_key(table, action.item or {}))
 
     def _action(self, table: Table, action: Action) -> dict[str, Any]:
         body = self._write(table, action.condition, action.update, action.values or {})
@@ -168,8 +170,9 @@ class Store:
         try:
             answer = await self._call(operation, request)
         except ConditionFailed as failed:
-            return Written(False, failed.item, repeated=failed.attempts > 1)
-        self.forget(table, key)
+            return Written(False, failed.item, repeated=failed.repeated)
+        finally:
+            self.forget(table, key)  # if the write failed, what was read before is no longer true either
         return Written(True, result(answer))
 
     def _query(self, pattern: AccessPattern, values: Mapping[str, Any]) -> dict[str, Any]:
