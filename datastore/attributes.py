@@ -5,7 +5,6 @@ cannot hold exactly comes as Decimal, so that writing back what was read never c
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_AttributeValue.html
 """
 
-import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from decimal import Decimal
@@ -13,6 +12,11 @@ from typing import Any
 
 Item = dict[str, Any]
 Number = int | float | Decimal
+
+DIGITS = 38
+BEYOND_DIGITS = 10**DIGITS
+SMALLEST, BEYOND_FLOAT = 1e-130, 1e126
+OUT_OF_RANGE = "DynamoDB's numbers are 0 or of a magnitude from 1E-130 to 9.99E+125, without NaN and infinity."
 
 
 def decode_item(item: Mapping[str, Mapping[str, Any]]) -> Item:
@@ -63,7 +67,7 @@ def encode_item(item: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def encode(value: Any) -> dict[str, Any]:
-    """One value; raises `ValueError` for NaN, infinities, empty sets and types DynamoDB does not know."""
+    """One value; raises `ValueError` for numbers, sets and types that DynamoDB does not hold."""
     if type(value) is str:
         return {"S": value}
     if value is None:
@@ -77,7 +81,7 @@ def encode(value: Any) -> dict[str, Any]:
 
 def _encode_composite(value: Any) -> dict[str, Any]:
     if isinstance(value, str):
-        return {"S": str(value)}
+        return {"S": "".join(value)}
     if isinstance(value, bytes | bytearray):
         return {"B": b64encode(value).decode()}
     if isinstance(value, Mapping):
@@ -90,7 +94,7 @@ def _encode_composite(value: Any) -> dict[str, Any]:
 
 
 def _encode_set(values: set[Any] | frozenset[Any]) -> dict[str, Any]:
-    encoded = [encode(value) for value in sorted(values)]
+    encoded = [encode(value) for value in _ordered(values)]
     kinds = {kind for element in encoded for kind in element}
     if len(kinds) != 1 or not kinds <= {"S", "N", "B"}:
         raise ValueError("A set holds at least one element, all strings, all numbers or all bytes.")
@@ -98,7 +102,39 @@ def _encode_set(values: set[Any] | frozenset[Any]) -> dict[str, Any]:
     return {f"{kind}S": [element[kind] for element in encoded]}
 
 
+def _ordered(values: set[Any] | frozenset[Any]) -> list[Any]:
+    """In an order of their own, so that the same set is always the same text."""
+    try:
+        return sorted(values)
+    except (TypeError, ArithmeticError):
+        return list(values)
+
+
 def _number(value: Number) -> str:
-    if not math.isfinite(value):
-        raise ValueError("DynamoDB has no NaN and no infinity.")
-    return repr(value) if isinstance(value, float) else str(value)
+    """The number's text. Raises `ValueError` unless DynamoDB holds it exactly.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
+    """
+    if not value:
+        return "0"
+    if isinstance(value, float):
+        if not SMALLEST <= abs(value) < BEYOND_FLOAT:
+            raise ValueError(OUT_OF_RANGE)
+        return float.__repr__(value)
+    if isinstance(value, int):
+        if not -BEYOND_DIGITS < value < BEYOND_DIGITS:
+            _check_exact(Decimal(value))
+        return int.__repr__(value)
+    _check_exact(value)
+    return str(value)
+
+
+def _check_exact(value: Decimal) -> None:
+    """Count digits and compare magnitudes without arithmetic: a context would round."""
+    if not value.is_finite():
+        raise ValueError(OUT_OF_RANGE)
+    if not -130 <= value.adjusted() <= 125:
+        raise ValueError(OUT_OF_RANGE)
+    digits = "".join(map(str, value.as_tuple().digits)).strip("0")
+    if len(digits) > DIGITS:
+        raise ValueError(f"A number has at most {DIGITS} significant digits in DynamoDB.")

@@ -11,7 +11,7 @@ from datastore.attributes import Item, decode_item, encode_item
 from datastore.errors import BadCursor
 
 TAG_BYTES = 16
-MAX_CHARACTERS = 8192
+MAX_CHARACTERS = 20_000  # enough for the longest keys of a table and an index, all quotation marks
 REFUSAL = "This cursor was not made by this field with these arguments."
 
 

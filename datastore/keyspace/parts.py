@@ -40,11 +40,16 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def checked(key: Key) -> Key:
-    """The key, or `BadUserInput` when it is longer than DynamoDB's 2048 (partition) and 1024 (sort) bytes."""
+    """The key, or `BadUserInput` for what DynamoDB refuses: an empty value, no Unicode text, one that is too long.
+
+    A partition has 1 to 2048 bytes, a sort value 1 to 1024.
+    """
     try:
         sizes = len(key.partition.encode()), len(key.sort.encode())
     except UnicodeEncodeError:
         raise BadUserInput("An id must be valid Unicode text.") from None
+    if 0 in sizes:
+        raise BadUserInput("An id must not be empty.")
     if sizes[0] > PARTITION_BYTES or sizes[1] > SORT_BYTES:
         raise BadUserInput("An id is too long: at most 1024 bytes of UTF-8 fit in a key.")
     return key
