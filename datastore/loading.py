@@ -38,13 +38,19 @@ class PointReads(DataLoader[Address, Item | None]):
 
     async def read(self, table: Table, key: Key) -> Item | None:
         """The item, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
-        return await self.load((table, checked(key)))
+        address = table, checked(key)
+        # One reader's cancellation is not the others': they wait for the same read.
+        return await asyncio.shield(self.load(address))
 
     async def batch_load_fn(self, addresses: Sequence[Address]) -> list[Any]:
         """An item, None or an exception for each address."""
         if len(addresses) == 1:
             return [await self._one(*addresses[0])]
-        return await self._many(addresses)
+        values = await self._many(addresses)
+        for address, value in zip(addresses, values, strict=True):
+            if isinstance(value, BaseException):
+                self.clear(address)  # a failure is not remembered: asked again, it is read again
+        return values
 
     async def _one(self, table: Table, key: Key) -> Item | None:
         answer = await self._call("GetItem", self._request(table) | {"Key": _encoded(table, key)})
@@ -56,11 +62,15 @@ class PointReads(DataLoader[Address, Item | None]):
         wanted = self._batch(addresses)
         delays = UNPROCESSED.delays(random.random)
         while wanted:
-            answer = await self._call("BatchGetItem", {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"})
-            found.update(_received(tables, answer["Responses"]))
+            try:
+                answer = await self._call("BatchGetItem", {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"})
+            except DomainError as problem:  # what came in earlier rounds is served all the same
+                found.update(_failed(tables, wanted, problem))
+                break
+            found.update(_received(tables, answer.get("Responses") or {}))
             wanted = answer.get("UnprocessedKeys") or {}
             if wanted and not await self._may_wait(next(delays, None)):
-                found.update(_given_up(tables, wanted))
+                found.update(_failed(tables, wanted, Throttled("The store is busy; try again in a moment.")))
                 break
         return [found.get(address) for address in addresses]
 
@@ -99,7 +109,6 @@ def _received(tables: Mapping[str, Table], responses: Mapping[str, Any]) -> dict
     return {(table, Key(item[table.partition], item[table.sort])): item for table, item in items}
 
 
-def _given_up(tables: Mapping[str, Table], unprocessed: Mapping[str, Any]) -> dict[Address, DomainError]:
-    keys = ((tables[name], decode_item(key)) for name, entry in unprocessed.items() for key in entry["Keys"])
-    refusal = Throttled("The store is busy; try again in a moment.")
-    return {(table, Key(key[table.partition], key[table.sort])): refusal for table, key in keys}
+def _failed(tables: Mapping[str, Table], wanted: Mapping[str, Any], problem: DomainError) -> dict[Address, DomainError]:
+    keys = ((tables[name], decode_item(key)) for name, entry in wanted.items() for key in entry["Keys"])
+    return {(table, Key(key[table.partition], key[table.sort])): problem for table, key in keys}
