@@ -7,11 +7,12 @@ from datetime import datetime
 from typing import Any
 
 from datastore.attributes import encode
-from datastore.client import Client, ConditionFailed
+from datastore.client import Client, ConditionFailed, RequestRefused
 from datastore.declarations import Table
 from datastore.errors import DomainError
 
 SWEEP_SECONDS = 60.0
+DELETIONS = 16  # at a time
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ async def sweep_forever(client: Client, tables: Sequence[Table], prefix: str, no
     while True:
         try:
             await sweep(client, tables, prefix, now())
-        except DomainError as problem:
+        except (DomainError, RequestRefused) as problem:  # a table may be missing until the next start
             logger.warning("Expired items stay for now: %s", problem)
         await asyncio.sleep(SWEEP_SECONDS)
 
@@ -45,8 +46,9 @@ async def _sweep(client: Client, table: Table, name: str, now: datetime) -> int:
     deleted = 0
     while True:
         answer = await client.call("Scan", scan)
-        for key in answer["Items"]:
-            deleted += await _delete(client, expired | {"Key": key, "ConditionExpression": "#ttl <= :now"})
+        requests = [expired | {"Key": key, "ConditionExpression": "#ttl <= :now"} for key in answer["Items"]]
+        for batch in range(0, len(requests), DELETIONS):
+            deleted += sum(await asyncio.gather(*[_delete(client, one) for one in requests[batch : batch + DELETIONS]]))
         if not answer.get("LastEvaluatedKey"):
             return deleted
         scan["ExclusiveStartKey"] = answer["LastEvaluatedKey"]

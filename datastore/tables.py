@@ -33,7 +33,7 @@ async def create(admin: Any, tables: Sequence[Table], prefix: str = "") -> list[
     made = [name for table in tables if (name := await asyncio.to_thread(_create, admin, table, prefix))]
     for table in tables:
         await _active(admin, prefix + table.name)
-        if table.ttl and prefix + table.name in made:
+        if table.ttl:
             await asyncio.to_thread(_expire, admin, prefix + table.name, table.ttl)
     return made
 
@@ -54,8 +54,20 @@ def _create(admin: Any, table: Table, prefix: str) -> str | None:
 
 
 def _expire(admin: Any, name: str, attribute: str) -> None:
+    """Switch TTL on unless it is: whoever made the table may have gone before doing so, or be about to."""
+    if _expires(admin, name):
+        return
     specification = {"Enabled": True, "AttributeName": attribute}
-    admin.update_time_to_live(TableName=name, TimeToLiveSpecification=specification)
+    try:
+        admin.update_time_to_live(TableName=name, TimeToLiveSpecification=specification)
+    except ClientError:
+        if not _expires(admin, name):
+            raise
+
+
+def _expires(admin: Any, name: str) -> bool:
+    status = admin.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"]
+    return status in ("ENABLED", "ENABLING")
 
 
 async def _active(admin: Any, name: str) -> None:
@@ -95,7 +107,12 @@ def _resource(table: Table, prefix: str) -> dict[str, Any]:
     if table.ttl:
         properties["TimeToLiveSpecification"] = {"Enabled": True, "AttributeName": table.ttl}
     properties["PointInTimeRecoverySpecification"] = {"PointInTimeRecoveryEnabled": True}
-    return {"Type": "AWS::DynamoDB::Table", "DeletionPolicy": "Retain", "Properties": properties}
+    return {
+        "Type": "AWS::DynamoDB::Table",
+        "DeletionPolicy": "Retain",
+        "UpdateReplacePolicy": "Retain",
+        "Properties": properties,
+    }
 
 
 def terraform(tables: Sequence[Table], prefix: str = "") -> str:
