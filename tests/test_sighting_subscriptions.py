@@ -3,11 +3,15 @@
 import asyncio
 from typing import Any
 
+import aiohttp
+import pytest
 from conftest import Served
 from test_sightings import confirm, report
 
 from datastore.attributes import encode_item
 from datastore.keyspace.sightings import BLIP
+from datastore.reporters import Reporters, UserProfile
+from resolvers import subscribing
 from resolvers.access import Role
 
 LISTEN = "subscription { sightingReported%s { sightingId area category confidence reporter { reportTotal } } }"
@@ -164,3 +168,35 @@ async def test_a_subscriber_that_leaves_stops_the_reading(served: Served) -> Non
     async with asyncio.timeout(5):
         while services.changes.followers(BLIP):  # noqa: ASYNC110 - what is waited for is over the wire
             await asyncio.sleep(0.01)
+
+
+async def test_a_stalled_subscriber_is_told_and_the_others_miss_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = asyncio.Event()
+    by_id = Reporters.by_id
+
+    async def stalling(reporters: Reporters, user_id: str) -> UserProfile | None:
+        await released.wait()
+        return await by_id(reporters, user_id)
+
+    monkeypatch.setattr(Reporters, "by_id", stalling)
+    monkeypatch.setattr(subscribing, "WAITING_EVENTS", 40)
+    quick = await served.listen("subscription { sightingReported { sightingId } }")
+    stalled = await served.listen("subscription { sightingReported { sightingId reporter { userId } } }")
+    latest = await served.listen(
+        "subscription { sightingReported(whenSlow: LATEST) { sightingId reporter { userId } } }"
+    )
+    await served.settle(BLIP, 3)
+
+    names = [f"burst-{number:02}" for number in range(60)]
+    for name in names:
+        await asyncio.to_thread(raw_put, served, foreign_sighting(name))
+
+    assert [(await quick.event())["sightingReported"]["sightingId"] for _ in names] == names
+    released.set()
+    assert (await stalled.event())["sightingReported"]["sightingId"] == names[0]
+    closing = await stalled.socket.receive(timeout=10)
+    assert (closing.type, closing.data) == (aiohttp.WSMsgType.CLOSE, 4410)
+    assert closing.extra.startswith("Too slow")
+    assert [(await latest.event())["sightingReported"]["sightingId"] for _ in range(2)] == [names[0], names[-1]]
