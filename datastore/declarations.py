@@ -107,10 +107,6 @@ class AccessPattern:
 
     @property
     def summary(self) -> str:
-        """The pattern in one line, as the schema's descriptions and the documentation show it."""
+        """The pattern in a few words, as the schema's descriptions show it: id, operations, table and index."""
         where = self.table.name if self.index is None else f"{self.table.name}.{self.index}"
-        parts = [f"{self.id}: {' + '.join(self.operations)} on {where}"]
-        parts += [f"key {self.key}"] if self.key else []
-        parts += [f"filter {' AND '.join(self.filter)}"] if self.filter else []
-        parts += ["newest first"] if self.descending else []
-        return ", ".join(parts)
+        return f"{self.id}: {' + '.join(self.operations) or 'change feed'} on {where}"
