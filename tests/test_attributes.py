@@ -1,0 +1,252 @@
+"""Attribute values to the real engine and back: nothing changes on the way, and what does not fit is refused."""
+
+from collections.abc import AsyncIterator, Mapping
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from datastore.attributes import decode, decode_item, encode, encode_item
+from datastore.client import RequestRefused
+from datastore.database import Database, StoreOptions, open_database
+
+KEY = {"PK": {"S": "A"}, "SK": {"S": "B"}}
+ENGINE_SETTINGS = settings(
+    deadline=None,
+    max_examples=150,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+INTS = st.integers(-(10**38) + 1, 10**38 - 1) | st.builds(
+    lambda digits, zeros: digits * 10**zeros, st.integers(-999, 999), st.integers(36, 122)
+)
+FLOATS = st.floats(allow_nan=False, allow_infinity=False).filter(
+    lambda value: value == 0 or 1e-130 <= abs(value) < 1e126
+)
+DECIMALS = st.builds(
+    lambda digits, adjusted: Decimal(digits).scaleb(adjusted - len(str(abs(digits))) + 1),
+    st.integers(-(10**28) + 1, 10**28 - 1),
+    st.integers(-130, 125),
+) | st.builds(
+    lambda sign, digits, exponent: Decimal((sign, tuple(digits), exponent - len(digits))),
+    st.integers(0, 1),
+    st.lists(st.integers(0, 9), min_size=38, max_size=38).filter(lambda digits: digits[0] > 0),
+    st.integers(-129, 126),
+)
+NUMBERS = INTS | FLOATS | DECIMALS
+SETS = (
+    st.sets(TEXTS, min_size=1, max_size=4)
+    | st.sets(INTS, min_size=1, max_size=4)
+    | st.sets(st.binary(max_size=8), min_size=1, max_size=4)
+)
+VALUES = st.recursive(
+    TEXTS | NUMBERS | st.binary(max_size=20) | st.booleans() | st.none() | SETS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@pytest.fixture
+async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
+    async with open_database(store_options) as database:
+        await database.create_tables()
+        yield database
+
+
+def nest(depth: int) -> Any:
+    value: Any = "innermost"
+    for level in range(depth):
+        value = [value] if level % 2 else {"in": value}
+    return value
+
+
+def exact(value: Any) -> Any:
+    """The value as it can be compared: numbers by all their digits, whatever type holds them, and no bool a number."""
+    match value:
+        case bool():
+            return ("bool", value)
+        case int() | float() | Decimal():
+            return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        case Mapping():
+            return {name: exact(one) for name, one in value.items()}
+        case list() | tuple():
+            return [exact(one) for one in value]
+        case set() | frozenset():
+            return {exact(one) for one in value}
+    return value
+
+
+async def stored(database: Database, raw: Mapping[str, Any]) -> dict[str, Any]:
+    """An attribute value as the engine tells it after it was put."""
+    name = f"{database.prefix}blip"
+    await database.client.call("PutItem", {"TableName": name, "Item": KEY | {"value": raw}})
+    answer = await database.client.call("GetItem", {"TableName": name, "Key": KEY})
+    raw_answer: dict[str, Any] = answer["Item"]["value"]
+    return raw_answer
+
+
+@ENGINE_SETTINGS
+@given(value=VALUES)
+@example(value=nest(31))
+@example(value={"": "", "b": b"", "l": [], "m": {}, "s": {""}, "n": None, "zero": -0.0, "t": True, "f": False})
+@example(value=[1e-130, -1e-130, 9.99e125, 5e-130, 1.7976931348623157e100, 0.1, 1e22, 1e23, 123456789.123])
+@example(value=[10**38 - 1, -(10**38) + 1, 10**125, Decimal("9." + "9" * 37 + "E+125"), Decimal("1E-130")])
+@example(value=[Decimal("0." + "1" * 38), Decimal("-0"), Decimal("0E-500"), Decimal("1.50"), Decimal("0.1")])
+async def test_any_value_comes_back_as_it_was(database: Database, value: Any) -> None:
+    raw = await stored(database, encode(value))
+
+    assert exact(decode(raw)) == exact(value)
+
+
+@ENGINE_SETTINGS
+@given(value=st.lists(NUMBERS, min_size=1, max_size=5))
+async def test_a_number_read_and_written_back_is_the_same_text(database: Database, value: list[Any]) -> None:
+    first = await stored(database, encode(value))
+    again = await stored(database, encode(decode(first)))
+
+    assert again == first
+
+
+@ENGINE_SETTINGS
+@given(
+    value=st.floats() | st.integers(-(10**140), 10**140) | st.decimals(allow_nan=True) | DECIMALS.map(lambda n: n / 3)
+)
+@example(value=5e-324)
+@example(value=9.999999999999999e-131)
+@example(value=1e126)
+@example(value=10**38 + 1)
+@example(value=Decimal("1." + "0" * 37 + "1"))
+@example(value=Decimal("1." + "0" * 40))
+async def test_a_number_that_is_not_refused_is_held_exactly(database: Database, value: Any) -> None:
+    try:
+        raw = encode(value)
+    except ValueError:
+        return
+
+    assert exact(decode(await stored(database, raw))) == exact(value)
+
+
+class Shape(StrEnum):
+    ROUND = "round"
+
+
+class Word(str, Enum):
+    ONE = "one"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+class Size(int, Enum):
+    BIG = 9
+
+
+@pytest.mark.parametrize(
+    ("value", "raw"),
+    [
+        ("", {"S": ""}),
+        (Shape.ROUND, {"S": "round"}),
+        (Word.ONE, {"S": "one"}),
+        (Level.HIGH, {"N": "3"}),
+        (Size.BIG, {"N": "9"}),
+        (True, {"BOOL": True}),
+        (None, {"NULL": True}),
+        (-0.0, {"N": "0"}),
+        (Decimal("-0.00"), {"N": "0"}),
+        (2.5, {"N": "2.5"}),
+        (Decimal("1E+3"), {"N": "1E+3"}),
+        (10**125, {"N": "1" + "0" * 125}),
+        (bytearray(b"\x00\xff"), {"B": "AP8="}),
+        ((1, "a"), {"L": [{"N": "1"}, {"S": "a"}]}),
+        ({"b", "a"}, {"SS": ["a", "b"]}),
+        (frozenset({2, 1.5}), {"NS": ["1.5", "2"]}),
+        ({b"b", b"a"}, {"BS": ["YQ==", "Yg=="]}),
+        ({"a": {"b": [None]}}, {"M": {"a": {"M": {"b": {"L": [{"NULL": True}]}}}}}),
+    ],
+)
+def test_values_as_they_go_over_the_wire(value: Any, raw: dict[str, Any]) -> None:
+    assert encode(value) == raw
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        float("-inf"),
+        Decimal("NaN"),
+        Decimal("sNaN"),
+        Decimal("-Infinity"),
+        5e-324,
+        -9.9e-131,
+        1e126,
+        1.7976931348623157e308,
+        10**38 + 1,
+        10**126,
+        10**400,
+        -(10**5000),
+        Decimal("1E-131"),
+        Decimal("1E+126"),
+        Decimal("1E+999999"),
+        Decimal("1." + "0" * 37 + "1"),
+        set(),
+        frozenset(),
+        {True},
+        {None},
+        {1, "a"},
+        {"a", b"a"},
+        {(1, 2)},
+        {Decimal("NaN"), Decimal(1)},
+        object(),
+        1j,
+        [object()],
+        {"a": {"b": float("nan")}},
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_dynamodb_does_not_hold_is_refused_before_it_is_sent(value: Any) -> None:
+    with pytest.raises(ValueError, match="DynamoDB|A set holds|A number has"):
+        encode(value)
+
+
+@pytest.mark.parametrize("raw", [{}, {"S": "a", "N": "1"}, {"X": "a"}, {"N": "one"}, {"N": "1e"}, {"L": [{}]}])
+def test_what_is_no_attribute_value_is_refused(raw: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, ArithmeticError)):
+        decode(raw)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [nest(32), nest(100), nest(200), {0.1, Decimal("0.1")}, "x" * 400_001],
+    ids=["33 levels", "101 levels", "201 levels", "the same number twice", "400 KB"],
+)
+async def test_what_only_the_engine_can_tell_is_its_refusal(database: Database, value: Any) -> None:
+    with pytest.raises(RequestRefused, match="ValidationException|SerializationException"):
+        await stored(database, encode(value))
+
+
+@given(text=st.from_regex(r"-?(0|[1-9][0-9]{0,37})(\.[0-9]{1,10})?(E[+-]?[0-9]{1,2})?", fullmatch=True))
+@example(text="0." + "0" * 129 + "1")
+@example(text="100000000000000000000000")
+@example(text="0.1000000000000000055511151231257827")
+def test_no_text_of_a_number_changes_its_value(text: str) -> None:
+    number = Decimal(text)
+    if len("".join(map(str, number.as_tuple().digits)).strip("0")) > 38:
+        return
+
+    assert Decimal(encode(decode({"N": text}))["N"]) == number
+
+
+def test_items_are_encoded_name_by_name() -> None:
+    item = {"PK": "A", "count": 3, "tags": {"x"}, "none": None}
+
+    raw = encode_item(item)
+
+    assert raw == {"PK": {"S": "A"}, "count": {"N": "3"}, "tags": {"SS": ["x"]}, "none": {"NULL": True}}
+    assert decode_item(raw) == item

@@ -1,0 +1,159 @@
+"""Cursors: what was sealed opens, in its own place, and nothing else does."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from datastore.cursors import Cursors, binding
+from datastore.errors import BadCursor
+from datastore.keyspace.parts import part
+
+CURSORS = Cursors(b"a secret of the test")
+HERE = binding("BLIP-1 Query.sightings", {"area": "Downtown"})
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+KEYS = st.fixed_dictionaries(
+    {"PK": TEXTS, "SK": TEXTS}, optional={"GSI1PK": TEXTS, "GSI1SK": TEXTS | st.integers(-(10**15), 10**15)}
+)
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_+/= \n\t.é日\x00"
+
+
+def raw(cursor: str) -> bytes:
+    return urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+
+
+def text(content: bytes) -> str:
+    return urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def refused(cursor: str, where: bytes = HERE, cursors: Cursors = CURSORS) -> None:
+    with pytest.raises(BadCursor) as bad:
+        cursors.open(cursor, where)
+    assert bad.value.extensions == {"code": "BAD_CURSOR"}
+
+
+@given(key=KEYS)
+def test_a_cursor_opens_to_the_key_it_was_made_of(key: dict[str, Any]) -> None:
+    cursor = CURSORS.seal(key, HERE)
+
+    assert CURSORS.open(cursor, HERE) == key
+    assert CURSORS.seal(dict(reversed(key.items())), HERE) == cursor
+    assert set(cursor) <= set(ALPHABET[:64])
+
+
+def test_every_process_with_the_secret_makes_the_same_cursor() -> None:
+    key = {"gsi1sk": Decimal("1.00000000000000000000000000000000000001"), "pk": "A"}
+
+    cursor = Cursors(b"a secret of the test").seal(key, HERE)
+
+    assert CURSORS.open(cursor, HERE) == key
+
+
+@given(key=KEYS, where=st.integers(min_value=0))
+def test_no_bit_can_be_flipped(key: dict[str, Any], where: int) -> None:
+    content = bytearray(raw(CURSORS.seal(key, HERE)))
+    place = where % (8 * len(content))
+    content[place // 8] ^= 1 << place % 8
+
+    refused(text(bytes(content)))
+
+
+def test_no_bit_at_all_of_one_cursor_can_be_flipped() -> None:
+    content = raw(CURSORS.seal({"PK": "AREA#Downtown", "SK": "SIGHTING#1#a"}, HERE))
+    for place in range(8 * len(content)):
+        changed = bytearray(content)
+        changed[place // 8] ^= 1 << place % 8
+        refused(text(bytes(changed)))
+
+
+def test_no_beginning_or_end_of_a_cursor_is_one() -> None:
+    cursor = CURSORS.seal({"PK": "AREA#Downtown", "SK": "SIGHTING#1#a"}, HERE)
+    content = raw(cursor)
+
+    for length in range(len(cursor)):
+        refused(cursor[:length])
+        refused(cursor[len(cursor) - length :] if length else "")
+    for length in range(len(content)):
+        refused(text(content[:length]))
+
+
+@given(key=KEYS, where=st.integers(min_value=0), character=st.sampled_from(ALPHABET))
+def test_no_character_can_be_changed(key: dict[str, Any], where: int, character: str) -> None:
+    cursor = CURSORS.seal(key, HERE)
+    place = where % len(cursor)
+    assume(cursor[place] != character)
+
+    refused(cursor[:place] + character + cursor[place + 1 :])
+
+
+@given(key=KEYS, where=st.integers(min_value=0), character=st.sampled_from(ALPHABET))
+def test_no_character_can_be_added(key: dict[str, Any], where: int, character: str) -> None:
+    cursor = CURSORS.seal(key, HERE)
+    place = where % (len(cursor) + 1)
+
+    refused(cursor[:place] + character + cursor[place:])
+
+
+@pytest.mark.parametrize("length", range(1, 7))
+def test_there_is_one_spelling_of_a_cursor(length: int) -> None:
+    cursor = CURSORS.seal({"PK": "x" * length, "SK": ">>>???"}, HERE)
+    unused = -len(cursor) % 4  # 0, 1 or 2 characters of padding: as many pairs of bits in the last one are unused
+
+    last = ALPHABET.index(cursor[-1])
+    others = [cursor[:-1] + ALPHABET[last ^ bits] for bits in range(1, 4**unused)]
+    others += [cursor + "=", cursor + "==", cursor + "=" * unused + "=", "=" + cursor, f" {cursor}", f"{cursor}\n"]
+    others += [cursor.replace("-", "+").replace("_", "/") + ("" if set(cursor) & set("-_") else "+")]
+
+    assert len(set(others)) >= 6
+    for other in others:
+        refused(other)
+
+
+@given(cursor=st.text(st.characters(), max_size=60))
+@example(cursor="")
+@example(cursor="\ud800")
+@example(cursor="A" * 21)
+@example(cursor="A" * 22)
+@example(cursor="A" * 100_000)
+def test_what_is_no_cursor_is_refused(cursor: str) -> None:
+    refused(cursor)
+
+
+@given(key=KEYS, other=st.binary(max_size=40))
+def test_a_cursor_belongs_to_its_field_and_arguments(key: dict[str, Any], other: bytes) -> None:
+    assume(other != HERE)
+
+    refused(CURSORS.seal(key, HERE), other)
+
+
+def test_neither_length_nor_content_can_move_between_binding_and_key() -> None:
+    refused(CURSORS.seal({"a": "b"}, b"one"), b"on")
+    refused(CURSORS.seal({"a": "b"}, b""), b'{"a"')
+
+
+@given(key=KEYS, secret=st.binary(max_size=40))
+def test_a_cursor_of_another_secret_is_refused(key: dict[str, Any], secret: bytes) -> None:
+    assume(secret.rstrip(b"\0") != b"a secret of the test")
+
+    refused(Cursors(secret).seal(key, HERE))
+
+
+@pytest.mark.parametrize("character", ['"', "\\", "x", "日"])
+def test_the_longest_keys_there_are_have_cursors_that_open(character: str) -> None:
+    size = len(character.encode())
+    partition, sort = part(character * (2048 // size)), part(character * (1024 // size))
+    key = {"PK": partition, "SK": sort, "GSI1PK": partition, "GSI1SK": sort}
+
+    assert CURSORS.open(CURSORS.seal(key, HERE), HERE) == key
+
+
+def test_a_binding_is_the_field_and_its_arguments_in_any_order() -> None:
+    one = binding("Query.sightings", {"area": "A", "limit": 1})
+
+    assert binding("Query.sightings", {"limit": 1, "area": "A"}) == one
+    assert (
+        len({one, binding("Query.sightings", {"area": "A"}), binding("Query.watches", {"area": "A", "limit": 1})}) == 3
+    )
