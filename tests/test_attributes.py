@@ -135,7 +135,7 @@ class Shape(StrEnum):
     ROUND = "round"
 
 
-class Word(str, Enum):
+class Word(str, Enum):  # noqa: UP042 - the older way, whose str() is not its value
     ONE = "one"
 
 
@@ -211,7 +211,7 @@ def test_values_as_they_go_over_the_wire(value: Any, raw: dict[str, Any]) -> Non
     ids=lambda value: type(value).__name__,
 )
 def test_what_dynamodb_does_not_hold_is_refused_before_it_is_sent(value: Any) -> None:
-    with pytest.raises(ValueError, match="DynamoDB|A set holds|A number has"):
+    with pytest.raises(ValueError, match=r"DynamoDB|A set holds|A number has"):
         encode(value)
 
 
@@ -223,11 +223,11 @@ def test_what_is_no_attribute_value_is_refused(raw: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [nest(32), nest(100), nest(200), {0.1, Decimal("0.1")}, "x" * 400_001],
+    [nest(32), nest(100), nest(200), {0.1, Decimal("0.1")}, "x" * 410_000],
     ids=["33 levels", "101 levels", "201 levels", "the same number twice", "400 KB"],
 )
 async def test_what_only_the_engine_can_tell_is_its_refusal(database: Database, value: Any) -> None:
-    with pytest.raises(RequestRefused, match="ValidationException|SerializationException"):
+    with pytest.raises(RequestRefused, match=r"ValidationException|SerializationException"):
         await stored(database, encode(value))
 
 
