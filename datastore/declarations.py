@@ -1,8 +1,10 @@
 """What a table, an index and an access pattern are: frozen values that drive code, documentation and tests."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Literal
 
 AttributeType = Literal["S", "N"]
@@ -33,14 +35,16 @@ class Who(StrEnum):
     INTERNAL = "internal"
 
 
-def aliases_in(*expressions: str) -> dict[str, str]:
+@cache
+def aliases_in(*expressions: str) -> Mapping[str, str]:
     """ExpressionAttributeNames for the `#name`s in the expressions: an alias is the attribute's own name."""
     return {f"#{name}": name for expression in expressions for name in re.findall(r"#(\w+)", expression)}
 
 
-def values_in(*expressions: str) -> set[str]:
+@cache
+def values_in(*expressions: str) -> frozenset[str]:
     """The names of the `:name` values in the expressions."""
-    return {name for expression in expressions for name in re.findall(r":(\w+)", expression)}
+    return frozenset(name for expression in expressions for name in re.findall(r":(\w+)", expression))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,12 @@ class Index:
     projection: Literal["ALL", "KEYS_ONLY"] | tuple[str, ...] = "ALL"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table by its documented name; the store adds its prefix. `ttl` names the attribute of epoch seconds."""
+    """A table by its documented name; the store adds its prefix. `ttl` names the attribute of epoch seconds.
+
+    There is one of each: a table is compared, and found in dicts, by identity.
+    """
 
     name: str
     partition: str
@@ -74,7 +81,7 @@ class Table:
         return own if index is None else (*own, self.index(index).partition, self.index(index).sort)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AccessPattern:
     """One question the tables can be asked, as it is asked.
 
@@ -96,10 +103,6 @@ class AccessPattern:
     update: str = ""
     descending: bool = False
     consistent: bool = False
-    aliases: dict[str, str] = field(init=False, compare=False, hash=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "aliases", aliases_in(self.key, *self.filter, self.condition, self.update))
 
     @property
     def writes(self) -> bool:
