@@ -1,0 +1,393 @@
+"""Point reads of one request: together in few calls, each with an answer of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from test_client import Fault, Proxy, Seen, client_of, forward, hang, plain, refuse, reset, until
+
+from datastore.backoff import Backoff
+from datastore.client import Client, RequestRefused
+from datastore.database import Database, StoreOptions, open_database
+from datastore.declarations import AccessPattern, Table, Who
+from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.parts import Key
+from datastore.keyspace.sightings import BLIP
+from datastore.metering import Deadline
+from datastore.store import Store
+
+BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
+EVENTS = AccessPattern("T-2", "", EARTHQUAKES, ("GetItem", "BatchGetItem"), Who.ANY)
+WRITE = AccessPattern("T-3", "", BLIP, ("PutItem",), Who.ANY)
+
+
+@pytest.fixture
+async def proxy(engine: str) -> AsyncIterator[Proxy]:
+    async with Proxy(engine) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def client(proxy: Proxy) -> AsyncIterator[Client]:
+    async with client_of(proxy) as client:
+        yield client
+
+
+@pytest.fixture
+async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
+    async with open_database(store_options) as database:
+        await database.create_tables()
+        yield database
+
+
+@pytest.fixture
+def open_store(client: Client, database: Database) -> Callable[..., Store]:
+    """Stores of requests that go through the proxy."""
+
+    def store(seconds: float = 10) -> Store:
+        return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
+
+    return store
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=6))
+
+
+def blip(number: int) -> Key:
+    return Key(f"P#{number % 7}", f"S#{number}")
+
+
+def item(number: int, table: Table = BLIP) -> dict[str, Any]:
+    key = blip(number)
+    return {table.partition: key.partition, table.sort: key.sort, "number": number}
+
+
+async def fill(database: Database, numbers: Sequence[int], table: Table = BLIP) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    pattern = AccessPattern("T-4", "", table, ("PutItem",), Who.ANY)
+    await asyncio.gather(*[store.put(pattern, item(number, table)) for number in numbers])
+
+
+async def read(store: Store, numbers: Sequence[int], *, consistent: bool = False) -> list[Any]:
+    """The items, or the exceptions in their place."""
+    reads = [store.get(BLIPS, blip(number), consistent=consistent) for number in numbers]
+    return await asyncio.gather(*reads, return_exceptions=True)
+
+
+def keys_asked(seen: Seen, database: Database, table: Table = BLIP) -> list[str]:
+    """The sort keys of a BatchGetItem."""
+    return [key[table.sort]["S"] for key in seen.body["RequestItems"][database.prefix + table.name]["Keys"]]
+
+
+def withhold(table: Table, unready: Callable[[str], bool]) -> Fault:
+    """Answer as a busy table does: the keys for which `unready` (by sort key) holds stay unprocessed."""
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        ready: dict[str, Any] = {}
+        rest: dict[str, Any] = {}
+        for name, entry in seen.body["RequestItems"].items():
+            for part, wanted in ((ready, False), (rest, True)):
+                keys = [key for key in entry["Keys"] if unready(key[table.sort]["S"]) is wanted]
+                if keys:
+                    part[name] = entry | {"Keys": keys}
+        answered: dict[str, Any] = {"Responses": {}}
+        if ready:
+            _, _, content = await proxy.ask(Seen(seen.operation, {"RequestItems": ready}, seen.request))
+            answered = orjson.loads(content)
+        return web.Response(body=orjson.dumps(answered | {"UnprocessedKeys": rest}))
+
+    return answer
+
+
+# --- What goes out ----------------------------------------------------------------------------------------------------
+
+
+async def test_more_than_a_hundred_keys_go_out_side_by_side(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(0, 250, 2))
+    gathered = asyncio.Event()
+
+    async def together(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if len(proxy.seen) == 3:
+            gathered.set()
+        await gathered.wait()
+        return await forward(proxy, seen)
+
+    proxy.always = together
+
+    answers = await read(open_store(), range(250))
+
+    assert answers == [None if number % 2 else item(number) for number in range(250)]
+    assert sorted((seen.operation, len(keys_asked(seen, database))) for seen in proxy.seen) == [
+        ("BatchGetItem", 50),
+        ("BatchGetItem", 100),
+        ("BatchGetItem", 100),
+    ]
+
+
+async def test_keys_of_several_tables_share_a_call(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1, 2])
+    await fill(database, [1], EARTHQUAKES)
+    store = open_store()
+
+    answers = await asyncio.gather(
+        store.get(BLIPS, blip(1)), store.get(EVENTS, blip(1)), store.get(BLIPS, blip(2)), store.get(EVENTS, blip(2))
+    )
+
+    assert list(answers) == [item(1), item(1, EARTHQUAKES), item(2), None]
+    assert proxy.operations() == ["BatchGetItem"]
+    assert keys_asked(proxy.seen[0], database) == keys_asked(proxy.seen[0], database, EARTHQUAKES) == ["S#1", "S#2"]
+    assert store.meter.calls[0].tables == (f"{database.prefix}blip", f"{database.prefix}earthquake-events")
+    assert store.meter.units == 2.0
+
+
+async def test_a_key_is_asked_for_once_however_often_it_is_read(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1, 2])
+    store = open_store()
+
+    first = await read(store, [1, 2, 1, 1, 2])
+    second = await read(store, [2, 1])
+
+    assert first == [item(1), item(2), item(1), item(1), item(2)]
+    assert second == [item(2), item(1)]
+    assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2"]]
+
+
+async def test_a_single_key_is_a_get_item(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1])
+    store = open_store()
+
+    assert await read(store, [1, 1]) == [item(1), item(1)]
+    assert await read(store, [2]) == [None]
+    assert await read(store, [1, 2]) == [item(1), None]
+    assert proxy.operations() == ["GetItem", "GetItem"]
+
+
+async def test_consistent_reads_go_apart(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1, 2])
+    store = open_store()
+
+    answers = await asyncio.gather(
+        read(store, [1, 2]), read(store, [1, 2], consistent=True), read(store, [3], consistent=True)
+    )
+
+    assert list(answers) == [[item(1), item(2)], [item(1), item(2)], [None]]
+    name = f"{database.prefix}blip"
+    asked = [(keys_asked(seen, database), seen.body["RequestItems"][name].get("ConsistentRead")) for seen in proxy.seen]
+    assert sorted(asked, key=str) == [(["S#1", "S#2", "S#3"], True), (["S#1", "S#2"], None)]
+
+
+async def test_a_single_consistent_read_says_so(proxy: Proxy, open_store: Callable[..., Store]) -> None:
+    await open_store().get(BLIPS, blip(1), consistent=True)
+
+    assert [(seen.operation, seen.body["ConsistentRead"]) for seen in proxy.seen] == [("GetItem", True)]
+
+
+async def test_two_requests_never_share(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1])
+    one, other = open_store(), open_store()
+
+    assert list(await asyncio.gather(read(one, [1]), read(other, [1]))) == [[item(1)], [item(1)]]
+    assert proxy.operations() == ["GetItem", "GetItem"]
+    assert [len(store.meter.calls) for store in (one, other)] == [1, 1]
+
+    await one.put(WRITE, item(1) | {"number": 100})
+
+    assert await read(one, [1]) == [item(1) | {"number": 100}]
+    assert await read(other, [1]) == [item(1)]
+    assert await read(open_store(), [1]) == [item(1) | {"number": 100}]
+
+
+# --- What stays unprocessed -------------------------------------------------------------------------------------------
+
+
+async def test_unprocessed_keys_are_asked_for_until_they_are_there(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(10))
+    proxy.faults.extend([_late("6789"), _late("789"), _late("89")])
+    store = open_store()
+
+    answers = await read(store, range(10), consistent=True)
+
+    assert answers == [item(number) for number in range(10)]
+    asked = [[sort[-1] for sort in keys_asked(seen, database)] for seen in proxy.seen]
+    assert asked == [list("0123456789"), list("6789"), list("789"), list("89")]
+    name = f"{database.prefix}blip"
+    assert {seen.body["RequestItems"][name]["ConsistentRead"] for seen in proxy.seen} == {True}
+    assert len(store.meter.calls) == 4
+
+
+def _late(digits: str) -> Fault:
+    return withhold(BLIP, lambda sort: sort[-1] in digits)
+
+
+async def test_what_stays_unprocessed_is_throttled_and_the_others_are_served(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(6))
+    proxy.always = _late("24")
+    store = open_store()
+
+    answers = await read(store, range(6))
+
+    assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED", item(3), "THROTTLED", item(5)]
+    assert len(proxy.seen) == 6
+
+    proxy.always = None
+
+    assert await read(store, range(6)) == [item(number) for number in range(6)]
+    assert keys_asked(proxy.seen[-1], database) == ["S#2", "S#4"]
+
+
+async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.05, most=0.05, tries=1000))
+    await fill(database, range(3))
+    proxy.always = _late("2")
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    answers = await read(open_store(0.4), range(3))
+
+    assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED"]
+    assert loop.time() - started < 0.7
+    assert len(proxy.seen) > 3
+
+
+def told(answer: Any) -> Any:
+    return answer.code if isinstance(answer, DomainError) else answer
+
+
+@pytest.mark.parametrize(("fault", "error"), [(reset, Unavailable), (refuse(400, "ThrottlingException"), Throttled)])
+async def test_when_a_later_round_fails_what_came_before_is_served(
+    proxy: Proxy,
+    database: Database,
+    open_store: Callable[..., Store],
+    fault: Fault,
+    error: type[DomainError],
+) -> None:
+    await fill(database, range(4))
+    proxy.faults.append(_late("23"))
+    proxy.always = fault
+    store = open_store()
+
+    answers = await read(store, range(4))
+
+    assert [told(answer) for answer in answers] == [item(0), item(1), error.code, error.code]
+
+
+async def test_when_a_later_round_hangs_what_came_before_is_served(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(3))
+    proxy.faults.append(_late("2"))
+    proxy.always = hang
+
+    answers = await read(open_store(0.4), range(3))
+
+    assert [told(answer) for answer in answers] == [item(0), item(1), Timeout.code]
+
+
+async def test_more_than_an_answer_holds_comes_in_rounds(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    for number in range(48):
+        await store.put(WRITE, item(number) | {"text": "x" * 390_000})
+
+    answers = await read(open_store(20), range(48))
+
+    assert [answer["number"] for answer in answers] == list(range(48))
+    assert len(proxy.seen) > 1
+
+
+# --- What fails -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numbers", [[1], [1, 2]], ids=["one", "many"])
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [(plain(503), Unavailable), (refuse(400, "ThrottlingException"), Throttled)],
+    ids=["unavailable", "throttled"],
+)
+async def test_a_failure_is_not_remembered(
+    proxy: Proxy,
+    database: Database,
+    open_store: Callable[..., Store],
+    numbers: list[int],
+    fault: Fault,
+    error: type[DomainError],
+) -> None:
+    await fill(database, numbers)
+    proxy.always = fault
+    store = open_store()
+
+    assert [told(answer) for answer in await read(store, numbers)] == [error.code] * len(numbers)
+
+    proxy.always = None
+
+    assert await read(store, numbers) == [item(number) for number in numbers]
+
+
+async def test_a_refused_batch_is_not_remembered(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1, 2])
+    proxy.faults.append(refuse(400, "AccessDeniedException"))
+    store = open_store()
+
+    refused = await read(store, [1, 2])
+
+    assert [type(answer) for answer in refused] == [RequestRefused, RequestRefused]
+    assert await read(store, [1, 2]) == [item(1), item(2)]
+
+
+async def test_a_bad_key_fails_alone(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1, 2])
+    store = open_store()
+    bad = [Key("", "x"), Key("x", ""), Key("p" * 2049, "x"), Key("x", "s" * 1025), Key("\ud800", "x")]
+
+    answers = await asyncio.gather(*[store.get(BLIPS, key) for key in (blip(1), *bad, blip(2))], return_exceptions=True)
+
+    assert answers[0] == item(1)
+    assert [type(answer) for answer in answers[1:-1]] == [BadUserInput] * 5
+    assert answers[-1] == item(2)
+    assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2"]]
+
+
+async def test_a_reader_who_goes_leaves_the_read_to_the_others(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1, 2])
+    store = open_store()
+    gone = asyncio.Event()
+
+    async def wait_until_gone(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        await gone.wait()
+        return await forward(proxy, seen)
+
+    proxy.always = wait_until_gone
+    readers = [asyncio.create_task(store.get(BLIPS, blip(number))) for number in (1, 1, 2)]
+    await until(lambda: len(proxy.seen) == 1)
+    readers[0].cancel()
+    gone.set()
+
+    answers = await asyncio.gather(*readers, return_exceptions=True)
+
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1:] == [item(1), item(2)]
+    assert await read(store, [1, 2]) == [item(1), item(2)]
+    assert len(proxy.seen) == 1
