@@ -143,17 +143,17 @@ def _terraform_table(table: Table, prefix: str) -> str:
 
 def _terraform_index(index: Index) -> list[str]:
     projection = _projection(index)
-    lines = [
-        "",
-        "  global_secondary_index {",
-        f'    name            = "{index.name}"',
-        f'    hash_key        = "{index.partition}"',
-        f'    range_key       = "{index.sort}"',
-        f'    projection_type = "{projection["ProjectionType"]}"',
-    ]
+    settings = {
+        "name": index.name,
+        "hash_key": index.partition,
+        "range_key": index.sort,
+        "projection_type": projection["ProjectionType"],
+    }
     if "NonKeyAttributes" in projection:
-        lines.append(f"    non_key_attributes = {json.dumps(projection['NonKeyAttributes'])}")
-    return [*lines, "  }"]
+        settings["non_key_attributes"] = projection["NonKeyAttributes"]
+    width = max(map(len, settings))  # as `terraform fmt` aligns them
+    lines = [f"    {name:<{width}} = {json.dumps(value)}" for name, value in settings.items()]
+    return ["", "  global_secondary_index {", *lines, "  }"]
 
 
 def _identifier(table: Table) -> str:

@@ -1,0 +1,286 @@
+"""Tables as they are declared, created, described and exported."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from datastore import tables
+from datastore.database import Database, StoreOptions, open_database
+from datastore.declarations import Index, Table
+from datastore.keyspace import TABLES
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.sightings import BLIP
+
+PLAIN = Table("plain", "pk", "sk")
+RICH = Table(
+    "rich-and-rare",
+    "pk",
+    "sk",
+    indexes=(
+        Index("ByColour", "colour", "weight", "N", projection=("name", "price")),
+        Index("ByWeight", "pk", "weight", "N", projection="KEYS_ONLY"),
+    ),
+    ttl="until",
+    stream="NEW_AND_OLD_IMAGES",
+)
+ALL = (*TABLES, PLAIN, RICH)
+
+
+@pytest.fixture
+async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
+    async with open_database(store_options) as database:
+        yield database
+
+
+def shape(described: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """What a description says of the declaration: no times, sizes and ids."""
+    kept = ("AttributeDefinitions", "KeySchema", "StreamSpecification")
+    return {
+        "TableName": described["TableName"].removeprefix(prefix),
+        "BillingMode": described["BillingModeSummary"]["BillingMode"],
+        **{name: described[name] for name in kept if name in described},
+        "AttributeDefinitions": sorted(described["AttributeDefinitions"], key=str),
+        "GlobalSecondaryIndexes": sorted(
+            [
+                {name: index[name] for name in ("IndexName", "KeySchema", "Projection")}
+                for index in described.get("GlobalSecondaryIndexes", ())
+            ],
+            key=str,
+        ),
+    }
+
+
+async def ttl(database: Database, table: Table) -> dict[str, Any]:
+    name = database.prefix + table.name
+    answer = await asyncio.to_thread(database.admin().describe_time_to_live, TableName=name)
+    description: dict[str, Any] = answer["TimeToLiveDescription"]
+    return description
+
+
+# --- Creating ---------------------------------------------------------------------------------------------------------
+
+
+async def test_tables_are_created_once(database: Database) -> None:
+    names = [database.prefix + table.name for table in TABLES]
+
+    assert await database.create_tables() == names
+    assert await database.create_tables() == []
+    assert [table["TableStatus"] for table in await database.describe_tables()] == ["ACTIVE"] * len(TABLES)
+
+
+async def test_tables_are_as_they_are_declared(database: Database) -> None:
+    await tables.create(database.admin(), ALL, database.prefix)
+
+    described = await tables.describe(database.admin(), ALL, database.prefix)
+
+    wanted = [
+        {"GlobalSecondaryIndexes": [], **definition, "AttributeDefinitions": _sorted(definition)}
+        for definition in map(tables.definition, ALL)
+    ]
+    assert [shape(table, database.prefix) for table in described] == wanted
+    assert [await ttl(database, table) for table in ALL] == [
+        {"TimeToLiveStatus": "ENABLED", "AttributeName": table.ttl} if table.ttl else {"TimeToLiveStatus": "DISABLED"}
+        for table in ALL
+    ]
+    assert [("LatestStreamArn" in table) for table in described] == [table.stream is not None for table in ALL]
+
+
+def _sorted(definition: dict[str, Any]) -> list[dict[str, str]]:
+    return sorted(definition["AttributeDefinitions"], key=str)
+
+
+async def test_commands_that_start_together_make_each_table_once(
+    database: Database, store_options: StoreOptions
+) -> None:
+    async with open_database(store_options) as other:
+        made = await asyncio.gather(*[one.create_tables() for one in (database, other, database, other)])
+
+    assert sorted(name for names in made for name in names) == sorted(database.prefix + table.name for table in TABLES)
+    assert [(await ttl(database, table))["TimeToLiveStatus"] for table in TABLES] == ["ENABLED", "ENABLED"]
+
+
+async def test_ttl_is_switched_on_where_another_command_went_before_it_did(database: Database) -> None:
+    database.admin().create_table(**tables.definition(BLIP, database.prefix))
+    assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "DISABLED"
+
+    assert await database.create_tables() == [database.prefix + EARTHQUAKES.name]
+
+    assert await ttl(database, BLIP) == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expiresAt"}
+
+
+class Stale:
+    """An administration client that is told of TTL what was true a moment ago."""
+
+    def __init__(self, admin: Any) -> None:
+        self._admin = admin
+        self._told = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._admin, name)
+
+    def describe_time_to_live(self, **arguments: Any) -> Any:
+        self._told += 1
+        if self._told == 1:
+            return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
+        return self._admin.describe_time_to_live(**arguments)
+
+
+async def test_ttl_that_another_command_switches_on_at_the_same_time_is_no_error(database: Database) -> None:
+    await tables.create(database.admin(), [BLIP], database.prefix)
+
+    assert await tables.create(Stale(database.admin()), [BLIP], database.prefix) == []
+
+    assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "ENABLED"
+
+
+async def test_another_prefix_is_another_set_of_tables(database: Database, store_options: StoreOptions) -> None:
+    await database.create_tables()
+    prefix = f"{store_options.prefix}dev_"
+    async with open_database(StoreOptions(store=store_options.store, prefix=prefix)) as other:
+        missing = [{"TableName": prefix + table.name, "TableStatus": "MISSING"} for table in TABLES]
+        assert await other.describe_tables() == missing
+
+        assert await other.create_tables() == [f"{prefix}blip", f"{prefix}earthquake-events"]
+        assert [table["TableStatus"] for table in await other.describe_tables()] == ["ACTIVE", "ACTIVE"]
+
+
+async def test_a_table_that_is_missing_is_told_beside_one_that_is_there(database: Database) -> None:
+    await tables.create(database.admin(), [BLIP], database.prefix)
+
+    there, missing = await database.describe_tables()
+
+    assert (there["TableName"], there["TableStatus"]) == (f"{database.prefix}blip", "ACTIVE")
+    assert missing == {"TableName": f"{database.prefix}earthquake-events", "TableStatus": "MISSING"}
+
+
+# --- Exporting --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_cloudformation_export_makes_the_same_tables(database: Database) -> None:
+    admin = database.admin()
+    await tables.create(admin, ALL, database.prefix)
+    prefix = f"{database.prefix}cf_"
+
+    template = json.loads(tables.cloudformation(ALL, prefix))
+
+    assert list(template["Resources"]) == ["BlipTable", "EarthquakeEventsTable", "PlainTable", "RichAndRareTable"]
+    for resource in template["Resources"].values():
+        _make(admin, resource)
+    declared = await tables.describe(admin, ALL, database.prefix)
+    exported = await tables.describe(admin, ALL, prefix)
+    assert [shape(one, prefix) for one in exported] == [shape(one, database.prefix) for one in declared]
+    for table in ALL:
+        copy = Table(f"cf_{table.name}", table.partition, table.sort)
+        assert await ttl(database, copy) == await ttl(database, table)
+
+
+def _make(admin: Any, resource: dict[str, Any]) -> None:
+    """What CloudFormation does with a resource: CreateTable, then what CreateTable does not take."""
+    assert {name: value for name, value in resource.items() if name != "Properties"} == {
+        "Type": "AWS::DynamoDB::Table",
+        "DeletionPolicy": "Retain",
+        "UpdateReplacePolicy": "Retain",
+    }
+    properties = dict(resource["Properties"])
+    expiry = properties.pop("TimeToLiveSpecification", None)
+    assert properties.pop("PointInTimeRecoverySpecification") == {"PointInTimeRecoveryEnabled": True}
+    if "StreamSpecification" in properties:
+        properties["StreamSpecification"] = {"StreamEnabled": True, **properties["StreamSpecification"]}
+    admin.create_table(**properties)
+    if expiry:
+        admin.update_time_to_live(TableName=properties["TableName"], TimeToLiveSpecification=expiry)
+
+
+@dataclass
+class Block:
+    """A block of HCL: `kind "label" … { settings, blocks }`."""
+
+    kind: str = ""
+    labels: list[str] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
+    blocks: list["Block"] = field(default_factory=list)
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [block.settings for block in self.blocks if block.kind == kind]
+
+
+def parse_hcl(text: str) -> list[Block]:
+    """The blocks of the part of HCL that the export uses; fails on anything else."""
+    path = [Block()]
+    for line in text.splitlines():
+        if opening := re.fullmatch(r'( *)(\w+)((?: "[\w.-]+")*) \{', line):
+            assert len(opening[1]) == 2 * (len(path) - 1)
+            block = Block(opening[2], re.findall(r'"([^"]*)"', opening[3]))
+            path[-1].blocks.append(block)
+            path.append(block)
+        elif setting := re.fullmatch(r"( *)(\w+) += (.+)", line):
+            assert len(setting[1]) == 2 * (len(path) - 1)
+            assert setting[2] not in path[-1].settings
+            path[-1].settings[setting[2]] = json.loads(setting[3])
+        elif line:
+            assert line == "  " * (len(path) - 2) + "}"
+            path.pop()
+    assert len(path) == 1
+    return path[0].blocks
+
+
+@pytest.mark.parametrize("prefix", ["", "dev-"])
+def test_the_terraform_export_says_what_is_declared(prefix: str) -> None:
+    resources = parse_hcl(tables.terraform(ALL, prefix))
+
+    assert [[resource.kind, *resource.labels] for resource in resources] == [
+        ["resource", "aws_dynamodb_table", table.name.replace("-", "_")] for table in ALL
+    ]
+    assert [_declared(resource) for resource in resources] == [_declaration(table, prefix) for table in ALL]
+
+
+def _declared(resource: Block) -> dict[str, Any]:
+    """What a resource says, by name."""
+    return {
+        **resource.settings,
+        "attributes": {one["name"]: one["type"] for one in resource.of("attribute")},
+        "indexes": resource.of("global_secondary_index"),
+        "ttl": resource.of("ttl"),
+        "recovery": resource.of("point_in_time_recovery"),
+    }
+
+
+def _declaration(table: Table, prefix: str) -> dict[str, Any]:
+    attributes = {table.partition: "S", table.sort: "S"}
+    for index in table.indexes:
+        attributes |= {index.partition: "S", index.sort: index.sort_type}
+    stream = {"stream_enabled": True, "stream_view_type": table.stream} if table.stream else {}
+    return {
+        "name": prefix + table.name,
+        "billing_mode": "PAY_PER_REQUEST",
+        "hash_key": table.partition,
+        "range_key": table.sort,
+        **stream,
+        "attributes": attributes,
+        "indexes": [_index(index) for index in table.indexes],
+        "ttl": [{"attribute_name": table.ttl, "enabled": True}] if table.ttl else [],
+        "recovery": [{"enabled": True}],
+    }
+
+
+def _index(index: Index) -> dict[str, Any]:
+    keys = {"name": index.name, "hash_key": index.partition, "range_key": index.sort}
+    if isinstance(index.projection, tuple):
+        return {**keys, "projection_type": "INCLUDE", "non_key_attributes": list(index.projection)}
+    return {**keys, "projection_type": index.projection}
+
+
+@pytest.mark.parametrize("table", ALL, ids=[table.name for table in ALL])
+def test_an_attribute_is_defined_exactly_if_a_key_uses_it(table: Table) -> None:
+    definition = tables.definition(table)
+    schemas = [definition["KeySchema"], *[one["KeySchema"] for one in definition.get("GlobalSecondaryIndexes", ())]]
+
+    defined = [one["AttributeName"] for one in definition["AttributeDefinitions"]]
+
+    assert len(defined) == len(set(defined))
+    assert set(defined) == {key["AttributeName"] for schema in schemas for key in schema}
