@@ -45,7 +45,7 @@ async def read_page(
     """A page of the list that the partitions make one after another, each given as the values of its Query.
 
     Reads until `size` items and one more are found or the last partition is done, so a page is short only at the
-    end. Partitions are read ahead side by side, but only as many as the fullest one so far says are needed.
+    end. Partitions are read ahead side by side, but at most twice as many as the page takes (see `_width`).
     """
     ordered = list(reversed(partitions)) if span.backward else list(partitions)
     reader = _Reader(store, pattern, span.backward, attributes)
@@ -77,12 +77,15 @@ def _page(found: list[Item], span: Span, partitions: int) -> Page:
 
 
 def _width(missing: int, fullest: int, read: int) -> int:
-    """How many partitions to read at once: the first alone; then as many as are needed if none is fuller than the
-    fullest so far; twice as many each time while all were empty."""
+    """How many partitions to read at once: as many as it takes if none is fuller than the fullest so far.
+
+    But no more than were read already: what they hold may say little (a cursor or a window cuts the first one short),
+    and so at most twice as many are read as it takes in the end.
+    """
     if read == 0:
         return 1
-    needed = -(-missing // fullest) if fullest else 2 * read
-    return min(needed, WIDEST_WAVE)
+    needed = -(-missing // fullest) if fullest else read
+    return min(needed, read, WIDEST_WAVE)
 
 
 def _position(pattern: AccessPattern, ordered: Sequence[Values], start: Item | None) -> tuple[int, Item | None]:

@@ -37,7 +37,7 @@ from resolvers.selection import selected_node_fields
 from resolvers.subscribing import follow
 
 DEFAULT_WINDOW = timedelta(days=30)
-LONGEST_WINDOW = timedelta(days=36_525)
+LONGEST_WINDOW = timedelta(days=3_660)
 EARLIEST = from_epoch_ms(EARLIEST_MS)
 LARGEST_MAGNITUDE = 10
 LARGEST_INGEST_SOURCE = 1024
