@@ -25,7 +25,7 @@ class Extent:
     seconds: float
 
 
-FULL = Extent(rounds=9, effort=1.0, subscribers=100, seconds=6.0)
+FULL = Extent(rounds=7, effort=1.0, subscribers=100, seconds=5.0)
 QUICK = Extent(rounds=1, effort=0.1, subscribers=10, seconds=0.5)
 
 
