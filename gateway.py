@@ -1,12 +1,15 @@
 """The gateway: the ASGI application factory, and the command line (see `python gateway.py --help`)."""
 
 import asyncio
+import errno
 import json
 import logging
+import secrets
+import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -25,15 +28,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import schema as api
 from datastore import tables
+from datastore.client import RequestRefused
 from datastore.database import StoreMisconfigured, StoreOptions, open_database
 from datastore.earthquakes import IngestSummary
-from datastore.engine import EngineFailed, EngineMissing
+from datastore.engine import EngineMissing
+from datastore.engine_process import EngineFailed
 from datastore.errors import DomainError
 from datastore.keyspace import TABLES
 from edge import graphiql
 from edge.identity import Tokens, TokenSettings
 from edge.settings import Misconfigured, Settings, from_environment, local_secret
-from edge.websocket import UVICORN_WS_OPTIONS
+from edge.socket_protocol import UVICORN_WS_OPTIONS
+from pipelines.usgs_feed import FeedError
+from pipelines.usgs_fetch import feed_url
 from resolvers.access import Role
 from runtime import DEMO_USERS, Gateway
 
@@ -41,7 +48,18 @@ T = TypeVar("T")
 
 READY_SECONDS = 2.0
 GRACEFUL_SECONDS = 10
-MISTAKES = (Misconfigured, StoreMisconfigured, EngineMissing, EngineFailed, DomainError, BotoCoreError, ClientError)
+BACKLOG = 2048
+UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+MISTAKES = (
+    Misconfigured,
+    StoreMisconfigured,
+    EngineMissing,
+    EngineFailed,
+    DomainError,
+    RequestRefused,
+    BotoCoreError,
+    ClientError,
+)
 
 
 def create_app(settings: Settings, store: StoreOptions, gateway: Gateway | None = None) -> Starlette:
@@ -102,7 +120,8 @@ table_commands = typer.Typer(no_args_is_help=True, help="The tables in the store
 ingest_commands = typer.Typer(no_args_is_help=True, help="Bring data in.")
 cli.add_typer(table_commands, name="tables")
 cli.add_typer(ingest_commands, name="ingest")
-notes = Console(stderr=True, highlight=False, soft_wrap=True)
+# Paths and messages are told as they are: nothing in them is markup.
+notes = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 StoreOption = Annotated[
     str,
@@ -121,6 +140,11 @@ Prefix = Annotated[
 ]
 Region = Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", help="The AWS region.")]
 DATA_DIR = Path(".data")
+ENVIRONMENT = (
+    "More is set in the environment: GATEWAY_SECRET, GATEWAY_JWKS_URL, GATEWAY_JWT_ISSUER, GATEWAY_JWT_AUDIENCE, "
+    "GATEWAY_ROLE_CLAIM, GATEWAY_AREAS, GATEWAY_CATEGORIES, GATEWAY_INGEST_HOSTS, GATEWAY_ALLOWED_ORIGINS, "
+    "GATEWAY_DEADLINE_SECONDS."
+)
 
 
 class ExportFormat(StrEnum):
@@ -128,7 +152,7 @@ class ExportFormat(StrEnum):
     TERRAFORM = "terraform"
 
 
-@cli.command()
+@cli.command(epilog=ENVIRONMENT)
 def serve(
     host: Annotated[str, typer.Option(envvar="GATEWAY_HOST", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="GATEWAY_PORT", min=1, max=65535, help="The port.")] = 8000,
@@ -155,52 +179,112 @@ def serve(
     settings = _settings(
         options, data_dir, host=host, port=port, demo=options.embedded if demo is None else demo, ingest=ingest
     )
-    _check_port(host, port)
+    _check_feed(settings.ingest)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    gateway = Gateway(settings, options)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            create_app(settings, options, gateway),
-            host=host,
-            port=port,
-            loop="uvloop" if sys.platform != "win32" else "asyncio",
-            http="httptools",
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=GRACEFUL_SECONDS,
-            **UVICORN_WS_OPTIONS,
+    sockets = _listen(host, port)
+    _run(lambda: _serve(Gateway(settings, options), options, sockets))
+
+
+def _check_feed(feed: str | None) -> None:
+    """A feed that will never be there is told now, and not once a minute."""
+    if feed is None or "://" in feed or Path(feed).is_file():
+        return
+    try:
+        feed_url(feed)
+    except FeedError as problem:
+        raise typer.BadParameter(str(problem), param_hint="--ingest") from None
+
+
+async def _serve(gateway: Gateway, options: StoreOptions, sockets: list[socket.socket]) -> None:
+    """Serve until a signal. It also ends a start that takes its time."""
+    server = _Server(gateway, options)
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+
+    def stop(number: int, frame: object) -> None:
+        server.handle_exit(signal.Signals(number), None)
+        if not server.started:
+            loop.call_soon_threadsafe(task.cancel)
+
+    with _on_signals(stop), suppress(asyncio.CancelledError):
+        async with gateway.running():
+            await server.serve(sockets)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, which leaves signals to `_serve`: it would die of them after a clean stop."""
+
+    def __init__(self, gateway: Gateway, options: StoreOptions) -> None:
+        super().__init__(
+            uvicorn.Config(
+                create_app(gateway.settings, options, gateway),
+                lifespan="off",
+                http="httptools",
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=GRACEFUL_SECONDS,
+                **UVICORN_WS_OPTIONS,
+            )
         )
-    )
-    _run(lambda: _serve(server, gateway))
+        self._gateway = gateway
+        self._options = options
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        _welcome(self._gateway, self._options)
+        await _warn_unless_ready(self._gateway)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Subscribers are told before their connections go."""
+        await self._gateway.socket.close()
+        await super().shutdown(sockets)
 
 
-async def _serve(server: uvicorn.Server, gateway: Gateway) -> None:
-    serving = asyncio.create_task(server.serve())
-    while not server.started and not serving.done():  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0.02)
-    if server.started:
-        _welcome(gateway)
-    await serving
-    if not server.started:
-        raise typer.Exit(1)
+@contextmanager
+def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, act) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _welcome(gateway: Gateway) -> None:
-    notes.print(f"GraphiQL and GraphQL  {gateway.settings.url}/graphql")
+def _welcome(gateway: Gateway, options: StoreOptions) -> None:
+    settings = gateway.settings
+    notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
+    notes.print(f"{'Store':<21} {_told(options)}")
     for token in gateway.demo_tokens():
-        notes.print(f"{token['name']:<21} Authorization: Bearer {token['token']}")
-    if gateway.settings.demo and not gateway.settings.loopback:
+        notes.print(f"{token['name'] + ' token':<21} {token['token']}")
+    if settings.demo and not settings.loopback:
         notes.print("Demo tokens are not offered: this gateway listens beyond this machine.")
+    elif settings.demo and not settings.jwks_url:
+        notes.print("Send a token as the header Authorization: Bearer <token>. GraphiQL has them already.")
+    notes.print("Stop with Ctrl-C.")
+
+
+def _told(options: StoreOptions) -> str:
+    if options.embedded:
+        return "embedded, in memory only" if options.data_dir is None else f"embedded, data in {options.data_dir}"
+    return f"DynamoDB in {options.region or 'your AWS region'}" if options.store == "aws" else options.store
+
+
+async def _warn_unless_ready(gateway: Gateway) -> None:
+    state = await gateway.readiness(READY_SECONDS)
+    if state["store"] == "unreachable":
+        notes.print("Warning: the store cannot be reached. Requests are answered UNAVAILABLE until it can be.")
+    elif state["store"] == "tables missing":
+        missing = ", ".join(state["missing"])
+        notes.print(f"Warning: the store lacks the tables {missing}. `gateway.py tables create` makes them there.")
 
 
 @cli.command()
 def seed(
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOption = "embedded", data_dir: DataDir = DATA_DIR, prefix: Prefix = "", region: Region = None
 ) -> None:
     """Load the demo data that is not there yet."""
 
@@ -208,7 +292,7 @@ def seed(
         events, sightings = await gateway.demo().load()
         typer.echo(f"{events} earthquakes and {sightings} sightings stored")
 
-    _with_gateway(load, _store_options(store, data_dir, memory, prefix, region), data_dir)
+    _with_gateway(load, _store_options(store, data_dir, False, prefix, region))
 
 
 @ingest_commands.command("earthquakes")
@@ -216,7 +300,7 @@ def ingest_earthquakes(
     source: Annotated[str, typer.Argument(help="A USGS GeoJSON feed: a file, a URL, or a name such as all_day.")],
     store: StoreOption = "embedded",
     data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
+    memory: Annotated[bool, typer.Option("--memory", help="Only try it: keep nothing.")] = False,
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
@@ -234,26 +318,33 @@ def ingest_earthquakes(
             )
         _report(summary)
 
-    _with_gateway(run, _store_options(store, data_dir, memory, prefix, region), data_dir)
+    _with_gateway(run, _store_options(store, data_dir, memory, prefix, region))
 
 
 def _progress() -> Progress:
+    """For whoever watches: nothing is drawn where no terminal is."""
     stored = TextColumn("{task.fields[stored]} events")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn(), stored)
-    return Progress(*columns, console=notes, transient=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), stored)
+    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
 
 
 def _report(summary: IngestSummary) -> None:
-    typer.echo(f"fetched   {summary.fetched}")
-    typer.echo(f"upserted  {summary.upserted}")
-    typer.echo(f"skipped   {summary.skipped}" + (" (the feed has not changed)" if summary.unchanged else ""))
-    typer.echo(f"rejected  {sum(summary.rejected.values())}")
-    for reason, count in sorted(summary.rejected.items()):
-        typer.echo(f"  {reason}  {count}")
-    typer.echo(f"{summary.upstream_size} bytes in {summary.latency_ms / 1000:.2f} s")
+    if summary.error is None or summary.fetched:
+        typer.echo(_told_summary(summary))
     if summary.error is not None:
-        notes.print(f"The feed could not be ingested to its end: {summary.error}")
-        raise typer.Exit(1)
+        raise _mistake(f"the feed was not ingested to its end: {summary.error}")
+
+
+def _told_summary(summary: IngestSummary) -> str:
+    lines = [
+        f"fetched   {summary.fetched}",
+        f"upserted  {summary.upserted}",
+        f"skipped   {summary.skipped}" + (" (the feed has not changed)" if summary.unchanged else ""),
+        f"rejected  {sum(summary.rejected.values())}",
+        *[f"  {reason}  {count}" for reason, count in sorted(summary.rejected.items())],
+        f"{summary.upstream_size} bytes in {summary.latency_ms / 1000:.2f} s",
+    ]
+    return "\n".join(lines)
 
 
 @table_commands.command("create")
@@ -305,19 +396,22 @@ def token(
 ) -> None:
     """Print a token that the local gateway accepts."""
 
-    async def issue() -> None:
-        given = from_environment()
-        secret = str(given.get("secret") or local_secret(data_dir))
-        settings = Settings(**(given | {"secret": secret}))
-        signer = Tokens(
-            TokenSettings(
-                secret=secret, issuer=settings.issuer, audience=settings.audience, role_claim=settings.role_claim
-            )
+    try:
+        found = from_environment()
+        if "jwks_url" in found:
+            raise Misconfigured("GATEWAY_JWKS_URL is set: tokens come from there, and others are not accepted.")
+        settings = _with_secret(found, data_dir)
+    except Misconfigured as problem:
+        raise _mistake(problem, 2) from None
+    signer = Tokens(
+        TokenSettings(
+            secret=settings.secret,
+            issuer=settings.issuer,
+            audience=settings.audience,
+            role_claim=settings.role_claim,
         )
-        lifetime = timedelta(hours=hours).total_seconds()
-        typer.echo(signer.issue(user, role, email=email, lifetime=lifetime))
-
-    _run(issue)
+    )
+    typer.echo(signer.issue(user, role, email=email, lifetime=timedelta(hours=hours).total_seconds()))
 
 
 @cli.command("schema")
@@ -329,6 +423,8 @@ def print_schema() -> None:
 def _store_options(store: str, data_dir: Path, memory: bool, prefix: str, region: str | None) -> StoreOptions:
     if store not in ("embedded", "aws") and not store.startswith(("http://", "https://")):
         raise typer.BadParameter("must be embedded, aws, or an http(s) URL", param_hint="--store")
+    if memory and store != "embedded":
+        raise typer.BadParameter("is for the embedded store only", param_hint="--memory")
     return StoreOptions(store, None if memory else data_dir, prefix, region)
 
 
@@ -336,47 +432,110 @@ def _settings(options: StoreOptions, data_dir: Path, **given: Any) -> Settings:
     """Settings from the environment. Only local stores get a secret made for them: others share theirs."""
     try:
         found = from_environment(**given)
-        if options.store == "aws" and not {"secret", "jwks_url"} & found.keys():
-            raise Misconfigured("Set GATEWAY_SECRET, and GATEWAY_JWKS_URL if tokens come from elsewhere.")
-        if "secret" not in found:
-            found["secret"] = local_secret(data_dir)
-        return Settings(**found)
+        if options.store == "aws" and "secret" not in found:
+            raise Misconfigured(
+                "Set GATEWAY_SECRET (cursors are signed with it, and tokens without GATEWAY_JWKS_URL): "
+                "a store that others share gets no secret made up for it."
+            )
+        return _with_secret(found, data_dir)
     except Misconfigured as problem:
-        notes.print(f"Error: {problem}")
-        raise typer.Exit(2) from None
+        raise _mistake(problem, 2) from None
 
 
-def _with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], options: StoreOptions, data_dir: Path) -> None:
+def _with_secret(found: dict[str, Any], data_dir: Path) -> Settings:
+    if "secret" not in found:
+        found["secret"] = local_secret(data_dir)
+    return Settings(**found)
+
+
+def _mistake(problem: object, status: int = 1) -> typer.Exit:
+    """Tell what is wrong in a line; raise what this returns."""
+    notes.print(f"Error: {problem}")
+    return typer.Exit(status)
+
+
+def _with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
     """Do a piece of work with the store open, beside a serving gateway or without one."""
-    gateway = Gateway(_settings(options, data_dir), options)
+    _log_in_lines()
 
     async def inside() -> None:
-        async with gateway.running():
+        # Nobody signs in, and no cursor leaves: any secret will do.
+        async with Gateway(Settings(secret=secrets.token_urlsafe(48)), options).running(jobs=False) as gateway:
             await work(gateway)
 
     _run(inside)
 
 
+def _log_in_lines() -> None:
+    """For a command that ends soon: what went wrong, without tracebacks."""
+    handler = logging.StreamHandler()
+    handler.format = lambda record: record.getMessage()  # type: ignore[method-assign]
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
 def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run it; what a user can mend is one line, not a traceback."""
     try:
-        return asyncio.run(work())
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(work())
     except MISTAKES as problem:
-        notes.print(f"Error: {problem}")
-        raise typer.Exit(1) from None
+        raise _mistake(problem) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
 
-def _check_port(host: str, port: int) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as problem:
-            notes.print(f"Error: cannot listen on {host}:{port}: {problem.strerror}. Choose another with --port.")
-            raise typer.Exit(1) from None
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _listen(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen, before anything else is begun: a taken port is told at once."""
+    sockets: list[socket.socket] = []
+    try:
+        for family, address in _addresses(host, port):
+            # `localhost` has an address in each family, and not every machine has both families.
+            with _passing_over(UNKNOWN_ADDRESS if sockets else ()):
+                sockets.append(_listener(family, address))
+    except OSError as problem:
+        for opened in sockets:
+            opened.close()
+        reason = problem.strerror or problem
+        raise _mistake(f"cannot listen on {host}:{port}: {reason}. Choose another with --host or --port.") from None
+    return sockets
+
+
+def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = dict.fromkeys((family, address) for family, *_, address in found)
+    return sorted(addresses, key=lambda pair: pair[0] != socket.AF_INET)
+
+
+@contextmanager
+def _passing_over(codes: Collection[int]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno not in codes:
+            raise
+
+
+def _listener(family: socket.AddressFamily, address: Any) -> socket.socket:
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if sys.platform != "win32":  # there it would let others take the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ from resolvers.access import Identity, Role
 from resolvers.context import Context, Places, Services
 
 INGEST_EVERY_SECONDS = 60.0
+JOB_PAUSE_SECONDS = 10.0
 DEMO_TOKEN_SECONDS = 12 * 3600.0
 DEMO_USERS = (("Demo user", "demo", Role.USER), ("Admin", "admin", Role.ADMIN), ("System", "system", Role.SYSTEM))
 
@@ -122,8 +123,8 @@ class Gateway:
         return self._session
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator["Gateway"]:
-        """Open the store and everything that works in the background; close it all in the end."""
+    async def running(self, *, jobs: bool = True) -> AsyncIterator["Gateway"]:
+        """Open the store, and all that works behind a serving gateway (`jobs`); close everything in the end."""
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
@@ -137,22 +138,36 @@ class Gateway:
             logs.start()
             stack.push_async_callback(logs.stop)
             stack.push_async_callback(changes.aclose)
-            stack.push_async_callback(self._stop_jobs, [asyncio.create_task(job) for job in self._jobs()])
+            if jobs:
+                stack.push_async_callback(self._stop_jobs, [asyncio.create_task(_keep(job)) for job in self._jobs()])
             stack.push_async_callback(self.socket.close)
             yield self
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
         """Whether the store answers for every table, within so many seconds."""
-        assert self.database is not None
-        client = self.database.client
+        names = [self._store.prefix + table.name for table in TABLES]
         try:
             async with asyncio.timeout(seconds):
-                names = [self._store.prefix + table.name for table in TABLES]
-                await asyncio.gather(*[client.call("DescribeTable", {"TableName": name}) for name in names])
-        except (DomainError, RequestRefused, TimeoutError) as problem:
-            logger.warning("Not ready: %r", problem)
+                found = await asyncio.gather(*[self._has_table(name) for name in names])
+        except (DomainError, TimeoutError):
             return {"ready": False, "store": "unreachable"}
+        except RequestRefused as refusal:
+            logger.warning("The store refuses to tell of its tables: %s", refusal)
+            return {"ready": False, "store": "refuses"}
+        missing = [name for name, there in zip(names, found, strict=True) if not there]
+        if missing:
+            return {"ready": False, "store": "tables missing", "missing": missing}
         return {"ready": True, "store": "ok"}
+
+    async def _has_table(self, name: str) -> bool:
+        assert self.database is not None
+        try:
+            await self.database.client.call("DescribeTable", {"TableName": name})
+        except RequestRefused as refusal:
+            if refusal.code != "ResourceNotFoundException":
+                raise
+            return False
+        return True
 
     async def _prepare_store(self) -> None:
         """An embedded store has no administrator: its tables are made, and its demo data loaded, as needed."""
@@ -160,16 +175,23 @@ class Gateway:
         if self._store.embedded:
             await self.database.create_tables()
         if self.settings.demo:
-            await self.demo().load()
+            await self._load_demo()
 
-    def _jobs(self) -> Iterator[Coroutine[Any, Any, None]]:
+    async def _load_demo(self) -> None:
+        try:
+            await self.demo().load()
+        except (DomainError, RequestRefused) as problem:
+            # A store of one's own may come later; what is served works without the demo.
+            logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
+
+    def _jobs(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
         assert self.database is not None
-        if self._store.embedded and not (self.database.engine and self.database.engine.attached):
-            yield sweep_forever(self.database.client, TABLES, self._store.prefix, self._now)
+        if self._store.embedded:
+            yield partial(sweep_forever, self.database.client, TABLES, self._store.prefix, self._now)
         if self.settings.demo:
-            yield self.demo().live()
+            yield self.demo().live
         if self.settings.ingest:
-            yield every(INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
+            yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
 
     async def _stop_jobs(self, jobs: list[asyncio.Task[None]]) -> None:
         for job in jobs:
@@ -233,6 +255,16 @@ class Gateway:
     async def _run_ingest(self, feed: str) -> IngestSummary:
         assert self.ingest is not None
         return await self.ingest.run(feed)
+
+
+async def _keep(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A job that fails is told of, and begun again: none ends in silence."""
+    while True:
+        try:
+            await job()
+        except Exception:
+            logger.exception("A job in the background failed; it begins again in %.0f s", JOB_PAUSE_SECONDS)
+        await asyncio.sleep(JOB_PAUSE_SECONDS)
 
 
 def _check_name(feed: str) -> None:

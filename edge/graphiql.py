@@ -23,7 +23,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin` and `# variables {…}` say more of it.
+# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin` and `# variables {…}` say more of it. Comments
+# of the query itself are indented.
 _BEGINNING = re.compile(r"^(?=# [A-Z])", re.M)
 
 

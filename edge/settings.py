@@ -1,7 +1,9 @@
 """How a gateway is set up. Every field has a command line option or an environment variable (see the README)."""
 
 import os
+import re
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import Any
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
 SHORTEST_SECRET = 32
+SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
+_ORIGIN = re.compile(r"https?://[^/\s]+", re.I)
 
 
 class Misconfigured(Exception):
@@ -63,30 +67,63 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
         "allowed_origins": "GATEWAY_ALLOWED_ORIGINS",
     }
     found: dict[str, Any] = {field: environment[name] for field, name in texts.items() if environment.get(name)}
-    found |= {field: _list(environment[name]) for field, name in lists.items() if environment.get(name)}
+    found |= {field: _list(name, environment[name]) for field, name in lists.items() if environment.get(name)}
     if environment.get("GATEWAY_DEADLINE_SECONDS"):
         found["deadline_seconds"] = _positive("GATEWAY_DEADLINE_SECONDS", environment["GATEWAY_DEADLINE_SECONDS"])
     found |= {field: value for field, value in given.items() if value is not None}
-    if len(str(found.get("secret", "x" * SHORTEST_SECRET))) < SHORTEST_SECRET:
-        raise Misconfigured(f"GATEWAY_SECRET must have at least {SHORTEST_SECRET} characters.")
+    _check(found)
     return found
+
+
+def _check(found: Mapping[str, Any]) -> None:
+    if len(found.get("secret", "x" * SHORTEST_SECRET)) < SHORTEST_SECRET:
+        raise Misconfigured(f"GATEWAY_SECRET must have at least {SHORTEST_SECRET} characters.")
+    if not found.get("jwks_url", "https://").startswith(("http://", "https://")):
+        raise Misconfigured(f"GATEWAY_JWKS_URL must be an http(s) URL, not {found['jwks_url']!r}.")
+    for origin in found.get("allowed_origins", ()):
+        if not _ORIGIN.fullmatch(origin):
+            raise Misconfigured(f"GATEWAY_ALLOWED_ORIGINS: {origin!r} is no origin such as https://app.example.com.")
 
 
 def local_secret(data_dir: Path) -> str:
     """The secret of this machine's local gateways, made at first use and readable by its owner only."""
     path = data_dir / "secret"
-    data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        return _made_secret(path) or _kept_secret(path)
+    except OSError as problem:
+        raise Misconfigured(
+            f"The data folder {data_dir} cannot be used: {problem.strerror}. Choose another with --data-dir."
+        ) from None
+
+
+def _made_secret(path: Path) -> str | None:
+    """A new secret, unless there is one."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        return path.read_text().strip()
+        return None
+    made = secrets.token_urlsafe(48)
     with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(48))
-    return path.read_text().strip()
+        file.write(made)
+    return made
 
 
-def _list(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+def _kept_secret(path: Path) -> str:
+    """The secret in the file; another process may be writing it at this moment."""
+    for _ in range(SECRET_TRIES):
+        kept = path.read_text(errors="replace").strip()
+        if len(kept) >= SHORTEST_SECRET:
+            return kept
+        time.sleep(SECRET_PAUSE_SECONDS)
+    raise Misconfigured(f"{path} holds no secret of {SHORTEST_SECRET} characters: delete it, and a new one is made.")
+
+
+def _list(name: str, text: str) -> tuple[str, ...]:
+    parts = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not parts:
+        raise Misconfigured(f"{name} must name at least one, separated by commas.")
+    return parts
 
 
 def _positive(name: str, text: str) -> float:

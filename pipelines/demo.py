@@ -3,16 +3,19 @@
 import asyncio
 import json
 import logging
+import math
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from datastore.client import RequestRefused
 from datastore.demo_sightings import REPORTERS, SEEN, demo_reporters, demo_sightings
 from datastore.earthquakes import Earthquake, Earthquakes
 from datastore.errors import DomainError
 from datastore.moments import epoch_ms
 from datastore.pages import Span
+from datastore.reporters import Reporters
 from datastore.sightings import Sightings
 from datastore.store import Store
 from pipelines.usgs_feed import read_events
@@ -20,6 +23,11 @@ from pipelines.usgs_feed import read_events
 FEED = Path(__file__).parent / "demo" / "earthquakes.geojson"
 SIGHTING_EVERY = 15.0
 EARTHQUAKE_EVERY = 20.0
+SEEDING_EVERY = 60.0
+# The demo is there while the youngest of its sightings is; no area has this many active ones.
+YOUNGEST, MANY = "demo-1", 100
+# Each whole step of magnitude is ten times as rare: Gutenberg and Richter's law.
+LEAST_MAGNITUDE, MOST_MAGNITUDE, STEEPNESS = 1.0, 6.5, math.log(10)
 PLACES = (
     ("14 km SW of Lantern Bay", 38.2, -122.9),
     ("31 km N of Kestrel Point", 61.4, -150.1),
@@ -42,6 +50,8 @@ class Demo:
         now: Callable[[], datetime],
         new_id: Callable[[], str],
         chance: random.Random,
+        sighting_every: float = SIGHTING_EVERY,
+        earthquake_every: float = EARTHQUAKE_EVERY,
     ) -> None:
         self._open_store = open_store
         self._areas = areas
@@ -49,16 +59,22 @@ class Demo:
         self._now = now
         self._new_id = new_id
         self._chance = chance
+        self._sighting_every = sighting_every
+        self._earthquake_every = earthquake_every
 
     async def load(self) -> tuple[int, int]:
-        """Earthquakes of the last 30 days, and sightings unless some are active: how many of each were stored."""
+        """Earthquakes of the last 30 days, and eight sightings, unless they are there: how many were stored."""
         return await self._load_earthquakes(), await self._load_sightings()
 
     async def live(self) -> None:
-        """Report a sighting, and feel an earthquake, every few seconds, until cancelled."""
+        """Report a sighting, and feel an earthquake, every few seconds, until cancelled.
+
+        When the eight sightings have expired they come anew, so that there is one at every stage of its decay.
+        """
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._every(SIGHTING_EVERY, self._report))
-            tasks.create_task(self._every(EARTHQUAKE_EVERY, self._tremble))
+            tasks.create_task(self._every(self._sighting_every, self._report))
+            tasks.create_task(self._every(self._earthquake_every, self._tremble))
+            tasks.create_task(self._every(SEEDING_EVERY, self._load_sightings))
 
     async def _load_earthquakes(self) -> int:
         repository = Earthquakes(self._open_store(), self._now())
@@ -75,27 +91,31 @@ class Demo:
     async def _load_sightings(self) -> int:
         now = self._now()
         repository = Sightings(self._open_store(), now)
-        active = [await repository.active_in(area, Span(1)) for area in self._areas]
-        if any(page.items for page in active):
+        page = await repository.active_in(self._areas[0], Span(MANY))
+        if any(item["sightingId"] == YOUNGEST for item in page.items):
             return 0
         seeded = demo_sightings(self._areas, self._categories, now)
-        await repository.seed(seeded, demo_reporters(now))
+        reporters = Reporters(self._open_store())
+        # Whoever is there keeps the totals and the streak that reports brought.
+        new = [profile for profile in demo_reporters(now) if await reporters.by_id(profile.user_id) is None]
+        await repository.seed(seeded, new)
         return len(seeded)
 
-    async def _every(self, seconds: float, act: Callable[[], object]) -> None:
+    async def _every(self, seconds: float, act: Callable[[], Awaitable[object]]) -> None:
         while True:
             await asyncio.sleep(seconds)
             try:
-                await act()  # type: ignore[misc]
-            except DomainError as problem:
+                await act()
+            except (DomainError, RequestRefused) as problem:
                 logger.warning("The demo pauses: %s", problem)
 
     async def _report(self) -> None:
+        description, category, *_ = self._chance.choice(SEEN)
         await Sightings(self._open_store(), self._now()).report(
             sighting_id=self._new_id(),
             area=self._chance.choice(self._areas),
-            category=self._chance.choice(self._categories),
-            description=self._chance.choice(SEEN)[0],
+            category=self._categories[category % len(self._categories)],
+            description=description,
             user_id=self._chance.choice(list(REPORTERS)),
         )
 
@@ -106,7 +126,7 @@ class Demo:
             Earthquake(
                 event_id=f"live-{self._new_id()}",
                 occurred_at_ms=epoch_ms(now),
-                magnitude=round(self._chance.uniform(0.5, 4.5), 1),
+                magnitude=round(min(LEAST_MAGNITUDE + self._chance.expovariate(STEEPNESS), MOST_MAGNITUDE), 1),
                 place=place,
                 latitude=round(latitude + self._chance.uniform(-0.2, 0.2), 4),
                 longitude=round(longitude + self._chance.uniform(-0.2, 0.2), 4),

@@ -3,7 +3,7 @@ import { pick, useGraphiQL, useGraphiQLActions } from '@graphiql/react';
 import { headersFor } from './roles.jsx';
 
 // "QUAKE-2 Strong quakes of the month": the access pattern's id comes first.
-const NAME = /^(?:([A-Z]+-\d+\w*)\s+)?(.*)$/;
+const NAME = /^(?:([A-Z]+-\w+)\s+)?(.*)$/;
 
 /** An example as GraphiQL wants a tab. */
 export function tabOf({ query, variables, as }, tokens) {

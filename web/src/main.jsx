@@ -60,7 +60,7 @@ function Header({ title, tokens }) {
   return (
     <>
       {tokens.length > 0 && <RoleSwitch tokens={tokens} />}
-      {title}
+      <span className="title">{title}</span>
     </>
   );
 }

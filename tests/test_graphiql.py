@@ -1,0 +1,285 @@
+"""GraphiQL as its users meet it: in Chromium, against a gateway that serves the demo."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from test_commands import Process, serving
+from websockets.sync.client import connect
+
+from datastore.keyspace import PATTERNS
+from edge.graphiql import Example, examples
+
+try:
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
+except ImportError:  # the browser tests are skipped, or fail where a browser is required
+    sync_playwright = None  # type: ignore[assignment]
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+NAMES = {"user": "Demo user", "admin": "Admin", "system": "System"}
+REPORT = """mutation {
+  reportSighting(input: { area: "Harbor", category: "Cats", description: "%s" }) { sightingId }
+}"""
+
+SIGHTINGS = '{ sightings(area: "Downtown") { nodes { id } } }'
+WATCH = 'mutation { createWatch(input: { area: "Downtown", category: "Cats" }) { id watchId } }'
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    with serving(tmp_path_factory.mktemp("graphiql") / "data", "--memory") as gateway:
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    missing = "playwright cannot be imported" if sync_playwright is None else "no chromium is on PATH"
+    if sync_playwright is None or CHROMIUM is None:
+        message = f"GraphiQL is not tested in a browser: {missing}."
+        pytest.fail(message) if os.environ.get("REQUIRE_BROWSER") == "1" else pytest.skip(message)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: "Browser", gateway: Process) -> Iterator["Page"]:
+    """GraphiQL as it opens at a first visit. What goes wrong in the page fails the test, and so does a call abroad."""
+    wrong: list[str] = []
+
+    def guard(route: "Route") -> None:
+        parts = urlsplit(route.request.url)
+        if parts.hostname in ("127.0.0.1", "localhost") or parts.scheme in ("data", "blob"):
+            route.continue_()
+        else:
+            wrong.append(f"asked for {route.request.url}")
+            route.abort()
+
+    def listen(message: "ConsoleMessage") -> None:
+        if message.type == "error":
+            wrong.append(message.text)
+
+    context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    page.set_default_timeout(15_000)
+    page.route("**/*", guard)
+    page.on("console", listen)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.goto(f"{gateway.url}/graphql")
+    page.wait_for_selector(".graphiql-query-editor .view-lines")
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def text(page: "Page", file: str) -> str:
+    """What an editor holds."""
+    value: str = page.evaluate(
+        "file => globalThis.__MONACO.editor.getModels().find(m => m.uri.path.endsWith(file))?.getValue() ?? ''", file
+    )
+    return value
+
+
+def write(page: "Page", query: str) -> None:
+    page.evaluate(
+        "query => globalThis.__MONACO.editor.getModels()"
+        ".find(m => m.uri.path.endsWith('operation.graphql')).setValue(query)",
+        query,
+    )
+    page.wait_for_timeout(300)
+
+
+def execute(page: "Page", until: str) -> str:
+    """Run what is in the editor; the result once it has these words."""
+    page.click("button.graphiql-execute-button")
+    return shown(page, until)
+
+
+def shown(page: "Page", words: str) -> str:
+    page.wait_for_function(
+        "words => globalThis.__MONACO.editor.getModels()"
+        ".find(m => m.uri.path.endsWith('response.json'))?.getValue().includes(words)",
+        arg=words,
+    )
+    return text(page, "response.json")
+
+
+def choose(page: "Page", name: str) -> None:
+    """Open an example from the pane."""
+    page.fill(".examples input", name)
+    page.click(".examples li button")
+    page.wait_for_timeout(300)
+
+
+# The page
+
+
+def test_the_page_opens_with_its_tabs_and_examples(page: "Page") -> None:
+    assert page.title() == "DynamoDB GraphQL gateway"
+    assert page.locator("[role=tab]").all_inner_texts() == [
+        _operation(example) for example in examples() if example.tab
+    ]
+    assert page.locator(".examples button").count() == len(examples())
+
+
+def _operation(example: Example) -> str:
+    found = re.match(r"\s*\w+ (\w+)", example.query)
+    return found[1] if found else ""
+
+
+def test_a_query_shows_what_it_found(page: "Page") -> None:
+    answer = json.loads(execute(page, '"earthquakes"'))
+    assert answer["data"]["earthquakes"]["nodes"][0]["magnitude"] >= 4.5
+
+
+def test_an_example_opens_in_a_tab_of_its_own_with_variables_and_a_token(page: "Page") -> None:
+    before = page.locator("[role=tab]").count()
+    choose(page, "BLIP-6")
+    expect(page.locator("[role=tab]")).to_have_count(before + 1)
+    assert "mutation Report" in text(page, "operation.graphql")
+    assert json.loads(text(page, "variables.json"))["input"]["area"] == "Downtown"
+    assert "Bearer " in text(page, "request-headers.json")
+    answer = json.loads(execute(page, '"reportSighting"'))
+    assert answer["data"]["reportSighting"]["reporter"]["reportTotal"] >= 1
+
+
+def test_the_role_can_be_switched(page: "Page") -> None:
+    write(page, "{ me { userId role } }")
+    roles = page.locator(".role-switch select")
+    for label, words in (("Admin", '"ADMIN"'), ("System", '"SYSTEM"'), ("nobody", '"me": null')):
+        roles.select_option(label=label)
+        page.wait_for_timeout(300)
+        execute(page, words)
+
+
+def test_an_example_for_admins_brings_an_admins_token(page: "Page") -> None:
+    choose(page, "QUAKE-4")
+    assert page.locator(".role-switch select option:checked").inner_text() == "Admin"
+    assert "errors" not in json.loads(execute(page, '"requestLogs"'))
+
+
+def test_a_mistake_is_told_beside_the_query(page: "Page") -> None:
+    write(page, "{ earthquakes(first: 1000) { nodes { place } } }")
+    assert json.loads(execute(page, '"errors"'))["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
+
+
+def test_a_subscription_runs_until_it_is_stopped(page: "Page", gateway: Process) -> None:
+    choose(page, "BLIP-S1")
+    button = page.locator("button.graphiql-execute-button")
+    button.click()
+    expect(button).to_have_attribute("aria-label", re.compile("Stop"))
+    page.wait_for_timeout(500)
+    gateway.data(REPORT % "seen while following", gateway.token())
+    shown(page, "seen while following")
+    button.click()
+    expect(button).to_have_attribute("aria-label", re.compile("Execute"))
+    gateway.data(REPORT % "seen by nobody", gateway.token())
+    page.wait_for_timeout(800)
+    assert "seen by nobody" not in text(page, "response.json")
+
+
+def test_it_is_light_or_dark(page: "Page") -> None:
+    def background() -> str:
+        colour: str = page.evaluate("getComputedStyle(document.querySelector('.graphiql-container')).backgroundColor")
+        return colour
+
+    light = background()
+    page.click('button[aria-label="Open settings dialog"]')
+    page.click(".graphiql-dialog button[data-theme=dark]")
+    page.keyboard.press("Escape")
+    assert background() != light
+    page.reload()
+    page.wait_for_selector(".graphiql-query-editor .view-lines")
+    assert background() != light
+
+
+def test_the_documentation_tells_of_the_schema(page: "Page") -> None:
+    page.click('button[aria-label="Show Documentation Explorer"]')
+    page.click('.graphiql-doc-explorer a:text-is("Query")')
+    expect(page.locator(".graphiql-doc-explorer")).to_contain_text("The earthquakes of a time window, newest first.")
+
+
+def test_what_was_written_is_there_after_a_reload_and_no_token_is_kept(page: "Page") -> None:
+    choose(page, "BLIP-6")
+    execute(page, '"reportSighting"')
+    kept: str = page.evaluate("JSON.stringify(localStorage)")
+    assert "mutation Report" in kept
+    assert "Bearer" not in kept
+    page.reload()
+    page.wait_for_selector(".graphiql-query-editor .view-lines")
+    assert "mutation Report" in text(page, "operation.graphql")
+
+
+# The examples
+
+
+def ids(name: str) -> list[str]:
+    return re.findall(r"^[A-Z]+-\w+", name)
+
+
+def test_every_example_begins_with_the_id_of_a_declared_access_pattern() -> None:
+    declared = {pattern.id for pattern in PATTERNS}
+    assert [example.name for example in examples() if not set(ids(example.name)) & declared] == []
+
+
+def test_every_access_pattern_that_clients_reach_has_an_example() -> None:
+    shown = {id for example in examples() for id in ids(example.name)}
+    assert {pattern.id for pattern in PATTERNS if pattern.fields} - shown == set()
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
+def test_every_example_runs(example: Example, gateway: Process) -> None:
+    token = gateway.token(NAMES[example.run_as or "user"])
+    if example.query.startswith("subscription"):
+        assert _followed(example, gateway, token)
+        return
+    answer = gateway.ask(example.query, token, _pasted(example.variables, gateway, token))
+    assert "errors" not in answer
+    assert None not in answer["data"].values()
+
+
+def _pasted(variables: dict[str, Any] | None, gateway: Process, token: str) -> dict[str, Any] | None:
+    """The variables, with what is asked to be pasted."""
+    [(name, value)] = (variables or {"": ""}).items()
+    if not str(value).startswith("paste"):
+        return variables
+    if "sighting" in value:
+        return {name: gateway.data(SIGHTINGS)["sightings"]["nodes"][0]["id"]}
+    return {name: gateway.data(WATCH, token)["createWatch"][name]}
+
+
+def _followed(example: Example, gateway: Process, token: str) -> bool:
+    """Whether the subscription goes on without an error for a moment."""
+    with _socket(gateway, token) as socket:
+        payload: dict[str, Any] = {"query": example.query, "variables": example.variables}
+        socket.send(json.dumps({"id": "1", "type": "subscribe", "payload": payload}))
+        try:
+            message = json.loads(socket.recv(0.5))
+        except TimeoutError:
+            return True
+        return bool(message["type"] in ("next", "ping") and "errors" not in message.get("payload", {}))
+
+
+@contextmanager
+def _socket(gateway: Process, token: str) -> Iterator[Any]:
+    url = gateway.url.replace("http", "ws") + "/graphql"
+    with connect(url, subprotocols=["graphql-transport-ws"]) as socket:  # type: ignore[list-item]
+        socket.send(json.dumps({"type": "connection_init", "payload": {"Authorization": f"Bearer {token}"}}))
+        assert json.loads(socket.recv(5))["type"] == "connection_ack"
+        yield socket
