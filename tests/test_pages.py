@@ -1,0 +1,363 @@
+"""Pages against a model: whatever the data, the page size and the direction, the pages are the list."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from math import ceil, log
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from datastore.attributes import Item, encode_item
+from datastore.cursors import Cursors, binding
+from datastore.database import Database, StoreOptions, open_database
+from datastore.declarations import AccessPattern, Who
+from datastore.errors import BadCursor
+from datastore.keyspace.sightings import ACTIVE_IN_AREA, BLIP, SIGHTING_PREFIX
+from datastore.metering import Deadline
+from datastore.pages import Page, Span, read_page
+from datastore.store import Store
+
+NOW = 1_782_388_800
+CURSORS = Cursors(b"secret")
+HERE = binding("the list", {})
+ENGINE_SETTINGS = settings(
+    deadline=None,
+    max_examples=80,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+def _of_category(pattern_id: str, *, descending: bool) -> AccessPattern:
+    return AccessPattern(
+        pattern_id,
+        "",
+        BLIP,
+        ("Query",),
+        Who.ANY,
+        index="TrendingIndex",
+        key="GSI1PK = :partition",
+        filter=("expiresAt > :now",),
+        descending=descending,
+    )
+
+
+# Items of one partition of the table, and of many of its index, either way round.
+PATTERNS = (ACTIVE_IN_AREA, _of_category("T-1", descending=True), _of_category("T-2", descending=False))
+
+
+@dataclass
+class World:
+    """The items there are, in the table and in the model. Each world has partitions of its own."""
+
+    database: Database
+    pattern: AccessPattern
+    partitions: list[str]
+    living: dict[str, dict[int, bool]] = field(default_factory=dict)
+    calls: int = 0
+
+    async def put(self, items: Mapping[str, Mapping[int, bool]]) -> None:
+        """`items` are numbers by partition; True lives, False has expired."""
+        requests = []
+        for partition, numbers in items.items():
+            self.living.setdefault(partition, {}).update(numbers)
+            requests += [{"PutRequest": {"Item": self._item(partition, *one)}} for one in numbers.items()]
+        await self._write(requests)
+
+    async def grow(self, partition: str, number: int, text: str) -> None:
+        item = self._item(partition, number, True) | encode_item({"text": text})
+        await self._write([{"PutRequest": {"Item": item}}])
+
+    async def delete(self, partition: str, number: int) -> None:
+        del self.living[partition][number]
+        item = self._item(partition, number, True)
+        await self._write([{"DeleteRequest": {"Key": {"PK": item["PK"], "SK": item["SK"]}}}])
+
+    async def _write(self, requests: Sequence[Any]) -> None:
+        name = f"{self.database.prefix}blip"
+        for at in range(0, len(requests), 25):
+            await self.database.client.call("BatchWriteItem", {"RequestItems": {name: requests[at : at + 25]}})
+
+    def _item(self, partition: str, number: int, lives: bool) -> dict[str, Any]:
+        sort = f"{SIGHTING_PREFIX}{number:06}"
+        keys = {"PK": partition, "SK": sort, "GSI1PK": f"C{partition}", "GSI1SK": f"{number:06}"}
+        return encode_item(keys | {"number": number, "place": partition, "expiresAt": NOW + (60 if lives else 0)})
+
+    def model(self) -> list[tuple[str, int]]:
+        """The whole list."""
+        return [
+            (partition, number)
+            for partition in self.partitions
+            for number, lives in sorted(self.living.get(partition, {}).items(), reverse=self.pattern.descending)
+            if lives
+        ]
+
+    async def page(self, size: int, *, backward: bool = False, cursor: str | None = None) -> Page:
+        """A page as a request of its own reads it."""
+        client, prefix = self.database.client, self.database.prefix
+        store = Store(client, prefix=prefix, deadline=Deadline(20), token=lambda: "")
+        span = Span(size, backward, None if cursor is None else CURSORS.open(cursor, HERE))
+        page = await read_page(store, self.pattern, [self._values(name) for name in self.partitions], span)
+        self.calls = len(store.meter.calls)
+        assert {call.operation for call in store.meter.calls} == {"Query"}
+        return page
+
+    def _values(self, partition: str) -> dict[str, Any]:
+        values = {"partition": f"C{partition}" if self.pattern.index else partition, "now": NOW}
+        return values if self.pattern.index else values | {"prefix": SIGHTING_PREFIX}
+
+    def cursor(self, item: Item) -> str:
+        names = BLIP.key_attributes(self.pattern.index)
+        return CURSORS.seal({name: item[name] for name in names}, HERE)
+
+    def most_calls(self, page: Page) -> int:
+        """One Query a partition, and some more to get past what has expired."""
+        scanned = sum(map(len, self.living.values()))
+        return page.partitions + 4 * (2 + ceil(log(scanned + 1, 4)))
+
+
+def shown(page: Page) -> list[tuple[str, int]]:
+    return [(item["place"], item["number"]) for item in page.items]
+
+
+@pytest.fixture
+async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
+    async with open_database(store_options) as database:
+        await database.create_tables()
+        yield database
+
+
+NUMBERS = count()
+LIVES = st.dictionaries(st.integers(0, 60), st.booleans(), max_size=40)
+MOSTLY_EXPIRED = st.dictionaries(st.integers(0, 60), st.sampled_from([False] * 5 + [True]), max_size=40)
+CONTENTS = st.lists(LIVES | MOSTLY_EXPIRED, min_size=1, max_size=6)
+
+
+async def world(database: Database, pattern: AccessPattern, contents: Sequence[Mapping[int, bool]]) -> World:
+    """A world with these contents; the table's own pattern has but one partition."""
+    used = contents if pattern.index else contents[:1]
+    names = [f"{next(NUMBERS)}-{number}" for number in range(len(used))]
+    made = World(database, pattern, names)
+    await made.put(dict(zip(names, used, strict=True)))
+    return made
+
+
+# --- The list as it stands --------------------------------------------------------------------------------------------
+
+
+@ENGINE_SETTINGS
+@given(pattern=st.sampled_from(PATTERNS), contents=CONTENTS, size=st.integers(1, 15))
+@example(pattern=PATTERNS[0], contents=[{}], size=1)
+@example(pattern=PATTERNS[1], contents=[dict.fromkeys(range(10), True)] * 3, size=10)
+@example(pattern=PATTERNS[2], contents=[{}, {}, {1: True}, {}, {2: True}, {}], size=1)
+@example(pattern=PATTERNS[1], contents=[dict.fromkeys(range(40), False)] * 6, size=5)
+async def test_pages_are_the_list_in_both_directions(
+    database: Database, pattern: AccessPattern, contents: list[dict[int, bool]], size: int
+) -> None:
+    here = await world(database, pattern, contents)
+    model = here.model()
+
+    await _walk_forward(here, model, size)
+    await _walk_backward(here, model, size)
+
+
+async def _walk_forward(here: World, model: list[tuple[str, int]], size: int) -> None:
+    seen = 0
+    before: Page | None = None
+    cursor: str | None = None
+    while True:
+        page = await here.page(size, cursor=cursor)
+        assert shown(page) == model[seen : seen + size]
+        assert (page.has_next, page.has_previous) == (seen + size < len(model), seen > 0)
+        assert here.calls <= here.most_calls(page)
+        if before is not None:
+            back = await here.page(size, backward=True, cursor=here.cursor(page.items[0]))
+            assert shown(back) == shown(before)
+            assert (back.has_next, back.has_previous) == (True, seen > size)
+        if not page.has_next:
+            return
+        seen += size
+        before, cursor = page, here.cursor(page.items[-1])
+
+
+async def _walk_backward(here: World, model: list[tuple[str, int]], size: int) -> None:
+    left = len(model)
+    cursor: str | None = None
+    while True:
+        page = await here.page(size, backward=True, cursor=cursor)
+        assert shown(page) == model[max(left - size, 0) : left]
+        assert (page.has_next, page.has_previous) == (left < len(model), left > size)
+        assert here.calls <= here.most_calls(page)
+        if not page.has_previous:
+            return
+        left -= size
+        cursor = here.cursor(page.items[0])
+
+
+@ENGINE_SETTINGS
+@given(contents=CONTENTS, size=st.integers(1, 15), where=st.integers(0, 1000))
+async def test_a_page_begins_at_any_item_whatever_the_page_it_was_shown_on(
+    database: Database, contents: list[dict[int, bool]], size: int, where: int
+) -> None:
+    here = await world(database, PATTERNS[1], contents)
+    model = here.model()
+    whole = await here.page(1000)
+    assert shown(whole) == model
+    if not model:
+        return
+    at = where % len(model)
+    cursor = here.cursor(whole.items[at])
+
+    after, before = await here.page(size, cursor=cursor), await here.page(size, backward=True, cursor=cursor)
+
+    assert [*shown(before), model[at], *shown(after)] == model[max(at - size, 0) : at + 1 + size]
+
+
+# --- While it changes -------------------------------------------------------------------------------------------------
+
+CHANGES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 60), st.booleans()), max_size=6)
+
+
+@ENGINE_SETTINGS
+@given(
+    pattern=st.sampled_from(PATTERNS),
+    contents=CONTENTS,
+    size=st.integers(1, 10),
+    backward=st.booleans(),
+    changes=st.lists(CHANGES, max_size=12),
+)
+async def test_what_is_there_throughout_is_seen_once_whatever_comes_and_goes(
+    database: Database,
+    pattern: AccessPattern,
+    contents: list[dict[int, bool]],
+    size: int,
+    backward: bool,
+    changes: list[list[tuple[int, int, bool]]],
+) -> None:
+    # Even numbers stay as they are; odd ones come and go between the pages.
+    here = await world(database, pattern, [{2 * number: lives for number, lives in one.items()} for one in contents])
+    staying = here.model()
+    between = iter(changes)
+    seen: list[tuple[str, int]] = []
+    cursor: str | None = None
+    for _ in range(1000):
+        page = await here.page(size, backward=backward, cursor=cursor)
+        more = page.has_previous if backward else page.has_next
+        assert len(page.items) == size or not more
+        seen = shown(page) + seen if backward else seen + shown(page)
+        if not more:
+            break
+        cursor = here.cursor(page.items[0 if backward else -1])
+        await _change(here, next(between, []))
+
+    assert [one for one in seen if one[1] % 2 == 0] == staying
+    assert len(seen) == len(set(seen))
+
+
+async def _change(here: World, changes: list[tuple[int, int, bool]]) -> None:
+    for where, number, lives in changes:
+        partition, odd = here.partitions[where % len(here.partitions)], 2 * number + 1
+        if odd in here.living[partition]:
+            await here.delete(partition, odd)
+        else:
+            await here.put({partition: {odd: lives}})
+
+
+async def test_a_page_goes_on_from_an_item_that_is_gone(database: Database) -> None:
+    here = await world(database, PATTERNS[1], [dict.fromkeys(range(10), True)])
+    first = await here.page(3)
+    partition, number = shown(first)[-1]
+    await here.delete(partition, number)
+
+    after = await here.page(3, cursor=here.cursor(first.items[-1]))
+    before = await here.page(3, backward=True, cursor=here.cursor(first.items[-1]))
+
+    assert [number for _, number in shown(after)] == [6, 5, 4]
+    assert [number for _, number in shown(before)] == [9, 8]
+
+
+# --- What it costs ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_full_page_of_one_partition_is_one_query(database: Database) -> None:
+    here = await world(database, ACTIVE_IN_AREA, [dict.fromkeys(range(30), True)])
+
+    assert len((await here.page(25)).items) == 25
+    assert here.calls == 1
+
+
+async def test_a_long_tail_of_expired_items_takes_few_queries(database: Database) -> None:
+    """The newest items live and the others have expired: so an area looks until DynamoDB has cleared it up."""
+    here = await world(database, ACTIVE_IN_AREA, [dict.fromkeys(range(1500), False)])
+    for living in range(28):
+        page = await here.page(25)
+
+        assert shown(page) == here.model()[:25]
+        assert page.has_next is (living > 25)
+        assert here.calls <= 7
+        await here.put({here.partitions[0]: {1500 + living: True}})
+
+
+async def test_living_items_far_apart_take_few_queries(database: Database) -> None:
+    here = await world(database, ACTIVE_IN_AREA, [{number: number % 50 == 0 for number in range(1500)}])
+
+    page = await here.page(25)
+
+    assert shown(page) == here.model()[:25]
+    assert here.calls <= 7
+
+
+async def test_a_page_larger_than_a_query_answers_is_full(database: Database) -> None:
+    here = await world(database, ACTIVE_IN_AREA, [dict.fromkeys(range(9), True)])
+    for number in range(9):
+        await here.grow(here.partitions[0], number, "x" * 300_000)
+
+    page = await here.page(8)
+
+    assert shown(page) == here.model()[:8]
+    assert page.has_next
+    assert 2 < here.calls <= 5
+
+
+async def test_only_the_partitions_of_a_page_are_read(database: Database) -> None:
+    here = await world(database, PATTERNS[1], [dict.fromkeys(range(10), True)] * 40)
+
+    page = await here.page(25)
+
+    assert shown(page) == here.model()[:25]
+    assert page.partitions <= 6
+    assert here.calls <= 6
+
+
+async def test_attributes_that_are_not_asked_for_are_not_read(database: Database) -> None:
+    here = await world(database, PATTERNS[1], [dict.fromkeys(range(3), True)])
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    values = [{"partition": f"C{here.partitions[0]}", "now": NOW}]
+
+    page = await read_page(store, here.pattern, values, Span(2), ["PK", "SK", "number"])
+
+    shown = [{"PK": here.partitions[0], "SK": f"{SIGHTING_PREFIX}{number:06}", "number": number} for number in (2, 1)]
+    assert page == Page(shown, has_next=True, has_previous=False)
+
+
+async def test_a_start_in_no_partition_of_the_list_is_a_bad_cursor(database: Database) -> None:
+    here, other = await asyncio.gather(
+        world(database, PATTERNS[1], [{1: True}]), world(database, PATTERNS[1], [{1: True}])
+    )
+    cursor = here.cursor((await here.page(1)).items[0])
+
+    with pytest.raises(BadCursor):
+        await other.page(1, cursor=cursor)
+
+
+async def test_a_list_without_partitions_is_empty(database: Database) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+
+    page = await read_page(store, PATTERNS[1], [], Span(5))
+
+    assert (page.items, page.has_next, page.has_previous) == ([], False, False)
+    assert store.meter.calls == []
