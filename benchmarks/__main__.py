@@ -61,6 +61,8 @@ def main() -> int:
     except (EngineMissing, EngineFailed) as problem:
         print(f"Error: {problem}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 130
     print(report.text(), flush=True)
     if given.json is not None:
         given.json.write_bytes(report.json())

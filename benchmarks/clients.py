@@ -79,17 +79,17 @@ async def measure(client: Client, url: str, rounds: int, effort: float) -> list[
             await _warm_up(calls)
         for _ in range(rounds):
             for result in results:
-                await _round(result, contenders, max(int(CALLS[result.operation] * effort), MOST))
+                await _round(result, contenders, int(CALLS[result.operation] * effort))
     return results
 
 
 async def _warm_up(calls: Calls) -> None:
-    """Open the connections, and see that each call fetches what it should."""
+    """See that each call fetches what it should, and open the connections."""
     for call, expected in zip(calls, (1, PAGE, PAGE), strict=True):
         items = await call()
         if not isinstance(items, list) or len(items) != expected:
             raise RuntimeError(f"A benchmark fetched something else than {expected} items.")
-        await closed_loop(call, 2 * MOST, MOST)
+        await closed_loop(call, MOST, MOST)  # as many connections as will be needed
 
 
 async def _round(result: ClientResult, contenders: Mapping[str, Calls], total: int) -> None:

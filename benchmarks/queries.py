@@ -76,7 +76,7 @@ QUERIES = (
 
 @dataclass(slots=True)
 class QueryResult:
-    """CPU in milliseconds and requests per second for each round; calls and units of all rounds' requests."""
+    """CPU in milliseconds and requests per second for each round; calls and units of one request, by the last round."""
 
     query: str
     concurrency: int
