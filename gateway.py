@@ -49,6 +49,7 @@ T = TypeVar("T")
 READY_SECONDS = 2.0
 GRACEFUL_SECONDS = 10
 BACKLOG = 2048
+NAME_WIDTH = 28
 UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 MISTAKES = (
     Misconfigured,
@@ -309,7 +310,7 @@ def ingest_earthquakes(
     async def run(gateway: Gateway) -> None:
         assert gateway.ingest is not None
         with _progress() as progress:
-            task = progress.add_task(source, total=None, stored=0)
+            task = progress.add_task(_shortened(source), total=None, stored=0)
             summary = await gateway.ingest.run(
                 source,
                 lambda state: progress.update(
@@ -324,8 +325,14 @@ def ingest_earthquakes(
 def _progress() -> Progress:
     """For whoever watches: nothing is drawn where no terminal is."""
     stored = TextColumn("{task.fields[stored]} events")
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), stored)
+    name = TextColumn("{task.description}", markup=False)
+    columns = (SpinnerColumn(), name, BarColumn(bar_width=16), DownloadColumn(), stored)
     return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
+
+
+def _shortened(source: str) -> str:
+    """A path or address by its end, so that the line it is in stays one."""
+    return source if len(source) <= NAME_WIDTH else "…" + source[1 - NAME_WIDTH :]
 
 
 def _report(summary: IngestSummary) -> None:

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -192,6 +192,16 @@ def test_a_subscription_runs_until_it_is_stopped(page: "Page", gateway: Process)
     gateway.data(REPORT % "seen by nobody", gateway.token())
     page.wait_for_timeout(800)
     assert "seen by nobody" not in text(page, "response.json")
+
+
+def test_a_gateway_that_cannot_be_reached_is_told_in_words(browser: "Browser", gateway: Process) -> None:
+    # Not the fixture's page: the browser logs the failed request as an error.
+    with closing(browser.new_page()) as page:
+        page.goto(f"{gateway.url}/graphql")
+        page.wait_for_selector(".graphiql-query-editor .view-lines")
+        page.context.set_offline(True)
+        answer = json.loads(execute(page, '"errors"'))
+        assert answer == {"errors": [{"message": "The gateway cannot be reached. Does it still run?"}]}
 
 
 def test_it_is_light_or_dark(page: "Page") -> None:

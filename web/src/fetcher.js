@@ -30,7 +30,7 @@ export function createFetcher(endpoint) {
   }
 
   return (params, options = {}) => {
-    if (!isSubscription(params)) return fetchOverHttp(params, options);
+    if (!isSubscription(params)) return fetchOverHttp(params, options).catch(explain);
     const client = clientFor(authorizationOf(options.headers));
     return {
       subscribe: (sink) => ({
@@ -52,6 +52,11 @@ function isSubscription({ query, operationName }) {
 function authorizationOf(headers = {}) {
   const name = Object.keys(headers).find((key) => key.toLowerCase() === 'authorization');
   return name ? headers[name] : '';
+}
+
+function explain(error) {
+  // What fetch throws when there is no answer at all; its own words differ from browser to browser.
+  throw error instanceof TypeError ? { message: 'The gateway cannot be reached. Does it still run?' } : error;
 }
 
 // A bare message: GraphiQL would print an Error's stack into the result.
