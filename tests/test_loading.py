@@ -260,10 +260,10 @@ async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
     loop = asyncio.get_running_loop()
     started = loop.time()
 
-    answers = await read(open_store(0.4), range(3))
+    answers = await read(open_store(0.8), range(3))
 
     assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED"]
-    assert loop.time() - started < 0.7
+    assert loop.time() - started < 3
     assert len(proxy.seen) > 3
 
 
@@ -296,7 +296,7 @@ async def test_when_a_later_round_hangs_what_came_before_is_served(
     proxy.faults.append(_late("2"))
     proxy.always = hang
 
-    answers = await read(open_store(0.4), range(3))
+    answers = await read(open_store(0.8), range(3))
 
     assert [told(answer) for answer in answers] == [item(0), item(1), Timeout.code]
 
