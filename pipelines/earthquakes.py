@@ -209,12 +209,13 @@ class _Run:
         puts: set[asyncio.Task[None]] = set()
         try:
             async for event in events:
-                self._progress.fetched += 1
                 if isinstance(event, Rejection):
+                    self._progress.fetched += 1
                     self._rejected[event.reason.value] += 1
                     continue
                 await places.acquire()
                 self._give_up_if_down()
+                self._progress.fetched += 1
                 put = asyncio.create_task(self._put(event, places))
                 puts.add(put)
                 put.add_done_callback(puts.discard)
