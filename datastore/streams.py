@@ -246,6 +246,7 @@ class StreamReader:
     async def _read(self, shard: Shard) -> None:
         while True:
             answer = await self._patiently(partial(self._records, shard))
+            due = asyncio.get_running_loop().time() + self.poll_interval
             records = answer.get("Records", ())
             await self._publish_all(shard, records)
             shard.as_of = datetime.now(UTC)
@@ -253,7 +254,8 @@ class StreamReader:
             if shard.iterator is None:
                 break
             if len(records) < BATCH:
-                await asyncio.sleep(self.poll_interval)
+                # Delivering takes its share of the interval, so that many followers do not slow the reading down.
+                await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
         self._finished.add(shard.id)
         self._wake.set()
 
