@@ -453,10 +453,13 @@ async def test_many_calls_share_few_connections_and_none_is_tried_twice(proxy: P
         return await forward(proxy, seen)
 
     proxy.always = slowly
+    meter = Meter()
     async with client_of(proxy, connections=4) as client:
-        answers = await asyncio.gather(*[client.call("ListTables", {"Limit": 1}) for _ in range(200)])
+        calls = [client.call("ListTables", {"Limit": 1}, meter=meter, timeout=30) for _ in range(200)]
+        answers = await asyncio.gather(*calls)
 
         assert len(answers) == len(proxy.seen) == 200
+        assert {call.attempts for call in meter.calls} == {1}
         assert proxy.connections <= 4
 
 

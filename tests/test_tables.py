@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from datastore import tables
 from datastore.database import Database, StoreOptions, open_database
@@ -114,7 +115,7 @@ async def test_ttl_is_switched_on_where_another_command_went_before_it_did(datab
 
 
 class Stale:
-    """An administration client that is told of TTL what was true a moment ago."""
+    """An administration client that is told of TTL what was true a moment ago, and refused as AWS does it."""
 
     def __init__(self, admin: Any) -> None:
         self._admin = admin
@@ -129,6 +130,10 @@ class Stale:
             return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
         return self._admin.describe_time_to_live(**arguments)
 
+    def update_time_to_live(self, **arguments: Any) -> Any:
+        error = {"Code": "ValidationException", "Message": "TimeToLive is already enabled"}
+        raise ClientError({"Error": error}, "UpdateTimeToLive")
+
 
 async def test_ttl_that_another_command_switches_on_at_the_same_time_is_no_error(database: Database) -> None:
     await tables.create(database.admin(), [BLIP], database.prefix)
@@ -136,6 +141,13 @@ async def test_ttl_that_another_command_switches_on_at_the_same_time_is_no_error
     assert await tables.create(Stale(database.admin()), [BLIP], database.prefix) == []
 
     assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "ENABLED"
+
+
+async def test_ttl_that_cannot_be_switched_on_is_an_error(database: Database) -> None:
+    database.admin().create_table(**tables.definition(BLIP, database.prefix))
+
+    with pytest.raises(ClientError, match="UpdateTimeToLive"):
+        await tables.create(Stale(database.admin()), [BLIP], database.prefix)
 
 
 async def test_another_prefix_is_another_set_of_tables(database: Database, store_options: StoreOptions) -> None:
