@@ -5,26 +5,17 @@ import errno
 import json
 import logging
 import secrets
-import signal
-import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-import uvicorn
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Mount, Route, WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 import schema as api
 from datastore import tables
@@ -35,10 +26,10 @@ from datastore.engine import EngineMissing
 from datastore.engine_process import EngineFailed
 from datastore.errors import DomainError
 from datastore.keyspace import TABLES
-from edge import graphiql
+from edge.application import application
 from edge.identity import Tokens, TokenSettings
+from edge.server import listen, loop_factory, serve_until_signal
 from edge.settings import Misconfigured, Settings, from_environment, local_secret
-from edge.socket_protocol import UVICORN_WS_OPTIONS
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Role
@@ -63,50 +54,9 @@ MISTAKES = (
 )
 
 
-def create_app(settings: Settings, store: StoreOptions, gateway: Gateway | None = None) -> Starlette:
-    """The ASGI application. The store is opened when the server starts, and closed when it stops."""
-    gateway = gateway or Gateway(settings, store)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with gateway.running():
-            yield
-
-    async def config(_: Request) -> Response:
-        return gateway.graphiql.response()
-
-    async def ready(_: Request) -> Response:
-        state = await gateway.readiness(READY_SECONDS)
-        return JSONResponse(state, status_code=200 if state["ready"] else 503)
-
-    return Starlette(
-        lifespan=lifespan,
-        routes=[
-            Route("/", lambda _: RedirectResponse("/graphql")),
-            WebSocketRoute("/graphql", gateway.socket),
-            Route("/graphql", _GraphQL(gateway.http)),
-            Route("/graphiql/config.json", config),
-            Mount("/graphiql/assets", graphiql.assets()),
-            Route("/healthz", lambda _: JSONResponse({"alive": True})),
-            Route("/readyz", ready),
-        ],
-    )
-
-
-class _GraphQL:
-    """GraphQL for programs; the GraphiQL page for a browser that was pointed here."""
-
-    def __init__(self, graphql: ASGIApp) -> None:
-        self._graphql = graphql
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (graphiql.page() if _is_visit(scope) else self._graphql)(scope, receive, send)
-
-
-def _is_visit(scope: Scope) -> bool:
-    request = Request(scope)
-    accepts_page = "text/html" in request.headers.get("accept", "")
-    return request.method in ("GET", "HEAD") and accepts_page and "query" not in request.query_params
+def create_app(settings: Settings, store: StoreOptions) -> Starlette:
+    """The ASGI application for a server of your own. The store is opened when it starts, and closed when it stops."""
+    return application(Gateway(settings, store))
 
 
 # The command line
@@ -182,8 +132,18 @@ def serve(
     )
     _check_feed(settings.ingest)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    sockets = _listen(host, port)
-    _run(lambda: _serve(Gateway(settings, options), options, sockets))
+    try:
+        sockets = listen(host, port)
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise _mistake(f"cannot listen on {host}:{port}: {reason}. Choose another with --host or --port.") from None
+    gateway = Gateway(settings, options)
+
+    async def started() -> None:
+        _welcome(gateway, options)
+        await _warn_unless_ready(gateway)
+
+    _run(lambda: serve_until_signal(gateway, sockets, started))
 
 
 def _check_feed(feed: str | None) -> None:
@@ -194,65 +154,6 @@ def _check_feed(feed: str | None) -> None:
         feed_url(feed)
     except FeedError as problem:
         raise typer.BadParameter(str(problem), param_hint="--ingest") from None
-
-
-async def _serve(gateway: Gateway, options: StoreOptions, sockets: list[socket.socket]) -> None:
-    """Serve until a signal. It also ends a start that takes its time."""
-    server = _Server(gateway, options)
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-
-    def stop(number: int, frame: object) -> None:
-        server.handle_exit(signal.Signals(number), None)
-        if not server.started:
-            loop.call_soon_threadsafe(task.cancel)
-
-    with _on_signals(stop), suppress(asyncio.CancelledError):
-        async with gateway.running():
-            await server.serve(sockets)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn, which leaves signals to `_serve`: it would die of them after a clean stop."""
-
-    def __init__(self, gateway: Gateway, options: StoreOptions) -> None:
-        super().__init__(
-            uvicorn.Config(
-                create_app(gateway.settings, options, gateway),
-                lifespan="off",
-                http="httptools",
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=GRACEFUL_SECONDS,
-                **UVICORN_WS_OPTIONS,
-            )
-        )
-        self._gateway = gateway
-        self._options = options
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        return nullcontext()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        _welcome(self._gateway, self._options)
-        await _warn_unless_ready(self._gateway)
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Subscribers are told before their connections go."""
-        await self._gateway.socket.close()
-        await super().shutdown(sockets)
-
-
-@contextmanager
-def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, act) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _welcome(gateway: Gateway, options: StoreOptions) -> None:
@@ -483,66 +384,12 @@ def _log_in_lines() -> None:
 def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run it; what a user can mend is one line, not a traceback."""
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             return runner.run(work())
     except MISTAKES as problem:
         raise _mistake(problem) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if sys.platform == "win32":
-        return None
-    import uvloop
-
-    return uvloop.new_event_loop
-
-
-def _listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen, before anything else is begun: a taken port is told at once."""
-    sockets: list[socket.socket] = []
-    try:
-        for family, address in _addresses(host, port):
-            # `localhost` has an address in each family, and not every machine has both families.
-            with _passing_over(UNKNOWN_ADDRESS if sockets else ()):
-                sockets.append(_listener(family, address))
-    except OSError as problem:
-        for opened in sockets:
-            opened.close()
-        reason = problem.strerror or problem
-        raise _mistake(f"cannot listen on {host}:{port}: {reason}. Choose another with --host or --port.") from None
-    return sockets
-
-
-def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    addresses = dict.fromkeys((family, address) for family, *_, address in found)
-    return sorted(addresses, key=lambda pair: pair[0] != socket.AF_INET)
-
-
-@contextmanager
-def _passing_over(codes: Collection[int]) -> Iterator[None]:
-    try:
-        yield
-    except OSError as problem:
-        if problem.errno not in codes:
-            raise
-
-
-def _listener(family: socket.AddressFamily, address: Any) -> socket.socket:
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        if sys.platform != "win32":  # there it would let others take the port
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ from benchmarks.measuring import run
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP
 from datastore.metering import Call
+from edge.application import application
 from edge.identity import Tokens, TokenSettings
 from edge.settings import Settings
 from edge.socket_protocol import UVICORN_WS_OPTIONS
-from gateway import create_app
 from resolvers.access import Role
 from runtime import Gateway
 
@@ -124,7 +124,7 @@ def main() -> None:
 
 async def _serve(settings: Settings, options: StoreOptions) -> None:
     gateway = Gateway(settings, options, now=lambda: NOON)
-    app = create_app(settings, options, gateway)
+    app = application(gateway)
     app.router.routes.append(Route("/usage", _Usage(gateway).answer))
     config = uvicorn.Config(
         app,

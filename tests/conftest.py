@@ -22,9 +22,9 @@ from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.metering import Call
 from datastore.store import Store
+from edge.application import application
 from edge.settings import Settings
 from edge.socket_protocol import UVICORN_WS_OPTIONS
-from gateway import create_app
 from resolvers.access import Role
 from resolvers.context import Context
 from runtime import Gateway
@@ -222,7 +222,7 @@ async def served(settings: Settings, store_options: StoreOptions, clock: Clock) 
         )
         server = uvicorn.Server(
             uvicorn.Config(
-                create_app(settings, store_options, gateway),
+                application(gateway),
                 host=settings.host,
                 port=settings.port,
                 log_level="warning",

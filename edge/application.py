@@ -1,0 +1,76 @@
+"""The ASGI application: which address is answered by what."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from edge import graphiql
+from edge.http import GraphQLHTTP
+from edge.websocket import GraphQLWebSocket
+
+READY_SECONDS = 2.0
+
+
+class Behind(Protocol):
+    """What stands behind the addresses."""
+
+    http: GraphQLHTTP
+    socket: GraphQLWebSocket
+    graphiql: graphiql.Config
+
+    def running(self) -> AbstractAsyncContextManager[Any]:
+        """Open for as long as the server serves."""
+
+    async def readiness(self, seconds: float) -> dict[str, Any]:
+        """`ready`, and what is amiss."""
+
+
+def application(behind: Behind) -> Starlette:
+    """What is behind is opened when the server starts, and closed when it stops."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with behind.running():
+            yield
+
+    async def config(_: Request) -> Response:
+        return behind.graphiql.response()
+
+    async def ready(_: Request) -> Response:
+        state = await behind.readiness(READY_SECONDS)
+        return JSONResponse(state, status_code=200 if state["ready"] else 503)
+
+    return Starlette(
+        lifespan=lifespan,
+        routes=[
+            Route("/", lambda _: RedirectResponse("/graphql")),
+            WebSocketRoute("/graphql", behind.socket),
+            Route("/graphql", _GraphQL(behind.http)),
+            Route("/graphiql/config.json", config),
+            Mount("/graphiql/assets", graphiql.assets()),
+            Route("/healthz", lambda _: JSONResponse({"alive": True})),
+            Route("/readyz", ready),
+        ],
+    )
+
+
+class _GraphQL:
+    """GraphQL for programs; the GraphiQL page for a browser that was pointed here."""
+
+    def __init__(self, graphql: ASGIApp) -> None:
+        self._graphql = graphql
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (graphiql.page() if _is_visit(scope) else self._graphql)(scope, receive, send)
+
+
+def _is_visit(scope: Scope) -> bool:
+    request = Request(scope)
+    accepts_page = "text/html" in request.headers.get("accept", "")
+    return request.method in ("GET", "HEAD") and accepts_page and "query" not in request.query_params
