@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import tarfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -103,9 +104,10 @@ def plainly(path: Path) -> tuple[list[str], Counter[str]]:
     """The ids that plain code takes in, and how many features it refuses for what."""
     body = path.read_bytes()
     features = json.loads(gzip.decompress(body) if path.suffix == ".gz" else body)["features"]
-    taken = [each["id"] for each in features if each["properties"]["mag"] is not None]
-    without = len(features) - len(taken)
-    return taken, Counter({"MISSING_MAGNITUDE": without} if without else {})
+    named = [each for each in features if each.get("id")]
+    taken = [each["id"] for each in named if each["properties"]["mag"] is not None]
+    refused = {"MISSING_ID": len(features) - len(named), "MISSING_MAGNITUDE": len(named) - len(taken)}
+    return taken, Counter({reason: count for reason, count in refused.items() if count})
 
 
 @pytest.mark.timeout(150)
@@ -130,7 +132,7 @@ async def test_every_real_feed_is_stored_once(served: Served) -> None:
 
 
 async def test_a_real_feed_whose_last_ingest_is_forgotten_is_skipped_event_by_event(served: Served) -> None:
-    for path in (each for each in real("*.geojson*") if "month_2019" not in each.name):
+    for path in (each for each in real("*.geojson") if "month" not in each.name):
         taken, refused = plainly(path)
         await run(served, str(path))
         await forget(served, str(path))
@@ -141,6 +143,32 @@ async def test_a_real_feed_whose_last_ingest_is_forgotten_is_skipped_event_by_ev
         fetched = len(taken) + refused.total()
         assert counts(anew) == (fetched, 0, len(taken), dict(refused)), path.name
         assert (anew.unchanged, len(made)) == (False, len(taken) + 1), path.name
+
+
+@pytest.mark.parametrize(("name", "every"), [("all_hour", 12), ("all_week_flapping", 13)])
+async def test_snapshots_of_a_feed_over_time_store_each_event_once(
+    served: Served, tmp_path: Path, name: str, every: int
+) -> None:
+    """Hour after hour, some without any event, most without ids; and a week whose events come and go."""
+    (archive,) = real(f"history/{name}*.tar.xz")
+    snapshots = sampled(archive, every, tmp_path)
+    judged = [plainly(path) for path in snapshots]
+
+    summaries = [await run(served, str(path)) for path in snapshots]
+
+    once = {event_id for taken, _ in judged for event_id in taken}
+    assert {summary.error for summary in summaries} == {None}
+    assert [summary.upserted + summary.skipped for summary in summaries] == [len(taken) for taken, _ in judged]
+    assert [summary.rejected for summary in summaries] == [refused for _, refused in judged]
+    assert sum(summary.upserted for summary in summaries) == len(once)
+    assert await events(served) == once
+
+
+def sampled(archive: Path, every: int, folder: Path) -> list[Path]:
+    with tarfile.open(archive) as opened:
+        members = sorted((member for member in opened if member.isfile()), key=lambda member: member.name)[::every]
+        opened.extractall(folder, members, filter="data")
+    return [folder / member.name for member in members]
 
 
 async def test_a_csv_feed_fails_and_stores_nothing(served: Served) -> None:

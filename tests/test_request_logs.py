@@ -123,6 +123,26 @@ async def test_a_query_that_the_store_fails_is_logged_too(served: Served, monkey
     assert [(log["status"], log["error"]) for log in await nodes(served)] == [(500, "INTERNAL")]
 
 
+async def test_a_query_whose_client_has_gone_is_logged_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(*_: Any, **__: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("datastore.earthquakes.read_page", endless)
+        request = asyncio.create_task(served.ask("{ earthquakes { nodes { id } } }"))
+        await begun.wait()
+        request.cancel()
+        await ended.wait()
+
+    assert [(log["status"], log["error"]) for log in await nodes(served)] == [(499, "CANCELLED")]
+
+
 async def test_an_ingest_is_logged_with_its_figures(served: Served) -> None:
     body = feed(feature(id="us1"), feature(id="us2"), feature(id="us3", mag=None))
     assert served.gateway.ingest is not None
