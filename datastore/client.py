@@ -11,17 +11,19 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import aiohttp
 import orjson
 
 from datastore.attributes import Item, decode_item
 from datastore.backoff import Backoff
+from datastore.declarations import Operation
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.metering import Call, Meter
 from datastore.signing import CredentialSource, Signer
 
+ITEM_OPERATIONS = frozenset(get_args(Operation))
 STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
 THROTTLING = {
     "ProvisionedThroughputExceededException",
@@ -44,6 +46,7 @@ TIMEOUTS = aiohttp.ClientTimeout(
 
 LATE = "The store did not answer in time."
 DAMAGED = "The store's answers arrive damaged."
+NO_TABLE = "The store is not ready: it lacks a table."
 UNREACHABLE = "The store cannot be reached at the moment; try again."
 
 
@@ -174,7 +177,11 @@ class Client:
             raise _Transient(Unavailable(DAMAGED))
         if status == 200:
             return _answer(content)
-        raise _refusal(status, content)
+        refusal = _refusal(status, content)
+        if _lacks_table(operation, refusal):
+            # An embedded engine that was restarted without its data is given its tables again in a moment.
+            raise _Transient(Unavailable(NO_TABLE), unsure=False) from refusal
+        raise refusal
 
     async def _send(self, operation: str, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         streams = operation in STREAM_OPERATIONS
@@ -270,6 +277,12 @@ def _refusal(status: int, content: bytes) -> Exception:
     if code == "TransactionCanceledException":
         return _cancelled(problem.get("CancellationReasons") or [])
     return RequestRefused(code or str(status), str(problem.get("message") or problem.get("Message") or ""))
+
+
+def _lacks_table(operation: str, refusal: Exception) -> bool:
+    """Whether a table that is read or written is not there; those who ask for tables and streams are told as it is."""
+    lacking = isinstance(refusal, RequestRefused) and refusal.code == "ResourceNotFoundException"
+    return lacking and operation in ITEM_OPERATIONS
 
 
 def _cancelled(reasons: list[dict[str, Any]]) -> Exception:

@@ -125,6 +125,8 @@ def _credentials(session: Any) -> Any:
 
 def _boto_client(session: Any, service: str, url: str | None) -> Any:
     # The embedded engine's stream shard ids are shorter than botocore's validation allows.
-    config = botocore.config.Config(parameter_validation=False)
+    config = botocore.config.Config(
+        parameter_validation=False, connect_timeout=2, retries={"mode": "standard", "total_max_attempts": 4}
+    )
     region = session.region_name or (None if url is None else LOCAL_REGION)
     return session.client(service, endpoint_url=url, region_name=region, config=config)

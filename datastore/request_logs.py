@@ -7,6 +7,7 @@ from datetime import datetime
 
 from datastore.client import Client
 from datastore.earthquakes import Earthquakes, RequestLog
+from datastore.errors import DomainError
 from datastore.metering import Deadline
 from datastore.store import Store
 
@@ -60,6 +61,8 @@ class RequestLogs:
             try:
                 store = Store(self._client, prefix=self._prefix, deadline=Deadline(WRITE_SECONDS), token=self._token)
                 await Earthquakes(store, self._now()).write_log(log)
+            except DomainError as problem:
+                logger.warning("A request log was not written: %s", problem)
             except Exception:
                 logger.exception("A request log could not be written")
             finally:

@@ -808,3 +808,19 @@ async def test_a_store_that_is_no_address_is_refused_by_name(store: str) -> None
 async def test_a_slash_at_the_end_of_an_address_does_no_harm(engine: str) -> None:
     async with open_database(StoreOptions(store=f"{engine}/")) as database:
         assert list(await database.client.call("ListTables", {"Limit": 1}))[:1] == ["TableNames"]
+
+
+async def test_a_table_that_comes_back_in_a_moment_is_waited_for(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    proxy.faults.extend([refuse(400, "ResourceNotFoundException")] * 2)
+
+    answer = await client.call("Scan", {"TableName": database.prefix + BLIP.name})
+
+    assert answer["Count"] == 0
+    assert proxy.operations() == ["Scan"] * 3
+
+
+async def test_a_table_that_does_not_come_is_unavailable(client: Client, proxy: Proxy) -> None:
+    with pytest.raises(Unavailable, match="it lacks a table"):
+        await client.call("Scan", {"TableName": "there-is-no-such-table"}, timeout=1)

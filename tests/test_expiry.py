@@ -162,7 +162,7 @@ async def test_the_sweep_goes_on_after_failures_with_the_time_as_it_is_then(
     clock = [NOW - timedelta(seconds=10)]
     await put(database, BLIP, "expires", AT)
     async with Proxy(engine) as proxy, client_of(proxy) as client:
-        proxy.faults.append(refuse(400, "ResourceNotFoundException"))
+        proxy.faults.append(refuse(400, "AccessDeniedException"))
         proxy.faults.extend([refuse(503, "ServiceUnavailable")] * 4)
         sweeping = asyncio.create_task(sweep_forever(client, [BLIP], database.prefix, lambda: clock[0]))
         await until(lambda: len(proxy.seen) > 7)
