@@ -301,8 +301,7 @@ def test_a_killed_engine_costs_a_moment_and_no_wrong_answer(tmp_path: Path, flag
         answers = list(_answers(gateway, 2.0))
 
         wrong = [answer for answer in answers if "errors" in answer and not _is_retryable(answer)]
-        # In memory the tables have to be made anew, and for a moment they are missing.
-        assert "--memory" in flags or wrong == []
+        assert wrong == []
         ids = {event["eventId"] for event in before["earthquakes"]["nodes"]}
         assert ids <= {event["eventId"] for event in answers[-1]["data"]["earthquakes"]["nodes"]}
         assert "The embedded engine is gone" in gateway.told
