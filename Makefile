@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WEB_SOURCES := $(shell find web -path web/dist -prune -o -type f -print)
+WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
 .PHONY: setup serve test lint types check bench lock docs clean
 

@@ -20,7 +20,7 @@ from datastore.sightings import Sightings
 from datastore.store import Store
 from pipelines.usgs_feed import read_events
 
-FEED = Path(__file__).parent / "demo" / "earthquakes.geojson"
+FEED = Path(__file__).parent / "demo_data" / "earthquakes.geojson"
 SIGHTING_EVERY = 15.0
 EARTHQUAKE_EVERY = 20.0
 SEEDING_EVERY = 60.0

@@ -24,10 +24,14 @@ AnyArea = Annotated[str | None, strawberry.argument(description="One of `areas`;
 Category = Annotated[str, strawberry.argument(description="One of `categories`.")]
 AnyCategory = Annotated[str | None, strawberry.argument(description="One of `categories`; all if nothing is said.")]
 UserId = Annotated[strawberry.ID, strawberry.argument(description="The user's id: the `sub` of their token.")]
-MinMagnitude = Annotated[float | None, strawberry.argument(description="The least magnitude; all if nothing is said.")]
+MinMagnitude = Annotated[
+    float | None, strawberry.argument(description="The least magnitude, -10 to 10; all if nothing is said.")
+]
 Start = Annotated[
     datetime | None,
-    strawberry.argument(description="The earliest time, included. 30 days before `end` if nothing is said."),
+    strawberry.argument(
+        description="The earliest time, included, at most 3,660 days before `end`; 30 if nothing is said."
+    ),
 ]
 End = Annotated[datetime | None, strawberry.argument(description="The latest time, included. Now if nothing is said.")]
 WhenSlow = Annotated[

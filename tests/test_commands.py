@@ -404,7 +404,7 @@ def test_a_damaged_database_is_told_in_one_line(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_reached_ends_a_command_with_one_line() -> None:
     nowhere = ("--store", f"http://127.0.0.1:{free_port()}")
     refused(run("seed", *nowhere), 1, "Error: The store cannot be reached at the moment")
-    ingest = run("ingest", "earthquakes", "pipelines/demo/earthquakes.geojson", *nowhere)
+    ingest = run("ingest", "earthquakes", "pipelines/demo_data/earthquakes.geojson", *nowhere)
     refused(ingest, 1, "Error: the feed was not ingested to its end: UNAVAILABLE")
 
 

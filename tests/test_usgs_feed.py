@@ -34,7 +34,7 @@ from pipelines.usgs_events import Reason, Rejection
 from pipelines.usgs_feed import FeedCode, read_events
 from pipelines.usgs_fetch import open_source
 
-DEMO = ROOT / "pipelines" / "demo" / "earthquakes.geojson"
+DEMO = ROOT / "pipelines" / "demo_data" / "earthquakes.geojson"
 
 
 async def test_an_empty_feed_is_legal() -> None:
