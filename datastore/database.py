@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -84,8 +85,14 @@ async def open_database(
 def _session(options: StoreOptions) -> Any:
     """Engines on this machine check no credentials, so none are looked for."""
     if options.embedded or _is_local(options.store):
-        return boto3.Session("local", "local", region_name=options.region or LOCAL_REGION)
+        return _local_session(options.region or LOCAL_REGION)
     return boto3.Session(region_name=options.region)
+
+
+@cache
+def _local_session(region: str) -> Any:
+    """One for all: a session reads botocore's descriptions of the services anew, and they are large."""
+    return boto3.Session("local", "local", region_name=region)
 
 
 def _is_local(store: str) -> bool:

@@ -6,8 +6,8 @@ import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -220,22 +220,9 @@ async def served(settings: Settings, store_options: StoreOptions, clock: Clock) 
             now=clock,
             on_result=lambda _name, context, _result, _seconds: finished.append(context),  # type: ignore[arg-type]
         )
-        server = uvicorn.Server(
-            uvicorn.Config(
-                application(gateway),
-                host=settings.host,
-                port=settings.port,
-                log_level="warning",
-                access_log=False,
-                lifespan="on",
-                timeout_graceful_shutdown=5,
-                **UVICORN_WS_OPTIONS,
-            )
-        )
+        await stack.enter_async_context(gateway.running())
+        await stack.enter_async_context(listening(gateway))
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        serving = asyncio.create_task(server.serve())
-        stack.push_async_callback(_stop, server, serving)
-        await _started(server, serving)
         assert gateway.database is not None
         await gateway.database.create_tables()
         running = Served(gateway, settings.url, http, clock)
@@ -243,17 +230,30 @@ async def served(settings: Settings, store_options: StoreOptions, clock: Clock) 
         yield running
 
 
-async def _started(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
-    async with asyncio.timeout(15):
-        while not server.started:
-            assert not serving.done(), "The server stopped while it was starting."
-            await asyncio.sleep(0.005)
-
-
-async def _stop(server: uvicorn.Server, serving: asyncio.Task[None]) -> None:
-    server.should_exit = True
-    await serving
-
-
-def with_settings(settings: Settings, **changes: Any) -> Settings:
-    return replace(settings, **changes)
+@asynccontextmanager
+async def listening(gateway: Gateway) -> AsyncIterator[None]:
+    """uvicorn in front of the gateway, without its main loop, which takes a while to notice that it shall stop."""
+    config = uvicorn.Config(
+        application(gateway),
+        host=gateway.settings.host,
+        port=gateway.settings.port,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=5,
+        **UVICORN_WS_OPTIONS,
+    )
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    try:
+        yield
+    finally:
+        await gateway.socket.close()
+        # The clients have gone; uvicorn would look for that only ten times a second.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.2):
+                while server.server_state.connections:  # noqa: ASYNC110 - uvicorn tells no event
+                    await asyncio.sleep(0.001)
+        await server.shutdown()
