@@ -26,7 +26,7 @@ serve: setup
 	$(BIN)/python gateway.py serve $(ARGS)
 
 test: setup
-	$(BIN)/python -m pytest -q -n auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q -n 4 --dist loadfile $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

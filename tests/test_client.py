@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore.backoff import Backoff
-from datastore.client import Client, ConditionFailed, Endpoint, RequestRefused, TransactionCancelled
+from datastore.client import ITEM_OPERATIONS, Client, ConditionFailed, Endpoint, RequestRefused, TransactionCancelled
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
 from datastore.declarations import AccessPattern, Who
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
@@ -824,3 +824,33 @@ async def test_a_table_that_comes_back_in_a_moment_is_waited_for(
 async def test_a_table_that_does_not_come_is_unavailable(client: Client, proxy: Proxy) -> None:
     with pytest.raises(Unavailable, match="it lacks a table"):
         await client.call("Scan", {"TableName": "there-is-no-such-table"}, timeout=1)
+
+
+async def test_every_operation_is_spoken_and_metered(client: Client, database: Database) -> None:
+    name = database.prefix + BLIP.name
+    key = {"PK": {"S": "a"}, "SK": {"S": "b"}}
+    capacity = {"ReturnConsumedCapacity": "TOTAL"}
+    asked: dict[str, dict[str, Any]] = {
+        "PutItem": {"TableName": name, "Item": key},
+        "BatchWriteItem": {"RequestItems": {name: [{"PutRequest": {"Item": key}}]}},
+        "UpdateItem": {"TableName": name, "Key": key, "UpdateExpression": "REMOVE x"},
+        "GetItem": {"TableName": name, "Key": key},
+        "BatchGetItem": {"RequestItems": {name: {"Keys": [key]}}},
+        "Query": {
+            "TableName": name,
+            "KeyConditionExpression": "PK = :p",
+            "ExpressionAttributeValues": {":p": {"S": "a"}},
+        },
+        "Scan": {"TableName": name},
+        "TransactGetItems": {"TransactItems": [{"Get": {"TableName": name, "Key": key}}]},
+        "TransactWriteItems": {"TransactItems": [{"Delete": {"TableName": name, "Key": key}}]},
+        "DeleteItem": {"TableName": name, "Key": key},
+    }
+    meter = Meter()
+
+    for operation, payload in asked.items():
+        await client.call(operation, payload | capacity, meter=meter)
+
+    assert set(asked) == ITEM_OPERATIONS
+    assert [(call.operation, call.tables) for call in meter.calls] == [(operation, (name,)) for operation in asked]
+    assert [call.operation for call in meter.calls if call.units <= 0] == []
