@@ -212,6 +212,7 @@ class Gateway:
             now=self._now,
             new_id=self._new_id,
             chance=random.Random(),
+            is_followed=lambda table: self.services is not None and self.services.changes.followers(table) > 0,
         )
 
     def _make_ingest(self, logs: RequestLogs) -> EarthquakeIngest:

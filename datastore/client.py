@@ -18,7 +18,7 @@ import orjson
 
 from datastore.attributes import Item, decode_item
 from datastore.backoff import Backoff
-from datastore.declarations import Operation
+from datastore.declarations import WRITES, Operation
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.metering import Call, Meter
 from datastore.signing import CredentialSource, Signer
@@ -90,7 +90,11 @@ class Endpoint:
 
 
 class Client:
-    """One per process. `on_call`, when set, hears of every call once it has ended, well or not."""
+    """One per process. `on_call`, when set, hears of every call once it has ended, well or not.
+
+    `tables_come_back` tells that a missing table is being made: an embedded engine that was restarted without its data
+    is given its tables again in a moment.
+    """
 
     def __init__(
         self,
@@ -99,12 +103,14 @@ class Client:
         *,
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
         connections: int = 128,
+        tables_come_back: bool = False,
     ) -> None:
         self._endpoint = endpoint
         self._credentials = credentials
         self._signer = Signer(endpoint.region)
         self._backoff = backoff
         self._connections = connections
+        self._tables_come_back = tables_come_back
         self._session: aiohttp.ClientSession | None = None
         self.on_call: Callable[[Call], None] | None = None
 
@@ -145,7 +151,9 @@ class Client:
             async with asyncio.timeout(timeout):
                 answer = await self._persist(tries, body)
         except TimeoutError as problem:
-            raise Timeout(LATE) from problem
+            raise _told(Timeout(LATE), tries, unsure=True) from problem
+        except (Timeout, Unavailable) as problem:
+            raise _told(problem, tries, unsure=tries.unsure) from problem.__cause__
         except ConditionFailed as failed:
             failed.repeated = tries.unsure
             raise
@@ -178,8 +186,7 @@ class Client:
         if status == 200:
             return _answer(content)
         refusal = _refusal(status, content)
-        if _lacks_table(operation, refusal):
-            # An embedded engine that was restarted without its data is given its tables again in a moment.
+        if self._tables_come_back and _lacks_table(operation, refusal):
             raise _Transient(Unavailable(NO_TABLE), unsure=False) from refusal
         raise refusal
 
@@ -243,6 +250,13 @@ class _Transient(Exception):
         super().__init__(str(final))
         self.final = final
         self.unsure = unsure
+
+
+def _told(problem: DomainError, tries: _Tries, *, unsure: bool) -> DomainError:
+    """A write that may have been applied is no safe one to send again: the caller is told so."""
+    if unsure and tries.operation.startswith(WRITES):
+        problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
+    return problem
 
 
 def _body(payload: Mapping[str, Any]) -> bytes:

@@ -78,7 +78,7 @@ async def open_database(
         session = _session(options)
         endpoint = _endpoint(options, session, engine)
         source = CredentialSource(_credentials(session))
-        client = await stack.enter_async_context(Client(endpoint, source))
+        client = await stack.enter_async_context(Client(endpoint, source, tables_come_back=engine is not None))
         yield Database(client, endpoint, session, options.prefix, engine)
 
 

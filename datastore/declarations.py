@@ -87,6 +87,8 @@ class AccessPattern:
 
     `key`, `filter`, `condition` and `update` are the expressions sent to DynamoDB: `:name` is a value given by the
     caller, `#name` an attribute whose name DynamoDB reserves. A clause of `filter` counts if all its values are given.
+    `projection` is what a Query brings: whole items, their count (items too where they are selected), or the attributes
+    of the fields that are selected. `consistent` marks reads of base tables that must see the latest write.
     `operations` is all that a field of this pattern may issue; `fields` are its names in the API.
     """
 
@@ -102,7 +104,12 @@ class AccessPattern:
     condition: str = ""
     update: str = ""
     descending: bool = False
+    projection: Literal["ALL", "COUNT", "SELECTED"] = "ALL"
     consistent: bool = False
+
+    @property
+    def reads(self) -> bool:
+        return any(not name.startswith(WRITES) for name in self.operations)
 
     @property
     def writes(self) -> bool:

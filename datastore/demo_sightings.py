@@ -8,27 +8,28 @@ from datastore.sightings import Sighting, new_sighting
 
 # Description, category (by its place in the configured list), minutes ago, confirmations, reporter.
 SEEN = (
-    ("Queue forming outside the corner shop for the new high-tops", 0, 1, 2, "ada"),
-    ("Taco truck parked by the library, short line", 1, 4, 1, "grace"),
-    ("Two buskers with a cello near the fountain", 2, 7, 3, "linus"),
-    ("Grey tabby asleep on the newspaper box", 3, 11, 0, "ada"),
-    ("Fresh mural going up on the warehouse wall", 4, 14, 1, "grace"),
-    ("Restock cart rolling in, boxes stacked high", 0, 18, 0, "linus"),
-    ("Coffee cart giving away the last croissants", 1, 23, 2, "ada"),
-    ("Drum circle starting under the bridge", 2, 27, 0, "grace"),
+    ("Queue forming outside the corner shop for the new high-tops", 0, 1, 2, "demo-ada"),
+    ("Taco truck parked by the library, short line", 1, 4, 1, "demo-grace"),
+    ("Two buskers with a cello near the fountain", 2, 7, 3, "demo-linus"),
+    ("Grey tabby asleep on the newspaper box", 3, 11, 0, "demo-ada"),
+    ("Fresh mural going up on the warehouse wall", 4, 14, 1, "demo-grace"),
+    ("Restock cart rolling in, boxes stacked high", 0, 18, 0, "demo-linus"),
+    ("Coffee cart giving away the last croissants", 1, 23, 2, "demo-ada"),
+    ("Drum circle starting under the bridge", 2, 27, 0, "demo-grace"),
 )
 REPORTERS = {
-    "ada": (TrustTier.GOLD, 64, 12),
-    "grace": (TrustTier.SILVER, 17, 3),
-    "linus": (TrustTier.BRONZE, 2, 1),
+    "demo-ada": (TrustTier.GOLD, 64, 12),
+    "demo-grace": (TrustTier.SILVER, 17, 3),
+    "demo-linus": (TrustTier.BRONZE, 2, 1),
 }
 
 
-def demo_sightings(areas: Sequence[str], categories: Sequence[str], now: datetime) -> list[Sighting]:
-    """The eight, `demo-1` to `demo-8`, spread over all areas in turn, reported in the half hour before `now`."""
+def demo_sightings(
+    areas: Sequence[str], categories: Sequence[str], now: datetime, ids: Sequence[str]
+) -> list[Sighting]:
+    """The eight, with these ids, spread over all areas in turn, reported in the half hour before `now`."""
     return [
-        _sighting(areas[number % len(areas)], categories, now, f"demo-{number + 1}", seen)
-        for number, seen in enumerate(SEEN)
+        _sighting(areas[number % len(areas)], categories, now, ids[number], seen) for number, seen in enumerate(SEEN)
     ]
 
 

@@ -68,17 +68,18 @@ def tier_for(report_total: int, given: TrustTier) -> TrustTier:
     return max([given, *earned], key=list(TrustTier).index)
 
 
-def profile_item(profile: UserProfile) -> Item:
-    key = keys.profile(profile.user_id)
-    item = {
-        "PK": key.partition,
-        "SK": key.sort,
+def introduce(profile: UserProfile) -> Action:
+    """BLIP-8: a profile for somebody who has none; one that is there is left as it is."""
+    values = {
         "userId": profile.user_id,
         "trustTier": profile.trust_tier.value,
         "reportTotal": profile.report_total,
         "streakDays": profile.streak_days,
+        "lastReportedOn": profile.last_reported_on and profile.last_reported_on.isoformat(),
     }
-    return item | ({"lastReportedOn": profile.last_reported_on.isoformat()} if profile.last_reported_on else {})
+    given = {name: value for name, value in values.items() if value is not None}
+    settings = ", ".join(f"{name} = if_not_exists({name}, :{name})" for name in given)
+    return Action("Update", key=keys.profile(profile.user_id), update=f"SET {settings}", values=given)
 
 
 def profile_from(item: Mapping[str, Any]) -> UserProfile:

@@ -15,7 +15,7 @@ from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
 from datastore.moments import from_iso, from_seconds, iso
 from datastore.pages import Page, Span, read_page
-from datastore.reporters import TrustTier, UserProfile, count_report, profile_from, profile_item
+from datastore.reporters import TrustTier, UserProfile, count_report, introduce, profile_from
 from datastore.store import Action, Store
 
 LIFETIME = timedelta(seconds=1800)
@@ -66,6 +66,7 @@ class Trend:
     """How many live sightings a category has in a window; `items` holds them newest first, when they were asked for."""
 
     category: str
+    window: timedelta
     score: int
     items: Sequence[Item]
 
@@ -103,9 +104,9 @@ class Sightings:
             "now": _ttl_now(self._now),
         }
         if not with_items:
-            return Trend(category, await self._store.count(keys.TRENDING, values), ())
+            return Trend(category, window, await self._store.count(keys.TRENDING, values), ())
         items = [item async for item in self._store.query_all(keys.TRENDING, values)]
-        return Trend(category, len(items), items)
+        return Trend(category, window, len(items), items)
 
     async def confirm(self, area: str, sighting_id: str, *, user_id: str, nano_id: str) -> Sighting:
         """BLIP-5: count a user's confirmation once. One's own, or a second one, leaves the sighting as it stands.
@@ -168,7 +169,7 @@ class Sightings:
         Raises `Conflict` if the area has a sighting of this id and moment already.
         """
         for _ in range(REPORT_TRIES):
-            profile = await self._store.get(keys.USER_PROFILE, keys.profile(user_id), consistent=True)
+            profile = await self._store.get(keys.REPORT, keys.profile(user_id))
             sighting = self._new(sighting_id, area, category, description, user_id, profile)
             try:
                 await self._store.transact(BLIP, [_put_new(sighting), count_report(user_id, profile, self._now)])
@@ -190,9 +191,9 @@ class Sightings:
         return new_sighting(sighting_id, area, category, description, user_id, tier, self._now)
 
     async def seed(self, sightings: Sequence[Sighting], profiles: Sequence[UserProfile]) -> None:
-        """BLIP-8: store demo sightings and their reporters, all or none."""
+        """BLIP-8: store demo sightings and their reporters, all or none. A reporter who is there stays as they are."""
         actions = [Action("Put", item=_sighting_item(sighting)) for sighting in sightings]
-        actions += [Action("Put", item=profile_item(profile)) for profile in profiles]
+        actions += [introduce(profile) for profile in profiles]
         await self._store.transact(BLIP, actions)
 
 

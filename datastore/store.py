@@ -64,8 +64,8 @@ class Store:
     def _consistent_reads(self) -> PointReads:
         return PointReads(self._client, self._prefix, True, self.meter, self.deadline)
 
-    async def get(self, pattern: AccessPattern, key: Key, *, consistent: bool = False) -> Item | None:
-        reads = self._consistent_reads if consistent else self._reads
+    async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
+        reads = self._consistent_reads if pattern.consistent else self._reads
         return await reads.read(pattern.table, key)
 
     def forget(self, table: Table, key: Key) -> None:
@@ -121,12 +121,6 @@ class Store:
         key = self._checked_key(pattern.table, item)
         request = self._write(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
         return await self._conditional("PutItem", request, pattern.table, key, lambda _: dict(item))
-
-    async def update(self, pattern: AccessPattern, key: Key, **values: Any) -> Written:
-        """Apply the pattern's update if its condition holds; the item as it is then."""
-        request = self._write(pattern.table, pattern.condition, pattern.update, values)
-        request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
-        return await self._conditional("UpdateItem", request, pattern.table, key, _attributes)
 
     async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> Written:
         """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was."""

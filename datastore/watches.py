@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID, uuid5
 
 from datastore.attributes import Item
 from datastore.keyspace import sightings as keys
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import Key, join
 from datastore.moments import from_iso, iso
 from datastore.records import readable
 from datastore.store import Store
+
+WATCH_IDS = UUID("5d3f4c0e-4f7e-4f0a-9a53-6a1d2f0c9b7e")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +39,30 @@ class Watches:
         items = [item async for item in self._store.query_all(keys.WATCHES_OF_USER, values)]
         return readable(watch_from, items)
 
+    async def at_start(self, user_id: str) -> list[Watch]:
+        """BLIP-S2: all watches of a user, one that was made just now among them."""
+        values = {"partition": keys.user(user_id), "prefix": keys.WATCH_PREFIX}
+        items = [item async for item in self._store.query_all(keys.WATCH_ALERTS, values)]
+        return readable(watch_from, items)
+
     async def by_key(self, key: Key) -> Watch | None:
         item = await self._store.get(keys.WATCH_NODE, key)
         return watch_from(item) if item else None
 
-    async def create(self, watch: Watch) -> Watch:
-        """BLIP-7."""
-        await self._store.put(keys.CREATE_WATCH, _watch_item(watch))
-        return watch
+    async def create(self, user_id: str, area: str, category: str, now: datetime) -> Watch:
+        """BLIP-7: a user has one watch for an area and category; asked for again, it is answered as it stands."""
+        watch = Watch(watch_id_of(area, category), user_id, area, category, now)
+        written = await self._store.put(keys.CREATE_WATCH, _watch_item(watch))
+        return watch if written.ok or written.item is None else watch_from(written.item)
 
     async def delete(self, key: Key) -> Watch | None:
         """BLIP-7: the watch that was deleted, or None if there was none."""
         written = await self._store.delete(keys.DELETE_WATCH, key)
         return watch_from(written.item) if written.item else None
+
+
+def watch_id_of(area: str, category: str) -> str:
+    return str(uuid5(WATCH_IDS, join(area, category)))
 
 
 def is_watch(key: Mapping[str, Any]) -> bool:

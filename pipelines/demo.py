@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from datastore.client import RequestRefused
+from datastore.declarations import Table
 from datastore.demo_sightings import REPORTERS, SEEN, demo_reporters, demo_sightings
 from datastore.earthquakes import Earthquake, Earthquakes
 from datastore.errors import DomainError
+from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import epoch_ms
 from datastore.pages import Span
-from datastore.reporters import Reporters
 from datastore.sightings import Sightings
 from datastore.store import Store
 from pipelines.usgs_feed import read_events
@@ -25,7 +26,8 @@ SIGHTING_EVERY = 15.0
 EARTHQUAKE_EVERY = 20.0
 SEEDING_EVERY = 60.0
 # The demo is there while the youngest of its sightings is; no area has this many active ones.
-YOUNGEST, MANY = "demo-1", 100
+IDS = [f"demo-{number}" for number in range(1, len(SEEN) + 1)]
+YOUNGEST, MANY = IDS[0], 100
 # Each whole step of magnitude is ten times as rare: Gutenberg and Richter's law.
 LEAST_MAGNITUDE, MOST_MAGNITUDE, STEEPNESS = 1.0, 6.5, math.log(10)
 PLACES = (
@@ -50,6 +52,7 @@ class Demo:
         now: Callable[[], datetime],
         new_id: Callable[[], str],
         chance: random.Random,
+        is_followed: Callable[[Table], bool] = lambda _: True,
         sighting_every: float = SIGHTING_EVERY,
         earthquake_every: float = EARTHQUAKE_EVERY,
     ) -> None:
@@ -59,6 +62,7 @@ class Demo:
         self._now = now
         self._new_id = new_id
         self._chance = chance
+        self._is_followed = is_followed
         self._sighting_every = sighting_every
         self._earthquake_every = earthquake_every
 
@@ -78,15 +82,12 @@ class Demo:
 
     async def _load_earthquakes(self) -> int:
         repository = Earthquakes(self._open_store(), self._now())
-        if await repository.by_id("demo0001") is not None:
+        read = read_events(_shifted(self._now()), ingested_at_ms=epoch_ms(self._now()))
+        events = [event async for event in read if isinstance(event, Earthquake)]
+        # The last one stored tells that all are: a start that was cut short is made good by the next.
+        if await repository.by_id(events[-1].event_id) is not None:
             return 0
-        events = [event async for event in read_events(_shifted(self._now()), ingested_at_ms=epoch_ms(self._now()))]
-        stored = [
-            await Earthquakes(self._open_store(), self._now()).insert(event)
-            for event in events
-            if isinstance(event, Earthquake)
-        ]
-        return sum(stored)
+        return sum([await Earthquakes(self._open_store(), self._now()).insert(event) for event in events])
 
     async def _load_sightings(self) -> int:
         now = self._now()
@@ -94,11 +95,8 @@ class Demo:
         page = await repository.active_in(self._areas[0], Span(MANY))
         if any(item["sightingId"] == YOUNGEST for item in page.items):
             return 0
-        seeded = demo_sightings(self._areas, self._categories, now)
-        reporters = Reporters(self._open_store())
-        # Whoever is there keeps the totals and the streak that reports brought.
-        new = [profile for profile in demo_reporters(now) if await reporters.by_id(profile.user_id) is None]
-        await repository.seed(seeded, new)
+        seeded = demo_sightings(self._areas, self._categories, now, IDS)
+        await repository.seed(seeded, demo_reporters(now))
         return len(seeded)
 
     async def _every(self, seconds: float, act: Callable[[], Awaitable[object]]) -> None:
@@ -120,6 +118,9 @@ class Demo:
         )
 
     async def _tremble(self) -> None:
+        """For those who follow: unlike sightings, earthquakes stay, and nobody wants thousands of invented ones."""
+        if not self._is_followed(EARTHQUAKES):
+            return
         place, latitude, longitude = self._chance.choice(PLACES)
         now = self._now()
         await Earthquakes(self._open_store(), now).insert(

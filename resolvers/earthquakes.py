@@ -286,7 +286,7 @@ async def earthquake_detected(
         near = bounding_box is None or bounding_box.holds(event.latitude, event.longitude)
         return event if strong and near else None
 
-    return follow(info.context, keys.EARTHQUAKES, detected, when_slow, key=lambda event: event.event_id)
+    return follow(info.context, keys.EARTHQUAKES, detected, when_slow)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,17 @@
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated
 
 import strawberry
 
-from datastore.demo_sightings import demo_reporters, demo_sightings
+from datastore.demo_sightings import SEEN, demo_reporters, demo_sightings
 from datastore.errors import BadUserInput, NotFound
 from datastore.hub import Policy
 from datastore.keyspace import sightings as keys
+from datastore.keyspace.parts import Key
 from datastore.reporters import UserProfile
 from datastore.sightings import (
     Freshness,
@@ -29,6 +31,7 @@ from resolvers.selection import selects
 from resolvers.subscribing import follow
 
 LONGEST_WINDOW_HOURS = 48
+HOUR = timedelta(hours=1)
 LONGEST_DESCRIPTION = 500
 
 SightingId = Annotated[strawberry.ID, strawberry.argument(description="The sighting's `sightingId`.")]
@@ -114,7 +117,7 @@ async def trending_sightings(
     last: Last = None,
     before: Before = None,
 ) -> Connection[Sighting]:
-    arguments = {"category": parent.category}
+    arguments = {"category": parent.category, "hours": parent.window / HOUR}
     of = listing(info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments)
     page = cut(list(parent.items), keys.TRENDING, of.span(Paging(first, after, last, before)))
     return connection(of, page, sighting_from)
@@ -153,8 +156,7 @@ async def create_watch(
     context = info.context
     caller = require(context.identity, keys.CREATE_WATCH)
     _known(context, area=input.area, category=input.category)
-    watch = Watch(context.services.new_id(), caller.user_id, input.area, input.category, context.now)
-    return await context.watches.create(watch)
+    return await context.watches.create(caller.user_id, input.area, input.category, context.now)
 
 
 async def delete_watch(info: Info, area: Area, category: Category, watch_id: WatchId) -> Watch:
@@ -169,8 +171,8 @@ async def delete_watch(info: Info, area: Area, category: Category, watch_id: Wat
 async def seed_demo(info: Info) -> list[Sighting]:
     context = info.context
     require(context.identity, keys.SEED)
-    places = context.services.places
-    seeded = demo_sightings(places.areas, places.categories, context.now)
+    places, new_id = context.services.places, context.services.new_id
+    seeded = demo_sightings(places.areas, places.categories, context.now, [new_id() for _ in SEEN])
     await context.sightings.seed(seeded, demo_reporters(context.now))
     return seeded
 
@@ -186,47 +188,64 @@ async def sighting_reported(
             return None
         return sighting
 
-    return follow(info.context, keys.BLIP, reported, when_slow, key=_place)
+    return _alive(info.context, follow(info.context, keys.BLIP, reported, when_slow, key=_place))
+
+
+async def _alive(context: Context, sightings: AsyncGenerator[Sighting, None]) -> AsyncGenerator[Sighting, None]:
+    """Those that have not expired by the time they are delivered."""
+    async with aclosing(sightings):
+        async for sighting in sightings:
+            if sighting.expires_at > context.services.now():
+                yield sighting
 
 
 async def watch_alerts(
     info: Info, user_id: UserId, when_slow: WhenSlow = Policy.DISCONNECT
 ) -> AsyncGenerator[Sighting, None]:
     require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
-    return _watch_alerts(info.context, user_id, when_slow)
+    return _alive(info.context, _watch_alerts(info.context, user_id, when_slow))
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwatched:
+    """A watch that was deleted."""
+
+    watch_id: str
 
 
 async def _watch_alerts(context: Context, user_id: str, when_slow: Policy) -> AsyncGenerator[Sighting, None]:
     """Watches are read once the feed is attached, and kept by the changes that follow: nothing falls in between."""
+    watched: dict[str, Watch] = {}
 
-    def relevant(change: Change) -> Sighting | Change | None:
-        own_watch = is_watch(change.keys) and change.keys["PK"] == keys.user(user_id)
-        return change if own_watch else _new_sighting(change)
+    async def read_watches() -> None:
+        watched.update({watch.watch_id: watch for watch in await context.watches.at_start(user_id)})
 
-    changes: AsyncGenerator[Sighting | Change, None] = follow(
-        context, keys.BLIP, relevant, when_slow, key=_place_or_watch
+    def relevant(change: Change) -> Sighting | Watch | _Unwatched | None:
+        if is_watch(change.keys) and change.keys["PK"] == keys.user(user_id):
+            return _watch_change(change)
+        return _new_sighting(change)
+
+    changes: AsyncGenerator[Sighting | Watch | _Unwatched, None] = follow(
+        context, keys.BLIP, relevant, when_slow, key=_place_or_watch, attached=read_watches
     )
-    watched: dict[str, Watch] | None = None
     async with aclosing(changes):
         async for change in changes:
-            if watched is None:
-                watched = {watch.watch_id: watch for watch in await context.watches.of_user(user_id)}
-            if isinstance(change, Change):
-                _apply(change, watched)
+            if isinstance(change, Watch):
+                watched[change.watch_id] = change
+            elif isinstance(change, _Unwatched):
+                watched.pop(change.watch_id, None)
             elif any((watch.area, watch.category) == _place(change) for watch in watched.values()):
                 yield change
 
 
-def _apply(change: Change, watched: dict[str, Watch]) -> None:
+def _watch_change(change: Change) -> Watch | _Unwatched | None:
     if change.new is not None:
-        watch = watch_from(change.new)
-        watched[watch.watch_id] = watch
-    elif change.old is not None:
-        watched.pop(change.old["watchId"], None)
+        return watch_from(change.new)
+    return _Unwatched(keys.watch_parts(Key(change.keys["PK"], change.keys["SK"]))[3])
 
 
-def _place_or_watch(event: Sighting | Change) -> tuple[str, str]:
-    return ("watch", event.keys["SK"]) if isinstance(event, Change) else _place(event)
+def _place_or_watch(event: Sighting | Watch | _Unwatched) -> tuple[str, str]:
+    return _place(event) if isinstance(event, Sighting) else ("watch", event.watch_id)
 
 
 def _new_sighting(change: Change) -> Sighting | None:

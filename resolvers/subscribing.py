@@ -1,7 +1,7 @@
 """Subscriptions: a table's change feed as events of one kind."""
 
 import logging
-from collections.abc import AsyncGenerator, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import TypeVar
 
 from datastore.declarations import Table
@@ -22,15 +22,19 @@ async def follow(
     select: Callable[[Change], Event | None],
     when_slow: Policy,
     *,
-    key: Callable[[Event], Hashable],
+    key: Callable[[Event], Hashable] = lambda _: None,
+    attached: Callable[[], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[Event, None]:
     """The events that `select` makes of the table's changes, from now on.
 
     A change that `select` cannot read is logged and passed over. With the policy LATEST, `key` tells which waiting
-    event a newer one replaces.
+    event a newer one replaces; without it that is any. `attached` is awaited once no change can be missed any more,
+    before the first event.
     """
     changes = context.services.changes
     async with changes.follow(table, _tolerant(select), capacity=WAITING_EVENTS, policy=when_slow, key=key) as events:
+        if attached is not None:
+            await attached()
         async for event in events:
             yield event
 

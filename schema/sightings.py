@@ -149,7 +149,7 @@ class SightingMutations:
         patterns.CREATE_WATCH,
         resolver=resolve.create_watch,
         graphql_type=Watch,
-        description="Watch an area and category.",
+        description="Watch an area and category; asked for again, it answers the watch there is.",
     )
     delete_watch = ask(
         patterns.DELETE_WATCH,

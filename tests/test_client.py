@@ -8,7 +8,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, Self
@@ -40,6 +40,7 @@ LOCAL = Credentials("local", "local")
 TARGET = "DynamoDB_20120810."
 PUT_NEW = AccessPattern("T-1", "", BLIP, ("PutItem",), Who.ANY, condition="attribute_not_exists(PK)")
 READ = AccessPattern("T-2", "", BLIP, ("GetItem",), Who.ANY)
+CONSISTENT = replace(READ, consistent=True)
 
 
 @dataclass(frozen=True)
@@ -243,9 +244,9 @@ async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
         yield database
 
 
-def client_of(proxy: Proxy, *, credentials: Any = LOCAL, backoff: Backoff = QUICK, connections: int = 128) -> Client:
+def client_of(proxy: Proxy, *, credentials: Any = LOCAL, backoff: Backoff = QUICK, **options: Any) -> Client:
     endpoint = Endpoint(lambda: proxy.url, lambda: proxy.url, "local")
-    return Client(endpoint, CredentialSource(credentials), backoff=backoff, connections=connections)
+    return Client(endpoint, CredentialSource(credentials), backoff=backoff, **options)
 
 
 @asynccontextmanager
@@ -482,11 +483,11 @@ async def test_a_transaction_whose_answer_is_lost_is_applied_once(
     proxy.faults.extend([fault, fault])
 
     await store.transact(BLIP, [add])
-    after_one = await store.get(READ, key, consistent=True)
+    after_one = await store.get(CONSISTENT, key)
     await store.transact(BLIP, [add])
 
     assert after_one == {"PK": "COUNTER", "SK": "ONE", "hits": 1}
-    assert await store.get(READ, key, consistent=True) == {"PK": "COUNTER", "SK": "ONE", "hits": 2}
+    assert await store.get(CONSISTENT, key) == {"PK": "COUNTER", "SK": "ONE", "hits": 2}
     tokens = [seen.body["ClientRequestToken"] for seen in proxy.seen if seen.operation == "TransactWriteItems"]
     assert tokens == [database.prefix + number for number in "0001"]
 
@@ -810,20 +811,51 @@ async def test_a_slash_at_the_end_of_an_address_does_no_harm(engine: str) -> Non
         assert list(await database.client.call("ListTables", {"Limit": 1}))[:1] == ["TableNames"]
 
 
-async def test_a_table_that_comes_back_in_a_moment_is_waited_for(
-    client: Client, proxy: Proxy, database: Database
+async def test_a_table_that_comes_back_in_a_moment_is_waited_for(proxy: Proxy, database: Database) -> None:
+    async with client_of(proxy, tables_come_back=True) as client:
+        proxy.faults.extend([refuse(400, "ResourceNotFoundException")] * 2)
+
+        answer = await client.call("Scan", {"TableName": database.prefix + BLIP.name})
+
+        assert answer["Count"] == 0
+        assert proxy.operations() == ["Scan"] * 3
+        with pytest.raises(Unavailable, match="it lacks a table"):
+            await client.call("Scan", {"TableName": "there-is-no-such-table"}, timeout=1)
+
+
+async def test_a_table_that_nobody_makes_is_not_waited_for(client: Client, proxy: Proxy) -> None:
+    with pytest.raises(RequestRefused) as refused:
+        await client.call("Scan", {"TableName": "there-is-no-such-table"})
+
+    assert refused.value.code == "ResourceNotFoundException"
+    assert proxy.operations() == ["Scan"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "operation", "safe"),
+    [
+        (reset, "PutItem", False),
+        (hang, "PutItem", False),
+        (reset, "GetItem", True),
+        (hang, "GetItem", True),
+        (refuse(400, "ThrottlingException"), "PutItem", True),
+    ],
+)
+async def test_a_write_that_may_have_been_applied_is_not_called_retryable(
+    client: Client, proxy: Proxy, database: Database, fault: Fault, operation: str, safe: bool
 ) -> None:
-    proxy.faults.extend([refuse(400, "ResourceNotFoundException")] * 2)
+    proxy.always = fault
+    item = {"PK": {"S": "a"}, "SK": {"S": "b"}}
 
-    answer = await client.call("Scan", {"TableName": database.prefix + BLIP.name})
+    with pytest.raises((Unavailable, Timeout, Throttled)) as failed:
+        await client.call(
+            operation,
+            {"TableName": database.prefix + BLIP.name, "Item" if operation == "PutItem" else "Key": item},
+            timeout=0.5,
+        )
 
-    assert answer["Count"] == 0
-    assert proxy.operations() == ["Scan"] * 3
-
-
-async def test_a_table_that_does_not_come_is_unavailable(client: Client, proxy: Proxy) -> None:
-    with pytest.raises(Unavailable, match="it lacks a table"):
-        await client.call("Scan", {"TableName": "there-is-no-such-table"}, timeout=1)
+    assert failed.value.extensions["retryable"] is safe
+    assert failed.value.extensions.get("mayHaveBeenApplied", False) is not safe
 
 
 async def test_every_operation_is_spoken_and_metered(client: Client, database: Database) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -76,7 +77,7 @@ async def fill(database: Database, numbers: Sequence[int], table: Table = BLIP) 
 
 async def read(store: Store, numbers: Sequence[int], *, consistent: bool = False) -> list[Any]:
     """The items, or the exceptions in their place."""
-    reads = [store.get(BLIPS, blip(number), consistent=consistent) for number in numbers]
+    reads = [store.get(replace(BLIPS, consistent=consistent), blip(number)) for number in numbers]
     return await asyncio.gather(*reads, return_exceptions=True)
 
 
@@ -189,7 +190,7 @@ async def test_consistent_reads_go_apart(proxy: Proxy, database: Database, open_
 
 
 async def test_a_single_consistent_read_says_so(proxy: Proxy, open_store: Callable[..., Store]) -> None:
-    await open_store().get(BLIPS, blip(1), consistent=True)
+    await open_store().get(replace(BLIPS, consistent=True), blip(1))
 
     assert [(seen.operation, seen.body["ConsistentRead"]) for seen in proxy.seen] == [("GetItem", True)]
 

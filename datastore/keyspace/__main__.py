@@ -13,6 +13,8 @@ Who: `any` needs no login; `user` is the signed-in user, for their own data; `ad
 tokens, and may read what a user may; `internal` has no field.
 """
 
+PROJECTIONS = {"ALL": "items", "COUNT": "a count, or items", "SELECTED": "selected attributes"}
+
 
 def page() -> str:
     """The page, in Markdown."""
@@ -30,8 +32,8 @@ def _table(table: Table) -> str:
     rows = [_row(pattern) for pattern in PATTERNS if pattern.table is table]
     head = [
         "",
-        "| id | question | fields | operations | index | key and filter | who |",
-        "|---|---|---|---|---|---|---|",
+        "| id | question | fields | operations | index | key, filter and condition | brings | reads | who |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *head, *rows, ""])
 
@@ -45,9 +47,17 @@ def _row(pattern: AccessPattern) -> str:
         " + ".join(pattern.operations) or "change feed",
         f"`{pattern.index}`" if pattern.index else "",
         "<br>".join(f"`{clause}`" for clause in clauses),
+        PROJECTIONS[pattern.projection] if "Query" in pattern.operations else "",
+        _consistency(pattern),
         pattern.who.value,
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _consistency(pattern: AccessPattern) -> str:
+    if not pattern.reads:
+        return ""
+    return "consistent" if pattern.consistent else "eventually consistent"
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ EVENTS_BY_DAY = AccessPattern(
     who=Who.ANY,
     fields=("earthquakes",),
     index="TimeOrderedIndex",
+    projection="SELECTED",
     key="gsi1pk = :partition AND gsi1sk BETWEEN :start AND :end",
     filter=("mag >= :minMagnitude",),
     descending=True,

@@ -117,6 +117,7 @@ TRENDING = AccessPattern(
     who=Who.ANY,
     fields=("trending",),
     index="TrendingIndex",
+    projection="COUNT",
     key="GSI1PK = :partition AND GSI1SK >= :cutoff",
     filter=("expiresAt > :now",),
     descending=True,
@@ -145,6 +146,8 @@ REPORT = AccessPattern(
     who=Who.USER,
     fields=("reportSighting",),
     condition="attribute_not_exists(PK)",
+    # The streak goes by the profile as it is.
+    consistent=True,
 )
 CREATE_WATCH = AccessPattern(
     id="BLIP-7",
@@ -153,6 +156,7 @@ CREATE_WATCH = AccessPattern(
     operations=("PutItem",),
     who=Who.USER,
     fields=("createWatch",),
+    condition="attribute_not_exists(PK)",
 )
 DELETE_WATCH = AccessPattern(
     id="BLIP-7",
@@ -180,11 +184,14 @@ SIGHTING_REPORTED = AccessPattern(
 )
 WATCH_ALERTS = AccessPattern(
     id="BLIP-S2",
-    question="Sightings that match the user's watches",
+    question="Sightings that match the user's watches: these are read at the start, then the change feed",
     table=BLIP,
     operations=("Query",),
     who=Who.USER,
     fields=("watchAlerts",),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+    # A watch made just before must be among them: no later change would tell of it.
+    consistent=True,
 )
 
 # The streak goes on, starts anew, or stands, by the day of the report before this one. Each form holds only while the
