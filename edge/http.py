@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 import strawberry
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from strawberry.types import ExecutionResult
 from strawberry.types.graphql import OperationType
 
@@ -136,18 +136,19 @@ class GraphQLHTTP:
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_body):
             raise self._too_large()
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            body: bytes = message.get("body", b"")
-            self._check_size(body)
-            return body
         try:
             async with asyncio.timeout(self._deadline):
-                return await self._streamed(message, receive)
+                return await self._streamed(receive)
         except TimeoutError:
-            raise Refused(408, Timeout("The request's body did not arrive in time.")) from None
+            # Closed, so that neither the body's rest is waited for nor a socket held with a byte now and then.
+            raise Refused(408, Timeout("The request's body did not arrive in time."), connection="close") from None
 
-    async def _streamed(self, message: Message, receive: Receive) -> bytes:
+    async def _streamed(self, receive: Receive) -> bytes:
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            whole: bytes = message.get("body", b"")
+            self._check_size(whole)
+            return whole
         body = bytearray()
         while True:
             if message["type"] == "http.disconnect":
