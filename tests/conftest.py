@@ -64,10 +64,11 @@ class Answer:
     @property
     def made(self) -> list[str]:
         """The calls as `Operation table.index`, in alphabetical order."""
-        return sorted(_name(call) for call in self.calls)
+        return sorted(call_name(call) for call in self.calls)
 
 
-def _name(call: Call) -> str:
+def call_name(call: Call) -> str:
+    """`Operation table.index`, the table as it is declared."""
     table = "+".join(sorted(name.split("__", 1)[1] for name in call.tables))
     return f"{call.operation} {table}" + (f".{call.index}" if call.index else "")
 

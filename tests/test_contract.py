@@ -1,17 +1,24 @@
 """Every access pattern of the contract has its field, says so, and issues what it declares and nothing else."""
 
+import asyncio
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from conftest import ROOT, Served
+from aiohttp import web
+from conftest import ROOT, Served, call_name
 from graphql import GraphQLField, GraphQLObjectType
 
 import schema as api
+from datastore.client import STREAM_OPERATIONS
 from datastore.declarations import AccessPattern, Operation, Who
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.__main__ import page
+from datastore.keyspace.sightings import BLIP
+from datastore.metering import Call
 from resolvers.access import Role
 
 # Pattern, field, operations, who: as the contract has them.
@@ -35,25 +42,50 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("QUAKE-5", "earthquake", {"GetItem", "BatchGetItem"}, Who.ANY),
     ("QUAKE-S1", "earthquakeDetected", set(), Who.ANY),
 ]
-# One operation for each field; what it needs is put in place by SETUP.
+# One operation for each field with the role it is asked in, and the very calls that it makes; what it needs is put in
+# place by SETUP, whose ids stand for %s.
 SETUP = """mutation {
   reportSighting(input: {area: "Downtown", category: "Cats", description: "x"}) { sightingId }
   createWatch(input: {area: "Downtown", category: "Cats"}) { watchId }
 }"""
-ASK: dict[str, tuple[str, Role]] = {
-    "sightings": ('{ sightings(area: "Downtown") { nodes { area } } }', Role.USER),
-    "userProfile": ('{ userProfile(userId: "ada") { userId } }', Role.USER),
-    "watches": ('{ watches(userId: "ada") { watchId } }', Role.USER),
-    "trending": ("{ trending { score sightings { nodes { area } } } }", Role.USER),
-    "confirmSighting": ('mutation { confirmSighting(area: "Downtown", sightingId: "%s") { area } }', Role.USER),
-    "reportSighting": (SETUP.replace("createWatch", "other: createWatch").split("\n  other")[0] + "}", Role.USER),
-    "createWatch": ('mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { area } }', Role.USER),
-    "deleteWatch": ('mutation { deleteWatch(area: "Downtown", category: "Cats", watchId: "%s") { area } }', Role.USER),
-    "seedDemo": ("mutation { seedDemo { area } }", Role.ADMIN),
-    "ingestEarthquakes": ('mutation { ingestEarthquakes(feed: "http://127.0.0.1:1/x") { error } }', Role.SYSTEM),
-    "earthquakes": ("{ earthquakes(minMagnitude: 9) { nodes { place } } }", Role.USER),
-    "requestLogs": ("{ requestLogs(type: QUERY) { nodes { route } } }", Role.ADMIN),
-    "earthquake": ('{ earthquake(eventId: "x") { place } }', Role.USER),
+REPORT_AGAIN = """mutation {
+  reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId }
+}"""
+ASK: dict[str, tuple[str, Role, list[str]]] = {
+    "sightings": ('{ sightings(area: "Downtown") { nodes { area } } }', Role.USER, ["Query blip"]),
+    "userProfile": ('{ userProfile(userId: "ada") { userId } }', Role.USER, ["GetItem blip"]),
+    "watches": ('{ watches(userId: "ada") { watchId } }', Role.USER, ["Query blip"]),
+    "trending": ("{ trending { score sightings { nodes { area } } } }", Role.USER, ["Query blip.TrendingIndex"] * 5),
+    "confirmSighting": (
+        'mutation { confirmSighting(area: "Downtown", sightingId: "%s") { area } }',
+        Role.USER,
+        ["Query blip", "TransactWriteItems blip"],
+    ),
+    "reportSighting": (REPORT_AGAIN, Role.USER, ["GetItem blip", "TransactWriteItems blip"]),
+    "createWatch": (
+        'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { area } }',
+        Role.USER,
+        ["PutItem blip"],
+    ),
+    "deleteWatch": (
+        'mutation { deleteWatch(area: "Downtown", category: "Cats", watchId: "%s") { area } }',
+        Role.USER,
+        ["DeleteItem blip"],
+    ),
+    "seedDemo": ("mutation { seedDemo { area } }", Role.ADMIN, ["TransactWriteItems blip"]),
+    # Two events are put, and what the feed was; the request log goes out behind it.
+    "ingestEarthquakes": (
+        'mutation { ingestEarthquakes(feed: "%s") { error } }',
+        Role.SYSTEM,
+        ["GetItem earthquake-events", *["PutItem earthquake-events"] * 3],
+    ),
+    "earthquakes": (
+        '{ earthquakes(start: "2026-06-25T00:00:00Z", minMagnitude: 1) { nodes { place } } }',
+        Role.USER,
+        ["Query earthquake-events.TimeOrderedIndex"],
+    ),
+    "requestLogs": ("{ requestLogs(type: QUERY) { nodes { route } } }", Role.ADMIN, ["Query earthquake-events"]),
+    "earthquake": ('{ earthquake(eventId: "x") { place } }', Role.USER, ["GetItem earthquake-events"]),
 }
 
 
@@ -89,24 +121,94 @@ def test_every_declared_field_is_in_the_schema_and_says_its_pattern() -> None:
     assert declared == served
 
 
+def test_every_field_of_the_contract_is_asked_here() -> None:
+    subscribed = {pattern.fields[0] for pattern in PATTERNS if "-S" in pattern.id}
+
+    assert {name for _, name, _, _ in CONTRACT} == ASK.keys() | subscribed
+    assert {pattern.id for pattern in PATTERNS if pattern.fields} - {id for id, *_ in CONTRACT} == {
+        "BLIP-N1",
+        "BLIP-N2",
+    }
+
+
 @pytest.mark.parametrize("name", ASK)
-async def test_a_field_issues_what_its_pattern_declares_and_nothing_else(served: Served, name: str) -> None:
+async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str, name: str) -> None:
     prepared = (await served.ask(SETUP, user="ada")).data
-    query, role = ASK[name]
     ids = {
         "confirmSighting": prepared["reportSighting"]["sightingId"],
         "deleteWatch": prepared["createWatch"]["watchId"],
+        "ingestEarthquakes": feed,
     }
-    user = "grace" if name == "confirmSighting" else "ada"
-
-    answer = await served.ask(query.replace("%s", ids.get(name, "")), user=user, role=role)
-
+    query, role, expected = ASK[name]
     (pattern,) = [pattern for pattern in PATTERNS if name in pattern.fields]
+
+    with every_call(served) as calls:
+        answer = await served.ask(
+            query.replace("%s", ids.get(name, "")), user="grace" if name == "confirmSighting" else "ada", role=role
+        )
+
     assert answer.errors is None
-    assert {call.operation for call in answer.calls} <= set(pattern.operations)
-    assert {call.index for call in answer.calls if call.operation == "Query"} <= {pattern.index}
-    assert {table.split("__")[1] for call in answer.calls for table in call.tables} <= {pattern.table.name}
-    assert answer.calls or name == "ingestEarthquakes"
+    made = sorted(call_name(call) for call in calls if not is_log(call))
+    assert made == expected
+    assert {call.partition(" ")[0] for call in made} <= set(pattern.operations)
+    reading = [call for call in calls if call.operation in ("GetItem", "Query") and name != "ingestEarthquakes"]
+    assert {bool(call.request.get("ConsistentRead")) for call in reading} <= {pattern.consistent}
+
+
+@contextmanager
+def every_call(served: Served) -> Iterator[list[Call]]:
+    """All calls of the process, also those that no request is charged with."""
+    assert served.gateway.database is not None
+    calls: list[Call] = []
+    served.gateway.database.client.on_call = calls.append
+    yield calls
+    served.gateway.database.client.on_call = None
+
+
+def is_log(call: Call) -> bool:
+    return bool(call.request.get("Item", {}).get("entity") == {"S": "LOG"})
+
+
+@pytest.fixture
+async def feed() -> AsyncIterator[str]:
+    """A feed of two events, served on this machine: its URL."""
+    events = [
+        {
+            "type": "Feature",
+            "id": f"us{number}",
+            "properties": {"mag": 4.5, "place": "Here", "time": 1_782_300_000_000 + number},
+            "geometry": {"type": "Point", "coordinates": [1.5, 2.5, 3.5]},
+        }
+        for number in range(2)
+    ]
+    body = json.dumps({"type": "FeatureCollection", "metadata": {}, "features": events})
+    app = web.Application()
+    app.router.add_get("/feed.geojson", _answer(body))
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield "http://{}:{}/feed.geojson".format(*runner.addresses[0][:2])
+    await runner.cleanup()
+
+
+def _answer(body: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    return answer
+
+
+async def test_alerts_read_the_watches_once_and_consistently(served: Served) -> None:
+    with every_call(served) as calls:
+        listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
+        await served.settle(BLIP)
+        async with asyncio.timeout(5):
+            while "Query" not in [call.operation for call in calls]:  # noqa: ASYNC110 - it is over the wire
+                await asyncio.sleep(0.01)
+
+    reads = [call for call in calls if call.operation not in STREAM_OPERATIONS | {"DescribeTable"}]
+    assert [(call_name(call), call.request.get("ConsistentRead")) for call in reads] == [("Query blip", True)]
+    await listener.socket.close()
 
 
 def test_every_field_type_and_argument_is_described() -> None:

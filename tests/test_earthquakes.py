@@ -1,14 +1,20 @@
 """Earthquakes through the API, on the real engine."""
 
+import asyncio
 import json
+from contextlib import aclosing
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from conftest import NOON, Served
 from earthquake_samples import put_item, put_raw, quake, store
 
+from datastore.hub import Policy
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from resolvers.context import Info
+from resolvers.earthquakes import earthquake_detected
 
 REPORT = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "A tabby"}) { id } }'
 LIST = """
@@ -385,3 +391,19 @@ async def test_a_box_off_the_globe_is_told_by_its_edge(served: Served) -> None:
         {"code": "BAD_USER_INPUT", "field": field} for _, field in BAD_FILTERS
     ]
     assert all(field in error["message"] for error, (_, field) in zip(errors, BAD_FILTERS, strict=True))
+
+
+async def test_who_asks_for_the_latest_gets_the_newest_of_those_that_wait(served: Served) -> None:
+    context = served.gateway.open_context(None)
+    info = cast(Info, SimpleNamespace(context=context))
+    quick = await served.listen("subscription { earthquakeDetected { eventId } }")
+    async with aclosing(await earthquake_detected(info, when_slow=Policy.LATEST)) as slow:
+        first = asyncio.create_task(anext(slow))
+        await served.settle(EARTHQUAKES, 2)
+
+        for event_id in ("us1", "us2", "us3", "us4"):
+            await put_raw(served, event_id)
+            assert (await quick.event())["earthquakeDetected"]["eventId"] == event_id
+
+        assert (await first).event_id == "us1"
+        assert (await anext(slow)).event_id == "us4"

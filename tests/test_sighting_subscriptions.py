@@ -1,6 +1,7 @@
 """Live sightings over WebSockets, fed by the table's own stream (BLIP-S1, BLIP-S2)."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import aiohttp
@@ -11,6 +12,7 @@ from test_sightings import confirm, report
 from datastore.attributes import encode_item
 from datastore.keyspace.sightings import BLIP
 from datastore.reporters import Reporters, UserProfile
+from edge.settings import Settings
 from resolvers import subscribing
 from resolvers.access import Role
 
@@ -131,6 +133,46 @@ async def test_alerts_follow_the_watches_as_they_come_and_go(served: Served) -> 
     seen.append(await listener.event())
 
     assert [event["watchAlerts"]["category"] for event in seen] == ["Cats", "Sneakers"]
+
+
+class TestWithAShortDeadline:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, deadline_seconds=0.5)
+
+    async def test_an_alert_comes_however_long_nothing_happened(self, served: Served) -> None:
+        create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId } }'
+        await served.ask(create, user="ada")
+        listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
+        await served.settle(BLIP)
+
+        await asyncio.sleep(0.7)
+        await report(served, area="Harbor", category="Cats", user="bob")
+
+        assert await listener.event() == {"watchAlerts": {"area": "Harbor"}}
+
+
+async def test_a_damaged_watch_is_passed_over(served: Served) -> None:
+    create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId } }'
+    listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
+    await served.settle(BLIP)
+
+    await asyncio.to_thread(raw_put, served, {"PK": "USER#ada", "SK": "WATCH#Harbor#Cats#theirs", "watchId": "theirs"})
+    await served.ask(create, user="ada")
+    await report(served, area="Harbor", category="Cats", user="bob")
+
+    assert await listener.event() == {"watchAlerts": {"area": "Harbor"}}
+
+
+async def test_what_has_expired_meanwhile_is_not_delivered(served: Served) -> None:
+    listener = await served.listen(LISTEN % "")
+    await served.settle(BLIP)
+
+    now = int(served.clock.now.timestamp())
+    await asyncio.to_thread(raw_put, served, foreign_sighting("expired", expiresAt=now))
+    await asyncio.to_thread(raw_put, served, foreign_sighting("alive", expiresAt=now + 1))
+
+    assert (await listener.event())["sightingReported"]["sightingId"] == "alive"
 
 
 async def test_alerts_are_the_users_own(served: Served) -> None:
