@@ -160,11 +160,14 @@ def _welcome(gateway: Gateway, options: StoreOptions) -> None:
     settings = gateway.settings
     notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
     notes.print(f"{'Store':<21} {_told(options)}")
-    for token in gateway.demo_tokens():
+    offered = gateway.demo_tokens()
+    for token in offered:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")
-    if settings.demo and not settings.loopback:
+    if settings.demo and options.store == "aws":
+        notes.print("Demo tokens are not offered: what is in AWS is not for everybody on this machine.")
+    elif settings.demo and not settings.loopback:
         notes.print("Demo tokens are not offered: this gateway listens beyond this machine.")
-    elif settings.demo and not settings.jwks_url:
+    elif offered:
         notes.print("Send a token as the header Authorization: Bearer <token>. GraphiQL has them already.")
     notes.print("Stop with Ctrl-C.")
 

@@ -110,8 +110,9 @@ class Gateway:
         return Context(self.services, identity)
 
     def demo_tokens(self) -> list[dict[str, str]]:
-        """Tokens for GraphiQL: in a demo, on this machine, and nowhere else."""
-        if not (self.settings.demo and self.settings.loopback) or self.settings.jwks_url:
+        """Tokens for GraphiQL: in a demo, on this machine, and nowhere else. What is in AWS is no toy."""
+        offered = self.settings.demo and self.settings.loopback and self._store.store != "aws"
+        if not offered or self.settings.jwks_url:
             return []
         return [
             {"name": name, "token": self.tokens.issue(user, role, lifetime=DEMO_TOKEN_SECONDS)}

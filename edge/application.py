@@ -39,8 +39,8 @@ def application(behind: Behind) -> Starlette:
         async with behind.running():
             yield
 
-    async def config(_: Request) -> Response:
-        return behind.graphiql.response()
+    async def config(request: Request) -> Response:
+        return behind.graphiql.response(request)
 
     async def ready(_: Request) -> Response:
         state = await behind.readiness(READY_SECONDS)

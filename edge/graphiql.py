@@ -1,5 +1,6 @@
 """The GraphiQL page: built files, and what it is to offer (examples, and tokens while it is a demo)."""
 
+import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -26,6 +28,8 @@ HEADERS = {
 # A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin` and `# variables {…}` say more of it. Comments
 # of the query itself are indented.
 _BEGINNING = re.compile(r"^(?=# [A-Z])", re.M)
+_THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.I)
+_FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,33 @@ class Config:
         self._tokens = tokens
         self._examples = [example.told() for example in examples()]
 
-    def response(self) -> Response:
-        config = {"title": TITLE, "endpoint": "/graphql", "tokens": self._tokens(), "examples": self._examples}
+    def response(self, request: Request) -> Response:
+        tokens = self._tokens() if is_from_this_machine(request) else []
+        config = {"title": TITLE, "endpoint": "/graphql", "tokens": tokens, "examples": self._examples}
         return Response(orjson.dumps(config), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+def is_from_this_machine(request: Request) -> bool:
+    """Whether the request was made here, to an address that can only mean here.
+
+    The peer alone does not tell: a proxy on this machine asks for others, and a page of any site may let its own name
+    point to 127.0.0.1 (DNS rebinding). The Host alone does not either: whoever is elsewhere may write what they like.
+    """
+    hosts = request.headers.getlist("host")
+    return (
+        len(hosts) == 1
+        and _THIS_MACHINE.fullmatch(hosts[0]) is not None
+        and not any(name in request.headers for name in _FORWARDING)
+        and request.client is not None
+        and _is_loopback(request.client.host)
+    )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def assets() -> StaticFiles:

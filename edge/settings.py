@@ -13,6 +13,7 @@ AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
 SHORTEST_SECRET = 32
 SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ORIGIN = re.compile(r"https?://[^/\s]+", re.I)
 
 
@@ -42,7 +43,7 @@ class Settings:
 
     @property
     def loopback(self) -> bool:
-        return self.host in ("127.0.0.1", "localhost", "::1")
+        return self.host in LOOPBACK
 
     @property
     def url(self) -> str:

@@ -340,6 +340,20 @@ def test_serve_starts_without_its_store_and_says_so(tmp_path: Path) -> None:
         assert time.monotonic() - began < 6
 
 
+def test_a_demo_on_aws_offers_no_tokens(tmp_path: Path) -> None:
+    environment = {
+        "GATEWAY_SECRET": SECRET,
+        "AWS_REGION": "eu-west-1",
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{free_port()}",
+    }
+    with serving(tmp_path / "data", "--store", "aws", "--demo", **environment) as gateway:
+        assert " token  " not in gateway.told
+        assert "Demo tokens are not offered" in gateway.told
+        assert json.loads(gateway.get("/graphiql/config.json")[2])["tokens"] == []
+
+
 def test_missing_tables_are_told_and_created(engine: str, tmp_path: Path) -> None:
     store = ("--store", engine, "--prefix", f"made{free_port()}__")
     with serving(tmp_path / "data", *store) as gateway:

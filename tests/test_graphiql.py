@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import Request as UrlRequest
+from urllib.request import urlopen
 
 import pytest
+from starlette.requests import Request
 from test_commands import Process, serving
 from websockets.sync.client import connect
 
 from datastore.keyspace import PATTERNS
-from edge.graphiql import Example, examples
+from edge.graphiql import Config, Example, examples
 
 try:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Route, expect, sync_playwright
@@ -234,6 +237,67 @@ def test_what_was_written_is_there_after_a_reload_and_no_token_is_kept(page: "Pa
     page.reload()
     page.wait_for_selector(".graphiql-query-editor .view-lines")
     assert "mutation Report" in text(page, "operation.graphql")
+
+
+# What the page is told
+
+
+def roles(tokens: list[dict[str, str]]) -> list[str]:
+    return [token["name"] for token in tokens]
+
+
+def config(headers: list[tuple[str, str]], client: tuple[str, int] | None = ("127.0.0.1", 50000)) -> Any:
+    """What a request with these headers from this peer is told."""
+    raw = [(name.encode(), value.encode()) for name, value in headers]
+    request = Request({"type": "http", "headers": raw, "client": client})
+    return json.loads(bytes(Config(lambda: [{"name": "Admin", "token": "a token"}]).response(request).body))
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:8000", "localhost", "LOCALHOST:3000", "localhost:9", "[::1]:8000", "[::1]"]
+)
+def test_who_calls_this_machine_by_its_own_name_gets_the_demo_tokens(host: str) -> None:
+    assert roles(config([("host", host)])["tokens"]) == ["Admin"]
+    assert roles(config([("host", host)], ("::1", 50000))["tokens"]) == ["Admin"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("host", "rebound.example.com")],
+        [("host", "rebound.example.com:8000")],
+        [("host", "127.0.0.1.example.com")],
+        [("host", "localhost.example.com:8000")],
+        [("host", "example.com@127.0.0.1")],
+        [("host", "127.0.0.1\n")],
+        [("host", "")],
+        [],
+        [("host", "127.0.0.1"), ("host", "example.com")],
+        [("host", "127.0.0.1"), ("x-forwarded-for", "192.0.2.1")],
+        [("host", "127.0.0.1"), ("x-forwarded-host", "example.com")],
+        [("host", "127.0.0.1"), ("forwarded", "for=192.0.2.1")],
+    ],
+    ids=str,
+)
+def test_another_name_or_a_proxy_gets_no_token(headers: list[tuple[str, str]]) -> None:
+    told = config(headers)
+    assert told["tokens"] == []
+    assert told["examples"]
+
+
+@pytest.mark.parametrize("client", [None, ("192.0.2.1", 50000), ("", 0)], ids=str)
+def test_another_machine_gets_no_token_whatever_host_it_names(client: tuple[str, int] | None) -> None:
+    assert config([("host", "127.0.0.1")], client)["tokens"] == []
+
+
+def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
+    def tokens(**headers: str) -> list[str]:
+        with urlopen(UrlRequest(f"{gateway.url}/graphiql/config.json", headers=headers), timeout=20) as response:
+            return roles(json.load(response)["tokens"])
+
+    assert tokens() == ["Demo user", "Admin", "System"]
+    assert tokens(Host="rebound.example.com") == []
+    assert tokens(**{"X-Forwarded-For": "192.0.2.1"}) == []
 
 
 # The examples
