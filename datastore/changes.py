@@ -18,11 +18,6 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-def every(change: Change) -> Change:
-    """The `select` that takes each change as it is."""
-    return change
-
-
 def _log(table: str, problem: Exception) -> None:
     logger.warning("Changes of %s: %r", table, problem)
 

@@ -15,7 +15,7 @@ import aiohttp
 
 from datastore.client import Client, RequestRefused
 from datastore.earthquakes import Earthquake, Earthquakes, IngestState, IngestSummary, LogType, RequestLog
-from datastore.errors import DomainError, Internal
+from datastore.errors import DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.metering import Deadline
 from datastore.moments import epoch_ms
 from datastore.request_logs import RequestLogs
@@ -32,6 +32,19 @@ PIECE = 64 * 1024
 MOST_FAILURES = 100
 ROUTE = "ingest/earthquakes"
 CANCELLED = "CANCELLED"
+# What failed, as the request log tells it; a fault of the feed itself where nothing else is said.
+UPSTREAM_FAILED = 502
+STATUS = {
+    FeedCode.BAD_SOURCE: 400,
+    FeedCode.NOT_FOUND: 404,
+    FeedCode.RATE_LIMITED: 429,
+    FeedCode.TIMEOUT: 504,
+    CANCELLED: 499,
+    Internal.code: 500,
+    Throttled.code: 503,
+    Unavailable.code: 503,
+    Timeout.code: 504,
+}
 # A body may stop coming in these ways; what came is read all the same.
 BROKEN_OFF = (FeedCode.TRUNCATED, FeedCode.TIMEOUT)
 
@@ -115,7 +128,7 @@ class EarthquakeIngest:
                 request_id=self._new_id(),
                 timestamp=moment,
                 route=ROUTE,
-                status=200 if summary.error is None else 502,
+                status=200 if summary.error is None else STATUS.get(summary.error, UPSTREAM_FAILED),
                 latency_ms=summary.latency_ms,
                 fetched=summary.fetched,
                 upserted=summary.upserted,

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 
+from datastore.attributes import BEYOND_FLOAT, SMALLEST
 from datastore.earthquakes import EARLIEST_MS, LATEST_MS, LONGEST_EVENT_ID, Earthquake
 
 LONGEST_PLACE = 512
 UNKNOWN_PLACE = "Unknown location"
-# A DynamoDB number is 0, or from 1E-130 up to below 1E+126.
-TINIEST, LARGEST = 1e-130, 1e126
 
 
 class Reason(StrEnum):
@@ -113,7 +112,7 @@ def _number(value: object, when_missing: Reason) -> float:
         raise _Refused(Reason.BAD_VALUE) from None
     if not math.isfinite(number):
         raise _Refused(Reason.BAD_VALUE)
-    return number if abs(number) >= TINIEST else 0.0
+    return number if abs(number) >= SMALLEST else 0.0
 
 
 def _position(coordinates: object) -> tuple[float, float, float | None]:
@@ -132,7 +131,7 @@ def _position(coordinates: object) -> tuple[float, float, float | None]:
 
 def _depth(value: object) -> float:
     depth = _number(value, Reason.BAD_VALUE)
-    if depth >= LARGEST:
+    if depth >= BEYOND_FLOAT:
         raise _Refused(Reason.BAD_VALUE)
     return max(0.0, depth)
 

@@ -18,7 +18,7 @@ import orjson
 import pytest
 
 from datastore import streams as module
-from datastore.changes import ChangeFeed, every
+from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
@@ -170,6 +170,11 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(8):
         while not condition():  # noqa: ASYNC110 - the conditions are plain values, some set by threads
             await asyncio.sleep(0.002)
+
+
+def every(change: Change) -> Change:
+    """Takes each change as it is."""
+    return change
 
 
 def readers() -> list[asyncio.Task[Any]]:

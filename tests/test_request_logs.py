@@ -156,6 +156,14 @@ async def test_an_ingest_is_logged_with_its_figures(served: Served) -> None:
     ]
 
 
+async def test_a_source_that_is_none_is_the_callers_fault(served: Served) -> None:
+    assert served.gateway.ingest is not None
+
+    await served.gateway.ingest.run("all_year")
+
+    assert [(log["status"], log["error"]) for log in await nodes(served)] == [(400, "BAD_SOURCE")]
+
+
 async def test_an_ingest_that_fails_is_logged_with_its_code(served: Served) -> None:
     assert served.gateway.ingest is not None
 
