@@ -1,4 +1,4 @@
-# `make serve` and `make test` do everything on a fresh machine with Python 3.11+, Node 20+ and make.
+# `make serve` and `make test` do everything on a fresh machine with Python 3.11+, Node 20.19+ and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

@@ -26,7 +26,7 @@ class Identity:
 
 
 def require(identity: Identity | None, pattern: AccessPattern, *, owner: str | None = None) -> Identity:
-    """The caller, who may use the pattern. Raises raise `Unauthenticated` / `Forbidden`.
+    """The caller, who may use the pattern. Raises `Unauthenticated` or `Forbidden`.
 
     `owner` is the user whose data a user's pattern is about; without it the data is the caller's own. Admin and
     system tokens may do what the pattern's `who` names, and read what a user may. Fields for anybody need no check.

@@ -1,5 +1,7 @@
 """The API: every system's queries, mutations and subscriptions in one schema."""
 
+from collections.abc import Iterator
+
 import strawberry
 from graphql import GraphQLError
 from strawberry.extensions import ParserCache, ValidationCache
@@ -10,7 +12,9 @@ from schema.me import MeQueries
 from schema.nodes import NodeQueries
 from schema.sightings import Sighting, SightingMutations, SightingQueries, SightingSubscriptions, UserProfile, Watch
 
-DOCUMENTS_CACHED = 512
+# A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
+DOCUMENTS_CACHED = 256
+LONGEST_CACHED = 8192
 
 
 @strawberry.type(description="What can be asked.")
@@ -35,15 +39,43 @@ class Schema(strawberry.Schema):
         pass
 
 
+class SmallDocuments(ParserCache):
+    """Keeps parsed documents, but for large ones, which are parsed each time."""
+
+    def __init__(self) -> None:
+        super().__init__(maxsize=DOCUMENTS_CACHED)
+
+    def on_parse(self) -> Iterator[None]:
+        if _is_small(self.execution_context):
+            yield from super().on_parse()
+        else:
+            yield
+
+
+class SmallValidations(ValidationCache):
+    """Keeps what the validation of small documents found."""
+
+    def __init__(self) -> None:
+        super().__init__(maxsize=DOCUMENTS_CACHED)
+
+    def on_validate(self) -> Iterator[None]:
+        if _is_small(self.execution_context):
+            yield from super().on_validate()
+        else:
+            yield
+
+
+def _is_small(context: ExecutionContext) -> bool:
+    return len(context.query or "") <= LONGEST_CACHED
+
+
 def build() -> Schema:
-    """The schema; parsed and validated documents are kept for the next request with the same text."""
+    """The schema; parsed and validated documents are kept for the next request with the same text, unless large."""
     return Schema(
         query=Query,
         mutation=Mutation,
         subscription=Subscription,
         types=[Earthquake, Sighting, UserProfile, Watch],
-        extensions=[
-            lambda: ParserCache(maxsize=DOCUMENTS_CACHED),
-            lambda: ValidationCache(maxsize=DOCUMENTS_CACHED),
-        ],
+        # By their classes: one of each is made for every operation.
+        extensions=[SmallDocuments, SmallValidations],
     )

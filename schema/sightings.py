@@ -143,7 +143,8 @@ class SightingMutations:
         patterns.CONFIRM,
         resolver=resolve.confirm_sighting,
         graphql_type=Sighting,
-        description="Confirm that a sighting is still there. A second time, or one's own, changes nothing.",
+        description="Confirm that a sighting is still there. A second time, or one's own, changes nothing. The count "
+        "answered may leave out those who confirm at the same moment.",
     )
     create_watch = ask(
         patterns.CREATE_WATCH,
