@@ -21,7 +21,8 @@ OUT_OF_RANGE = "DynamoDB's numbers are 0 or of a magnitude from 1E-130 to 9.99E+
 
 def decode_item(item: Mapping[str, Mapping[str, Any]]) -> Item:
     """An item (or key) as DynamoDB answers it, as a plain dict."""
-    return {name: decode(value) for name, value in item.items()}
+    # Most attributes are strings: they are taken here, without a call each.
+    return {name: value["S"] if "S" in value and len(value) == 1 else decode(value) for name, value in item.items()}
 
 
 def decode(value: Mapping[str, Any]) -> Any:
@@ -38,10 +39,11 @@ def decode(value: Mapping[str, Any]) -> Any:
 
 
 def decode_number(text: str) -> Number:
-    try:
-        return int(text)
-    except ValueError:
-        pass
+    if "." not in text:
+        try:
+            return int(text)
+        except ValueError:
+            pass  # an exponent
     value = float(text)
     if repr(value) == text or Decimal(repr(value)) == Decimal(text):
         return value

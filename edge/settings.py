@@ -23,7 +23,10 @@ class Misconfigured(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`secret` signs cursors, and tokens when there is no JWKS. `ingest` names the feed to ingest every minute."""
+    """`secret` signs cursors, and tokens when there is no JWKS. `ingest` names the feed to ingest every minute.
+
+    Raises `Misconfigured` for a JWKS without an issuer and an audience.
+    """
 
     secret: str
     host: str = "127.0.0.1"
@@ -40,6 +43,15 @@ class Settings:
     allowed_origins: tuple[str, ...] = ()
     deadline_seconds: float = 30.0
     poll_interval: float = 0.25
+
+    def __post_init__(self) -> None:
+        wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
+        missing = [name for name, value in wanted.items() if not value]
+        if self.jwks_url is not None and missing:
+            raise Misconfigured(
+                f"Set {' and '.join(missing)} beside GATEWAY_JWKS_URL: "
+                "without them a token for any other app of that key set would count here."
+            )
 
     @property
     def loopback(self) -> bool:
@@ -67,10 +79,10 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
         "ingest_hosts": "GATEWAY_INGEST_HOSTS",
         "allowed_origins": "GATEWAY_ALLOWED_ORIGINS",
     }
+    seconds = {"deadline_seconds": "GATEWAY_DEADLINE_SECONDS", "poll_interval": "GATEWAY_POLL_INTERVAL_SECONDS"}
     found: dict[str, Any] = {field: environment[name] for field, name in texts.items() if environment.get(name)}
     found |= {field: _list(name, environment[name]) for field, name in lists.items() if environment.get(name)}
-    if environment.get("GATEWAY_DEADLINE_SECONDS"):
-        found["deadline_seconds"] = _positive("GATEWAY_DEADLINE_SECONDS", environment["GATEWAY_DEADLINE_SECONDS"])
+    found |= {field: _positive(name, environment[name]) for field, name in seconds.items() if environment.get(name)}
     found |= {field: value for field, value in given.items() if value is not None}
     _check(found)
     return found

@@ -548,6 +548,7 @@ def test_settings_are_read_from_the_environment() -> None:
         "GATEWAY_INGEST_HOSTS": "feeds.example.com",
         "GATEWAY_ALLOWED_ORIGINS": "https://app.example.com,http://localhost:3000",
         "GATEWAY_DEADLINE_SECONDS": "2.5",
+        "GATEWAY_POLL_INTERVAL_SECONDS": "0.5",
     }
     assert Settings(**from_environment(environment)) == Settings(
         secret=SECRET,
@@ -561,6 +562,7 @@ def test_settings_are_read_from_the_environment() -> None:
         ingest_hosts=("feeds.example.com",),
         allowed_origins=("https://app.example.com", "http://localhost:3000"),
         deadline_seconds=2.5,
+        poll_interval=0.5,
     )
 
 
@@ -579,11 +581,29 @@ def test_what_is_given_counts_more_than_the_environment() -> None:
         ("GATEWAY_DEADLINE_SECONDS", "0"),
         ("GATEWAY_DEADLINE_SECONDS", "nan"),
         ("GATEWAY_DEADLINE_SECONDS", "inf"),
+        ("GATEWAY_POLL_INTERVAL_SECONDS", "-1"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_its_name(name: str, value: str) -> None:
     with pytest.raises(Misconfigured, match=name):
         from_environment({name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({}, "GATEWAY_JWT_ISSUER and GATEWAY_JWT_AUDIENCE"),
+        ({"GATEWAY_JWT_ISSUER": "https://issuer.example.com"}, "GATEWAY_JWT_AUDIENCE"),
+        ({"GATEWAY_JWT_AUDIENCE": "clients"}, "GATEWAY_JWT_ISSUER"),
+    ],
+)
+def test_a_key_set_without_its_issuer_and_audience_is_refused(
+    given: dict[str, str], missing: str, tmp_path: Path
+) -> None:
+    keys = {"GATEWAY_JWKS_URL": "https://keys.example.com/jwks"}
+    done = run_here("serve", "--data-dir", tmp_path, **keys, **given)
+    refused(done, 2, f"Error: Set {missing} beside GATEWAY_JWKS_URL: ")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_local_secret_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
