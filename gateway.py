@@ -1,7 +1,6 @@
 """The gateway: the ASGI application factory, and the command line (see `python gateway.py --help`)."""
 
 import asyncio
-import errno
 import json
 import logging
 import secrets
@@ -38,10 +37,7 @@ from runtime import DEMO_USERS, Gateway
 T = TypeVar("T")
 
 READY_SECONDS = 2.0
-GRACEFUL_SECONDS = 10
-BACKLOG = 2048
 NAME_WIDTH = 28
-UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 MISTAKES = (
     Misconfigured,
     StoreMisconfigured,
