@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -40,6 +40,7 @@ from resolvers.access import Identity, Role
 from resolvers.context import Context, Places, Services
 
 INGEST_EVERY_SECONDS = 60.0
+INGEST_STOP_SECONDS = 5.0
 JOB_PAUSE_SECONDS = 10.0
 DEMO_TOKEN_SECONDS = 12 * 3600.0
 DEMO_USERS = (("Demo user", "demo", Role.USER), ("Admin", "admin", Role.ADMIN), ("System", "system", Role.SYSTEM))
@@ -75,6 +76,7 @@ class Gateway:
         self.database: Database | None = None
         self.services: Services | None = None
         self.ingest: EarthquakeIngest | None = None
+        self._ingests: set[asyncio.Task[IngestSummary]] = set()
         self.tokens = Tokens(
             TokenSettings(
                 secret=None if settings.jwks_url else settings.secret,
@@ -139,8 +141,9 @@ class Gateway:
             logs.start()
             stack.push_async_callback(logs.stop)
             stack.push_async_callback(changes.aclose)
+            stack.push_async_callback(self._finish_ingests)
             if jobs:
-                stack.push_async_callback(self._stop_jobs, [asyncio.create_task(_keep(job)) for job in self._jobs()])
+                stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
             stack.push_async_callback(self.socket.close)
             yield self
 
@@ -194,10 +197,11 @@ class Gateway:
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
 
-    async def _stop_jobs(self, jobs: list[asyncio.Task[None]]) -> None:
-        for job in jobs:
-            job.cancel()
-        await asyncio.gather(*jobs, return_exceptions=True)
+    async def _finish_ingests(self) -> None:
+        """Those that clients began: a moment to end by themselves, and in any case to have their log written."""
+        if self._ingests:
+            await asyncio.wait(self._ingests, timeout=INGEST_STOP_SECONDS)
+        await _stop([*self._ingests])
 
     def open_store(self) -> Store:
         """A store for a piece of background work."""
@@ -251,12 +255,21 @@ class Gateway:
             raise BadUserInput(f"`feed` may be the name of a USGS feed, or a URL on: {allowed}.", field="feed")
         if not is_url:
             _check_name(feed)
+        task = asyncio.create_task(self._run_ingest(feed))
+        self._ingests.add(task)
+        task.add_done_callback(self._ingests.discard)
         # A client's deadline ends its waiting, not the ingest.
-        return await asyncio.shield(self._run_ingest(feed))
+        return await asyncio.shield(task)
 
     async def _run_ingest(self, feed: str) -> IngestSummary:
         assert self.ingest is not None
         return await self.ingest.run(feed)
+
+
+async def _stop(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _keep(job: Callable[[], Coroutine[Any, Any, None]]) -> None:

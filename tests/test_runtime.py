@@ -1,9 +1,18 @@
 """What the process holds while it serves."""
 
-import pytest
-from conftest import SECRET
+import asyncio
+from typing import Any
 
+import pytest
+from aiohttp import web
+from conftest import SECRET, Clock
+from usgs_samples import Handler, feature, feed, feed_server, hang
+
+import runtime
 from datastore.database import StoreOptions
+from datastore.earthquakes import Earthquakes
+from datastore.moments import day_bucket
+from datastore.pages import Span
 from edge.settings import Settings
 from runtime import Gateway
 
@@ -19,3 +28,51 @@ from runtime import Gateway
 def test_the_demo_offers_tokens_but_never_for_aws(store: str, offered: list[str]) -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions(store))
     assert [token["name"] for token in gateway.demo_tokens()] == offered
+
+
+# A stop while a client's ingest runs
+
+
+async def left_and_stopped(settings: Settings, options: StoreOptions, answer: Handler) -> list[dict[str, Any]]:
+    """The log after a client began an ingest and left, and the gateway stopped while the feed was being waited for."""
+    asked = asyncio.Event()
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        return await answer(request)
+
+    async with feed_server(handler) as url:
+        async with Gateway(settings, options, now=Clock()).running(jobs=False) as gateway:
+            assert gateway.database is not None
+            await gateway.database.create_tables()
+            assert gateway.services is not None
+            client = asyncio.ensure_future(gateway.services.ingest(url))
+            await asyncio.wait_for(asked.wait(), 5)
+            client.cancel()
+        return await log(settings, options)
+
+
+async def log(settings: Settings, options: StoreOptions) -> list[dict[str, Any]]:
+    now = Clock()()
+    async with Gateway(settings, options, now=Clock()).running(jobs=False) as gateway:
+        page = await Earthquakes(gateway.open_store(), now).logs_of(day_bucket(now), Span(10))
+    return list(page.items)
+
+
+async def test_an_ingest_that_a_client_began_ends_before_the_store_closes(
+    settings: Settings, store_options: StoreOptions
+) -> None:
+    async def soon(_: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.3)
+        return web.Response(body=feed(feature(id="late")))
+
+    (entry,) = await left_and_stopped(settings, store_options, soon)
+    assert (entry["status"], entry["upserted"]) == (200, 1)
+
+
+async def test_an_ingest_that_does_not_end_is_cancelled_and_logged(
+    settings: Settings, store_options: StoreOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "INGEST_STOP_SECONDS", 0.1)
+    (entry,) = await left_and_stopped(settings, store_options, hang)
+    assert entry["error"] == "CANCELLED"
