@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import secrets
+import sys
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from enum import StrEnum
@@ -15,6 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 from starlette.applications import Starlette
+from typer.core import TyperGroup
+from typer.exceptions import TyperException
 
 import schema as api
 from datastore import tables
@@ -57,7 +60,34 @@ def create_app(settings: Settings, store: StoreOptions) -> Starlette:
 
 # The command line
 
+
+class OneLine(TyperGroup):
+    """Tells a mistake in how it is called in one line on stderr, in place of a box; the status stays typer's."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **rest: Any) -> Any:
+        rest["standalone_mode"] = False
+        if not standalone_mode:
+            return super().main(*args, **rest)
+        try:
+            # What comes back is the status that a command ended with, or None.
+            status = super().main(*args, **rest)
+        except TyperException as problem:
+            status = _usage_mistake(problem)
+        sys.exit(status)
+
+
+def _usage_mistake(problem: TyperException) -> int:
+    """Tell it. A group without a command has shown its help instead, and has no words of its own."""
+    words = " ".join(problem.format_message().replace("Value error, ", "").split())
+    if words:
+        context = getattr(problem, "ctx", None)
+        stop = "" if words.endswith((".", "?")) else "."
+        notes.print(f"Error: {words}{stop} See {context.command_path if context else 'gateway.py'} --help.")
+    return problem.exit_code
+
+
 cli = typer.Typer(
+    cls=OneLine,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
