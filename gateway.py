@@ -18,6 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, Te
 from starlette.applications import Starlette
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
+from typer.main import get_command
 
 import schema as api
 from datastore import tables
@@ -53,9 +54,36 @@ MISTAKES = (
 )
 
 
-def create_app(settings: Settings, store: StoreOptions) -> Starlette:
-    """The ASGI application for a server of your own. The store is opened when it starts, and closed when it stops."""
+def create_app(settings: Settings | None = None, store: StoreOptions | None = None) -> Starlette:
+    """The ASGI application, for a server of your own: `uvicorn --factory gateway:create_app`.
+
+    What is not given comes from the environment: the variables and defaults are those of `serve`, and its mistakes end
+    the process with the same line. The store is opened when the server starts, and closed when it stops.
+
+    How sockets are carried is up to the server, and `serve` sets `UVICORN_WS_OPTIONS` (edge/socket_protocol.py). A
+    server of your own should too, or it keeps the connections of peers that do not read, and takes messages of 16 MB:
+    `uvicorn.run(create_app(), **UVICORN_WS_OPTIONS)`, or `--ws edge.socket_protocol:SocketProtocol --ws-max-size 65536
+    --ws-per-message-deflate false`.
+    """
+    if settings is None or store is None:
+        found = _from_environment(store)
+        settings, store = settings or found[0], found[1]
     return application(Gateway(settings, store))
+
+
+def _from_environment(store: StoreOptions | None) -> tuple[Settings, StoreOptions]:
+    """As `serve` is set up when it is called without an option."""
+    group = get_command(cli)
+    assert isinstance(group, TyperGroup)
+    try:
+        with group.commands["serve"].make_context("gateway.py serve", []) as context:
+            given = context.params if store is None else context.params | {"store": store}
+            found: tuple[Settings, StoreOptions] = context.invoke(_set_up, **given)
+    except TyperException as problem:
+        raise SystemExit(_usage_mistake(problem)) from None
+    except typer.Exit as told:
+        raise SystemExit(told.exit_code) from None
+    return found
 
 
 # The command line
@@ -152,11 +180,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
-    options = _store_options(store, data_dir, memory, prefix, region)
-    settings = _settings(
-        options, data_dir, host=host, port=port, demo=options.embedded if demo is None else demo, ingest=ingest
-    )
-    _check_feed(settings.ingest)
+    settings, options = _set_up(store, data_dir, memory, prefix, region, host=host, port=port, demo=demo, ingest=ingest)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         sockets = listen(host, port)
@@ -170,6 +194,24 @@ def serve(
         await _warn_unless_ready(gateway)
 
     _run(lambda: serve_until_signal(gateway, sockets, started))
+
+
+def _set_up(
+    store: str | StoreOptions,
+    data_dir: Path,
+    memory: bool,
+    prefix: str,
+    region: str | None,
+    *,
+    demo: bool | None,
+    ingest: str | None,
+    **given: Any,
+) -> tuple[Settings, StoreOptions]:
+    """What the options of `serve` come to."""
+    _check_feed(ingest)
+    options = _store_options(store, data_dir, memory, prefix, region) if isinstance(store, str) else store
+    demo = options.embedded if demo is None else demo
+    return _settings(options, data_dir, demo=demo, ingest=ingest, **given), options
 
 
 def _check_feed(feed: str | None) -> None:

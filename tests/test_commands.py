@@ -22,13 +22,14 @@ from graphql import build_schema
 from typer.testing import CliRunner
 from websockets.sync.client import connect
 
+from datastore.database import StoreOptions
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.sightings import BLIP
 from datastore.pages import Span
 from datastore.reporters import Reporters
 from datastore.sightings import Sightings
 from edge.settings import Misconfigured, Settings, from_environment, local_secret
-from gateway import cli
+from gateway import cli, create_app
 from pipelines.demo import EARTHQUAKE_EVERY, SIGHTING_EVERY, YOUNGEST, Demo
 
 STRONG = "{ earthquakes(minMagnitude: 4.5, first: 100) { nodes { eventId magnitude } } }"
@@ -368,6 +369,84 @@ def test_missing_tables_are_told_and_created(engine: str, tmp_path: Path) -> Non
         assert gateway.get("/readyz")[0] == 200
         assert run("seed", *store).stdout.endswith("and 8 sightings stored\n")
         assert gateway.data(STRONG)["earthquakes"]["nodes"]
+
+
+# In a server of one's own
+
+
+@contextmanager
+def uvicorn_serving(folder: Path, *arguments: str, **environment: str) -> Iterator[Process]:
+    """`uvicorn --factory` with its data in this folder, until it is left."""
+    port = free_port()
+    log = folder.with_suffix(".log")
+    command = [sys.executable, "-m", "uvicorn", "--factory", "gateway:create_app", "--port", str(port), *arguments]
+    given = {"GATEWAY_DATA_DIR": str(folder)} | environment
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, cwd=ROOT, env=surroundings(**given), stdout=file, stderr=file)
+    with process:
+        try:
+            gateway = Process(process, f"http://127.0.0.1:{port}", log)
+            _until(lambda: "Uvicorn running" in gateway.told or process.poll() is not None, 30)
+            yield gateway
+        finally:
+            process.kill()
+
+
+def test_another_server_gets_its_app_from_the_environment_as_serve_does(tmp_path: Path) -> None:
+    with uvicorn_serving(tmp_path / "data", GATEWAY_AREAS="North, South") as gateway:
+        assert gateway.data("{ areas }")["areas"] == ["North", "South"]
+        assert len(gateway.data(STRONG)["earthquakes"]["nodes"]) > 3
+        assert (tmp_path / "data" / "engine.sqlite").exists()
+        assert gateway.stop(signal.SIGTERM) < 5
+        assert "Traceback" not in gateway.told
+
+
+def test_another_server_takes_a_store_without_the_demo_and_our_sockets(engine: str, tmp_path: Path) -> None:
+    store = {"GATEWAY_STORE": engine, "GATEWAY_TABLE_PREFIX": f"own{free_port()}__", "GATEWAY_DEMO": "0"}
+    run("tables", "create", **store)
+    flags = ["--ws", "edge.socket_protocol:SocketProtocol", "--ws-per-message-deflate", "false"]
+    with uvicorn_serving(tmp_path / "data", *flags, **store) as gateway:
+        assert gateway.data(STRONG)["earthquakes"]["nodes"] == []
+        assert json.loads(gateway.get("/graphiql/config.json")[2])["tokens"] == []
+        with connect(gateway.url.replace("http", "ws") + "/graphql", subprotocols=["graphql-transport-ws"]) as socket:  # type: ignore[list-item]
+            socket.send('{"type": "connection_init"}')
+            assert json.loads(socket.recv(5))["type"] == "connection_ack"
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        (
+            {"GATEWAY_STORE": "somewhere"},
+            "--store: must be embedded, aws, or an http(s) URL. See gateway.py serve --help.",
+        ),
+        ({"GATEWAY_PORT": "many"}, "(env var: 'GATEWAY_PORT')"),
+        ({"GATEWAY_INGEST": "all_year"}, "There is no feed 'all_year'"),
+        ({"GATEWAY_SECRET": "short"}, "Error: GATEWAY_SECRET must have at least 32 characters."),
+        ({"GATEWAY_STORE": "aws"}, "Error: Set GATEWAY_SECRET"),
+    ],
+    ids=str,
+)
+def test_an_app_that_is_set_up_wrong_ends_its_server_with_one_line(
+    environment: dict[str, str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ.keys() - surroundings().keys():
+            patch.delenv(name)
+        for name, value in surroundings(GATEWAY_DATA_DIR=str(tmp_path), **environment).items():
+            patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            create_app()
+    told = capsys.readouterr()
+    refused_in_a_line(subprocess.CompletedProcess((), int(str(ended.value)), told.out, told.err), 2, words)
+
+
+def test_what_an_app_is_given_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_STORE", "nonsense")
+    create_app(Settings(secret=SECRET), StoreOptions())
+    monkeypatch.delenv("GATEWAY_SECRET", raising=False)
+    with pytest.raises(SystemExit):
+        create_app(store=StoreOptions("aws"))
 
 
 # Mistakes
