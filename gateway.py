@@ -6,6 +6,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -335,10 +336,16 @@ def create_tables(
 
     async def create() -> None:
         async with open_database(options) as database:
-            made = await database.create_tables()
+            with _waiting("Creating the tables…"):
+                made = await database.create_tables()
         typer.echo(f"Created: {', '.join(made)}" if made else "All tables exist.")
 
     _run(create)
+
+
+def _waiting(words: str) -> AbstractContextManager[object]:
+    """Words that move, for whoever watches: nothing is drawn where no terminal is."""
+    return notes.status(words) if notes.is_terminal else nullcontext()
 
 
 @table_commands.command("describe")

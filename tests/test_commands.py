@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -554,6 +554,33 @@ def test_seed_and_tables_work_beside_a_running_gateway(gateway: Process, folder:
     described = json.loads(run("tables", "describe", "--data-dir", folder).stdout)
     assert {table["TableStatus"] for table in described} == {"ACTIVE"}
     assert gateway.get("/readyz")[0] == 200
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no pseudo terminals")
+def test_creating_tables_shows_on_a_terminal_that_it_goes_on(engine: str) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = surroundings(GATEWAY_STORE=engine, GATEWAY_TABLE_PREFIX=f"shown{free_port()}__", TERM="xterm")
+    command = [sys.executable, "gateway.py", "tables", "create"]
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b"".join(_read_terminal(ours))
+        assert process.stdout is not None
+        assert process.stdout.read().startswith(b"Created: shown")
+    assert "Creating the tables…" in shown.decode()
+
+
+def _read_terminal(descriptor: int) -> Iterator[bytes]:
+    """What is written to it until its other side is closed, which Linux tells by an error."""
+    with open(descriptor, "rb", buffering=0) as terminal, suppress(OSError):
+        while piece := terminal.read(4096):
+            yield piece
+
+
+def test_creating_tables_shows_nothing_but_the_result_elsewhere(engine: str) -> None:
+    done = run("tables", "create", "--store", engine, "--prefix", f"quiet{free_port()}__")
+    assert (done.stderr, done.stdout.count("\n")) == ("", 1)
 
 
 def test_a_printed_token_is_accepted_with_its_role(gateway: Process, folder: Path) -> None:
