@@ -1,38 +1,29 @@
 """The gateway: the ASGI application factory, and the command line (see `python gateway.py --help`)."""
 
-import asyncio
 import json
 import logging
 import secrets
-import sys
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
-from botocore.exceptions import BotoCoreError, ClientError
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
 from starlette.applications import Starlette
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
 import schema as api
+from console import OneLine, log_in_lines, mistake, notes, progress, run, shortened, usage_mistake, waiting
 from datastore import tables
-from datastore.client import RequestRefused
-from datastore.database import StoreMisconfigured, StoreOptions, open_database
+from datastore.database import StoreOptions, open_database
 from datastore.earthquakes import IngestSummary
-from datastore.engine import EngineMissing
-from datastore.engine_process import EngineFailed
-from datastore.errors import DomainError
 from datastore.keyspace import TABLES
 from edge.application import application
 from edge.identity import Tokens, TokenSettings
-from edge.server import listen, loop_factory, serve_until_signal
+from edge.server import listen, serve_until_signal
 from edge.settings import Misconfigured, Settings, from_environment, local_secret
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
@@ -42,17 +33,6 @@ from runtime import DEMO_USERS, Gateway
 T = TypeVar("T")
 
 READY_SECONDS = 2.0
-NAME_WIDTH = 28
-MISTAKES = (
-    Misconfigured,
-    StoreMisconfigured,
-    EngineMissing,
-    EngineFailed,
-    DomainError,
-    RequestRefused,
-    BotoCoreError,
-    ClientError,
-)
 
 
 def create_app(settings: Settings | None = None, store: StoreOptions | None = None) -> Starlette:
@@ -81,38 +61,13 @@ def _from_environment(store: StoreOptions | None) -> tuple[Settings, StoreOption
             given = context.params if store is None else context.params | {"store": store}
             found: tuple[Settings, StoreOptions] = context.invoke(_set_up, **given)
     except TyperException as problem:
-        raise SystemExit(_usage_mistake(problem)) from None
+        raise SystemExit(usage_mistake(problem)) from None
     except typer.Exit as told:
         raise SystemExit(told.exit_code) from None
     return found
 
 
 # The command line
-
-
-class OneLine(TyperGroup):
-    """Tells a mistake in how it is called in one line on stderr, in place of a box; the status stays typer's."""
-
-    def main(self, *args: Any, standalone_mode: bool = True, **rest: Any) -> Any:
-        rest["standalone_mode"] = False
-        if not standalone_mode:
-            return super().main(*args, **rest)
-        try:
-            # What comes back is the status that a command ended with, or None.
-            status = super().main(*args, **rest)
-        except TyperException as problem:
-            status = _usage_mistake(problem)
-        sys.exit(status)
-
-
-def _usage_mistake(problem: TyperException) -> int:
-    """Tell it. A group without a command has shown its help instead, and has no words of its own."""
-    words = " ".join(problem.format_message().replace("Value error, ", "").split())
-    if words:
-        context = getattr(problem, "ctx", None)
-        stop = "" if words.endswith((".", "?")) else "."
-        notes.print(f"Error: {words}{stop} See {context.command_path if context else 'gateway.py'} --help.")
-    return problem.exit_code
 
 
 cli = typer.Typer(
@@ -126,9 +81,6 @@ table_commands = typer.Typer(no_args_is_help=True, help="The tables in the store
 ingest_commands = typer.Typer(no_args_is_help=True, help="Bring data in.")
 cli.add_typer(table_commands, name="tables")
 cli.add_typer(ingest_commands, name="ingest")
-# Paths and messages are told as they are: nothing in them is markup.
-notes = Console(stderr=True, highlight=False, soft_wrap=True, markup=False, emoji=False)
-
 StoreOption = Annotated[
     str,
     typer.Option(
@@ -187,14 +139,14 @@ def serve(
         sockets = listen(host, port)
     except OSError as problem:
         reason = problem.strerror or problem
-        raise _mistake(f"cannot listen on {host}:{port}: {reason}. Choose another with --host or --port.") from None
+        raise mistake(f"cannot listen on {host}:{port}: {reason}. Choose another with --host or --port.") from None
     gateway = Gateway(settings, options)
 
     async def started() -> None:
         _welcome(gateway, options)
         await _warn_unless_ready(gateway)
 
-    _run(lambda: serve_until_signal(gateway, sockets, started))
+    run(lambda: serve_until_signal(gateway, sockets, started))
 
 
 def _set_up(
@@ -280,39 +232,26 @@ def ingest_earthquakes(
 ) -> None:
     """Store each event of a USGS GeoJSON feed once, and say how it went."""
 
-    async def run(gateway: Gateway) -> None:
+    async def ingest(gateway: Gateway) -> None:
         assert gateway.ingest is not None
-        with _progress() as progress:
-            task = progress.add_task(_shortened(source), total=None, stored=0)
+        with progress() as bar:
+            task = bar.add_task(shortened(source), total=None, stored=0)
             summary = await gateway.ingest.run(
                 source,
-                lambda state: progress.update(
+                lambda state: bar.update(
                     task, completed=state.received, total=state.expected, stored=state.upserted + state.skipped
                 ),
             )
         _report(summary)
 
-    _with_gateway(run, _store_options(store, data_dir, memory, prefix, region))
-
-
-def _progress() -> Progress:
-    """For whoever watches: nothing is drawn where no terminal is."""
-    stored = TextColumn("{task.fields[stored]} events")
-    name = TextColumn("{task.description}", markup=False)
-    columns = (SpinnerColumn(), name, BarColumn(bar_width=16), DownloadColumn(), stored)
-    return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
-
-
-def _shortened(source: str) -> str:
-    """A path or address by its end, so that the line it is in stays one."""
-    return source if len(source) <= NAME_WIDTH else "…" + source[1 - NAME_WIDTH :]
+    _with_gateway(ingest, _store_options(store, data_dir, memory, prefix, region))
 
 
 def _report(summary: IngestSummary) -> None:
     if summary.error is None or summary.fetched:
         typer.echo(_told_summary(summary))
     if summary.error is not None:
-        raise _mistake(f"the feed was not ingested to its end: {summary.error}")
+        raise mistake(f"the feed was not ingested to its end: {summary.error}")
 
 
 def _told_summary(summary: IngestSummary) -> str:
@@ -336,16 +275,11 @@ def create_tables(
 
     async def create() -> None:
         async with open_database(options) as database:
-            with _waiting("Creating the tables…"):
+            with waiting("Creating the tables…"):
                 made = await database.create_tables()
         typer.echo(f"Created: {', '.join(made)}" if made else "All tables exist.")
 
-    _run(create)
-
-
-def _waiting(words: str) -> AbstractContextManager[object]:
-    """Words that move, for whoever watches: nothing is drawn where no terminal is."""
-    return notes.status(words) if notes.is_terminal else nullcontext()
+    run(create)
 
 
 @table_commands.command("describe")
@@ -359,7 +293,7 @@ def describe_tables(
         async with open_database(options) as database:
             typer.echo(json.dumps(await database.describe_tables(), indent=2, default=str))
 
-    _run(describe)
+    run(describe)
 
 
 @table_commands.command("export")
@@ -388,7 +322,7 @@ def token(
             raise Misconfigured("GATEWAY_JWKS_URL is set: tokens come from there, and others are not accepted.")
         settings = _with_secret(found, data_dir)
     except Misconfigured as problem:
-        raise _mistake(problem, 2) from None
+        raise mistake(problem, 2) from None
     signer = Tokens(
         TokenSettings(
             secret=settings.secret,
@@ -425,7 +359,7 @@ def _settings(options: StoreOptions, data_dir: Path, **given: Any) -> Settings:
             )
         return _with_secret(found, data_dir)
     except Misconfigured as problem:
-        raise _mistake(problem, 2) from None
+        raise mistake(problem, 2) from None
 
 
 def _with_secret(found: dict[str, Any], data_dir: Path) -> Settings:
@@ -434,40 +368,16 @@ def _with_secret(found: dict[str, Any], data_dir: Path) -> Settings:
     return Settings(**found)
 
 
-def _mistake(problem: object, status: int = 1) -> typer.Exit:
-    """Tell what is wrong in a line; raise what this returns."""
-    notes.print(f"Error: {problem}")
-    return typer.Exit(status)
-
-
 def _with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
     """Do a piece of work with the store open, beside a serving gateway or without one."""
-    _log_in_lines()
+    log_in_lines()
 
     async def inside() -> None:
         # Nobody signs in, and no cursor leaves: any secret will do.
         async with Gateway(Settings(secret=secrets.token_urlsafe(48)), options).running(jobs=False) as gateway:
             await work(gateway)
 
-    _run(inside)
-
-
-def _log_in_lines() -> None:
-    """For a command that ends soon: what went wrong, without tracebacks."""
-    handler = logging.StreamHandler()
-    handler.format = lambda record: record.getMessage()  # type: ignore[method-assign]
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
-
-
-def _run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run it; what a user can mend is one line, not a traceback."""
-    try:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(work())
-    except MISTAKES as problem:
-        raise _mistake(problem) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    run(inside)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.metering import Call
 from edge.application import application
 from edge.identity import Tokens, TokenSettings
+from edge.server import settle_garbage_collector
 from edge.settings import Settings
 from edge.socket_protocol import UVICORN_WS_OPTIONS
 from resolvers.access import Role
@@ -138,7 +139,13 @@ async def _serve(settings: Settings, options: StoreOptions) -> None:
         timeout_graceful_shutdown=1,
         **UVICORN_WS_OPTIONS,
     )
-    await uvicorn.Server(config).serve()
+    await _Server(config).serve()
+
+
+class _Server(uvicorn.Server):
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        settle_garbage_collector()
 
 
 class _Usage:

@@ -64,7 +64,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        _settle_garbage_collector()
+        settle_garbage_collector()
         await self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -83,7 +83,7 @@ def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _settle_garbage_collector() -> None:
+def settle_garbage_collector() -> None:
     """What was made up to here stays: it is not looked at again."""
     gc.collect()
     gc.freeze()
