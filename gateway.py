@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import secrets
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
@@ -92,7 +93,10 @@ StoreOption = Annotated[
 DataDir = Annotated[
     Path, typer.Option("--data-dir", envvar="GATEWAY_DATA_DIR", help="Where local data and secrets are kept.")
 ]
-Memory = Annotated[bool, typer.Option("--memory", help="Keep the embedded engine's data in memory only.")]
+Memory = Annotated[
+    bool,
+    typer.Option("--memory", help="The embedded engine keeps its data in memory, shared with a `serve --memory`."),
+]
 Prefix = Annotated[
     str, typer.Option("--prefix", envvar="GATEWAY_TABLE_PREFIX", help="What the names of the tables begin with.")
 ]
@@ -195,7 +199,7 @@ def _welcome(gateway: Gateway, options: StoreOptions) -> None:
 
 def _told(options: StoreOptions) -> str:
     if options.embedded:
-        return "embedded, in memory only" if options.data_dir is None else f"embedded, data in {options.data_dir}"
+        return "embedded, in memory only" if options.memory else f"embedded, data in {options.data_dir}"
     return f"DynamoDB in {options.region or 'your AWS region'}" if options.store == "aws" else options.store
 
 
@@ -210,7 +214,11 @@ async def _warn_unless_ready(gateway: Gateway) -> None:
 
 @cli.command()
 def seed(
-    store: StoreOption = "embedded", data_dir: DataDir = DATA_DIR, prefix: Prefix = "", region: Region = None
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
 ) -> None:
     """Load the demo data that is not there yet."""
 
@@ -218,7 +226,7 @@ def seed(
         events, sightings = await gateway.demo().load()
         typer.echo(f"{events} earthquakes and {sightings} sightings stored")
 
-    _with_gateway(load, _store_options(store, data_dir, False, prefix, region))
+    _with_gateway(load, _store_options(store, data_dir, memory, prefix, region))
 
 
 @ingest_commands.command("earthquakes")
@@ -226,7 +234,7 @@ def ingest_earthquakes(
     source: Annotated[str, typer.Argument(help="A USGS GeoJSON feed: a file, a URL, or a name such as all_day.")],
     store: StoreOption = "embedded",
     data_dir: DataDir = DATA_DIR,
-    memory: Annotated[bool, typer.Option("--memory", help="Only try it: keep nothing.")] = False,
+    memory: Memory = False,
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
@@ -268,10 +276,14 @@ def _told_summary(summary: IngestSummary) -> str:
 
 @table_commands.command("create")
 def create_tables(
-    store: StoreOption = "embedded", data_dir: DataDir = DATA_DIR, prefix: Prefix = "", region: Region = None
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
 ) -> None:
     """Create the declared tables that are missing."""
-    options = _store_options(store, data_dir, False, prefix, region)
+    options = _store_options(store, data_dir, memory, prefix, region)
 
     async def create() -> None:
         async with open_database(options) as database:
@@ -284,10 +296,14 @@ def create_tables(
 
 @table_commands.command("describe")
 def describe_tables(
-    store: StoreOption = "embedded", data_dir: DataDir = DATA_DIR, prefix: Prefix = "", region: Region = None
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
 ) -> None:
     """Print what the store says of the declared tables, as JSON."""
-    options = _store_options(store, data_dir, False, prefix, region)
+    options = _store_options(store, data_dir, memory, prefix, region)
 
     async def describe() -> None:
         async with open_database(options) as database:
@@ -299,9 +315,14 @@ def describe_tables(
 @table_commands.command("export")
 def export_tables(
     format: Annotated[ExportFormat, typer.Option(help="For which tool.")] = ExportFormat.CLOUDFORMATION,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
     prefix: Prefix = "",
+    region: Region = None,
 ) -> None:
-    """Print the declared tables as a CloudFormation template or as Terraform resources."""
+    """Print the declared tables as a CloudFormation template or as Terraform resources. The store is not asked."""
+    _store_options(store, data_dir, memory, prefix, region)
     export = tables.cloudformation if format is ExportFormat.CLOUDFORMATION else tables.terraform
     typer.echo(export(TABLES, prefix))
 
@@ -312,17 +333,16 @@ def token(
     user: Annotated[str, typer.Option(help="The user id: the token's `sub`.")] = DEMO_USERS[0][1],
     email: Annotated[str | None, typer.Option(help="A verified email.")] = None,
     hours: Annotated[float, typer.Option(min=0.01, max=24 * 365, help="How long the token is good.")] = 12,
+    store: StoreOption = "embedded",
     data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
 ) -> None:
-    """Print a token that the local gateway accepts."""
-
-    try:
-        found = from_environment()
-        if "jwks_url" in found:
-            raise Misconfigured("GATEWAY_JWKS_URL is set: tokens come from there, and others are not accepted.")
-        settings = _with_secret(found, data_dir)
-    except Misconfigured as problem:
-        raise mistake(problem, 2) from None
+    """Print a token that a gateway with the same store options accepts."""
+    if os.environ.get("GATEWAY_JWKS_URL"):
+        raise mistake("GATEWAY_JWKS_URL is set: tokens come from there, and others are not accepted.", 2)
+    settings = _settings(_store_options(store, data_dir, memory, prefix, region), data_dir)
     signer = Tokens(
         TokenSettings(
             secret=settings.secret,
@@ -335,8 +355,15 @@ def token(
 
 
 @cli.command("schema")
-def print_schema() -> None:
-    """Print the schema in GraphQL's schema language."""
+def print_schema(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Print the schema in GraphQL's schema language. The store is not asked: the schema is the same on each."""
+    _store_options(store, data_dir, memory, prefix, region)
     typer.echo(api.build().as_str())
 
 
@@ -345,7 +372,7 @@ def _store_options(store: str, data_dir: Path, memory: bool, prefix: str, region
         raise typer.BadParameter("must be embedded, aws, or an http(s) URL", param_hint="--store")
     if memory and store != "embedded":
         raise typer.BadParameter("is for the embedded store only", param_hint="--memory")
-    return StoreOptions(store, None if memory else data_dir, prefix, region)
+    return StoreOptions(store, data_dir=data_dir, memory=memory, prefix=prefix, region=region)
 
 
 def _settings(options: StoreOptions, data_dir: Path, **given: Any) -> Settings:
@@ -357,15 +384,9 @@ def _settings(options: StoreOptions, data_dir: Path, **given: Any) -> Settings:
                 "Set GATEWAY_SECRET (cursors are signed with it, and tokens without GATEWAY_JWKS_URL): "
                 "a store that others share gets no secret made up for it."
             )
-        return _with_secret(found, data_dir)
+        return Settings(**{"secret": found.get("secret") or local_secret(data_dir), **found})
     except Misconfigured as problem:
         raise mistake(problem, 2) from None
-
-
-def _with_secret(found: dict[str, Any], data_dir: Path) -> Settings:
-    if "secret" not in found:
-        found["secret"] = local_secret(data_dir)
-    return Settings(**found)
 
 
 def _with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], options: StoreOptions) -> None:

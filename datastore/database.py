@@ -23,10 +23,15 @@ LOCAL_REGION = "local"
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Which store: `store` is "embedded", "aws" or a URL. Without a `data_dir` the embedded engine works in memory."""
+    """Which store: `store` is "embedded", "aws" or a URL.
+
+    The embedded engine keeps its data in `data_dir`, or with `memory` nowhere; whoever opens the same folder shares it.
+    Without a folder it is in memory, and nobody else's.
+    """
 
     store: str = "embedded"
     data_dir: Path | None = None
+    memory: bool = False
     prefix: str = ""
     region: str | None = None
     root: Path = Path(__file__).resolve().parent.parent
@@ -74,7 +79,9 @@ async def open_database(
         engine: Engine | None = None
         if options.embedded:
             binary = find_binary(options.root)
-            engine = await stack.enter_async_context(Engine(binary, options.data_dir, on_restart=on_restart))
+            engine = await stack.enter_async_context(
+                Engine(binary, options.data_dir, on_restart, memory=options.memory)
+            )
         session = _session(options)
         endpoint = _endpoint(options, session, engine)
         source = CredentialSource(_credentials(session))

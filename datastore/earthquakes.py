@@ -8,12 +8,11 @@ from enum import StrEnum
 from typing import Any
 
 from datastore.attributes import Item
-from datastore.errors import Internal
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import day_bucket, epoch_ms, from_epoch_ms
 from datastore.pages import Page, Span, read_page
-from datastore.records import parsed
+from datastore.records import record
 from datastore.store import Store
 
 # The years 1000 to 9999: day buckets have four digits for the year.
@@ -151,11 +150,7 @@ class Earthquakes:
 
     async def by_id(self, event_id: str) -> Earthquake | None:
         """QUAKE-5. Raises `Internal` when the item is damaged."""
-        item = await self._store.get(keys.EVENT, keys.event(event_id))
-        found = parsed(event_from, item) if item else None
-        if isinstance(found, Internal):
-            raise found
-        return found
+        return record(event_from, await self._store.get(keys.EVENT, keys.event(event_id)))
 
     async def write_log(self, log: RequestLog) -> None:
         """QUAKE-3."""

@@ -74,20 +74,28 @@ def _npm_platform() -> str:
 
 
 class Engine:
-    """A running engine: `async with Engine(binary, data_dir) as engine`, in memory when `data_dir` is None.
+    """A running engine: `async with Engine(binary, data_dir) as engine`.
+
+    Whoever names the same `data_dir` shares the engine on it, and with `memory` the one that keeps nothing there.
+    Without a `data_dir` it is in memory, and private.
 
     Read `endpoint` at every call: it moves when its port is lost to somebody else. `on_restart` runs each time this
-    process started the engine again or took it over (its memory is empty without `data_dir`); `restarts` counts that.
+    process started the engine again or took it over (an engine in memory is empty then); `restarts` counts that.
     Entering raises EngineFailed. Enter in a thread that outlives the engine: on Linux it is killed with that thread.
     """
 
     def __init__(
-        self, binary: Path, data_dir: Path | None = None, on_restart: Callable[[], Awaitable[None]] | None = None
+        self,
+        binary: Path,
+        data_dir: Path | None = None,
+        on_restart: Callable[[], Awaitable[None]] | None = None,
+        *,
+        memory: bool = False,
     ) -> None:
         self.endpoint = ""
         self.restarts = 0
         self._binary = binary
-        self._folder = None if data_dir is None else _Folder(data_dir.resolve())
+        self._folder = None if data_dir is None else _Folder(data_dir.resolve(), memory)
         self._on_restart = on_restart
         self._running: Child | Adopted | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -200,7 +208,9 @@ class Engine:
 
     async def _adopt(self) -> Adopted | None:
         """The engine that a killed owner left behind, where the system does not end it with its owner."""
-        if self._folder is None or not await answers((told := self._folder.told())[0]):
+        if self._folder is None or self._folder.database is None:
+            return None
+        if not await answers((told := self._folder.told())[0]):
             return None
         await asyncio.sleep(POLL)  # where the system does, it may be about to
         adopted = Adopted(*told, self._folder.database)
@@ -228,13 +238,17 @@ class Engine:
 
 
 class _Folder:
-    """The data folder: the database, the owner's lock, and what the owner tells the others."""
+    """The data folder: the database, the owner's lock, and what the owner tells the others.
 
-    def __init__(self, path: Path) -> None:
-        self.database = path / "engine.sqlite"
-        self.lock = path / "engine.lock"
+    An engine in memory has a lock and a word of its own there, and no database.
+    """
+
+    def __init__(self, path: Path, memory: bool = False) -> None:
+        name = "memory" if memory else "engine"
+        self.database = None if memory else path / "engine.sqlite"
+        self.lock = path / f"{name}.lock"
         self.owned = False
-        self._told = path / "engine.json"
+        self._told = path / f"{name}.json"
         self._descriptor: int | None = None
 
     def open(self) -> None:

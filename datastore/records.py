@@ -20,6 +20,14 @@ def parsed(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, An
         return Internal("A stored record is damaged.")
 
 
+def record(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, Any] | None) -> Record | None:
+    """The record of a point read, or None. Raises `Internal` when the item is damaged."""
+    found = None if item is None else parsed(convert, item)
+    if isinstance(found, Internal):
+        raise found
+    return found
+
+
 def readable(convert: Callable[[Mapping[str, Any]], Record], items: Iterable[Mapping[str, Any]]) -> list[Record]:
     """The records that can be read; for lists in which nothing may stand in the place of one that cannot."""
     return [record for item in items if not isinstance(record := parsed(convert, item), Internal)]

@@ -8,6 +8,7 @@ from typing import Any
 
 from datastore.attributes import Item
 from datastore.keyspace import sightings as keys
+from datastore.records import record
 from datastore.store import Action, Store
 
 
@@ -41,8 +42,7 @@ class Reporters:
 
     async def by_id(self, user_id: str) -> UserProfile | None:
         """BLIP-2."""
-        item = await self._store.get(keys.USER_PROFILE, keys.profile(user_id))
-        return profile_from(item) if item else None
+        return record(profile_from, await self._store.get(keys.USER_PROFILE, keys.profile(user_id)))
 
 
 def count_report(user_id: str, profile: Item | None, now: datetime) -> Action:

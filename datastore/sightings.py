@@ -15,6 +15,7 @@ from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
 from datastore.moments import from_iso, from_seconds, iso
 from datastore.pages import Page, Span, read_page
+from datastore.records import record
 from datastore.reporters import TrustTier, UserProfile, count_report, introduce, profile_from
 from datastore.store import Action, Store
 
@@ -85,8 +86,7 @@ class Sightings:
 
     async def by_key(self, key: Key) -> Sighting | None:
         """One sighting by its full key, unless it has expired."""
-        item = await self._store.get(keys.SIGHTING_NODE, key)
-        found = sighting_from(item) if item else None
+        found = record(sighting_from, await self._store.get(keys.SIGHTING_NODE, key))
         return found if found and found.expires_at > self._now else None
 
     async def trending(self, categories: Sequence[str], window: timedelta, *, with_items: bool) -> list[Trend]:

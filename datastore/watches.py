@@ -10,7 +10,7 @@ from datastore.attributes import Item
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.parts import Key, join
 from datastore.moments import from_iso, iso
-from datastore.records import readable
+from datastore.records import readable, record
 from datastore.store import Store
 
 WATCH_IDS = UUID("5d3f4c0e-4f7e-4f0a-9a53-6a1d2f0c9b7e")
@@ -46,8 +46,7 @@ class Watches:
         return readable(watch_from, items)
 
     async def by_key(self, key: Key) -> Watch | None:
-        item = await self._store.get(keys.WATCH_NODE, key)
-        return watch_from(item) if item else None
+        return record(watch_from, await self._store.get(keys.WATCH_NODE, key))
 
     async def create(self, user_id: str, area: str, category: str, now: datetime) -> Watch:
         """BLIP-7: a user has one watch for an area and category; asked for again, it is answered as it stands."""

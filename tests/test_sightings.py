@@ -219,6 +219,21 @@ async def test_a_damaged_sighting_is_an_error_in_its_own_place(served: Served) -
     ]
 
 
+async def test_a_damaged_item_is_an_error_of_its_own_field(served: Served) -> None:
+    key = keys.profile("damaged")
+    await served.store().put(keys.CREATE_WATCH, {"PK": key.partition, "SK": key.sort, "trustTier": "platinum"})
+    await report(served, user="ada")
+
+    answer = await served.ask(
+        '{ bad: userProfile(userId: "damaged") { userId } good: userProfile(userId: "ada") { userId } }'
+    )
+
+    assert answer.data == {"bad": None, "good": {"userId": "ada"}}
+    assert [(error["path"], error["message"]) for error in answer.errors or ()] == [
+        (["bad"], "A stored record is damaged.")
+    ]
+
+
 # BLIP-2, BLIP-6
 
 
