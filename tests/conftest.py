@@ -16,8 +16,10 @@ from urllib.request import urlopen
 import aiohttp
 import pytest
 import uvicorn
+from fault_proxy import Proxy, client_of
 
-from datastore.database import StoreOptions
+from datastore.client import Client
+from datastore.database import Database, StoreOptions, open_database
 from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.metering import Call
@@ -208,6 +210,26 @@ def settings() -> Settings:
 def store_options(engine: str) -> StoreOptions:
     """Tables of the test's own: their names begin with a prefix nobody else has."""
     return StoreOptions(store=engine, prefix=f"t{uuid.uuid4().hex[:12]}__")
+
+
+@pytest.fixture
+async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
+    """The store without a gateway, its tables made."""
+    async with open_database(store_options) as database:
+        await database.create_tables()
+        yield database
+
+
+@pytest.fixture
+async def proxy(engine: str) -> AsyncIterator[Proxy]:
+    async with Proxy(engine) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def client(proxy: Proxy) -> AsyncIterator[Client]:
+    async with client_of(proxy) as client:
+        yield client
 
 
 @pytest.fixture

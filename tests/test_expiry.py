@@ -2,18 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
+from fault_proxy import Proxy, Seen, client_of, forward, refuse, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_client import Proxy, Seen, client_of, forward, refuse, until
 
 from datastore.attributes import decode_item, encode_item
-from datastore.database import Database, StoreOptions, open_database
+from datastore.database import Database
 from datastore.declarations import Table
 from datastore.expiry import sweep, sweep_forever
 from datastore.keyspace import TABLES
@@ -21,13 +21,6 @@ from datastore.keyspace.sightings import BLIP
 
 NOW = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
 AT = int(NOW.timestamp())
-
-
-@pytest.fixture
-async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
-    async with open_database(store_options) as database:
-        await database.create_tables()
-        yield database
 
 
 async def put(database: Database, table: Table, name: str, expires: Any = None, **more: Any) -> None:

@@ -1,18 +1,18 @@
 """Point reads of one request: together in few calls, each with an answer of its own."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
 from aiohttp import web
-from test_client import Fault, Proxy, Seen, client_of, forward, hang, plain, refuse, reset, until
+from fault_proxy import Fault, Proxy, Seen, forward, hang, plain, refuse, reset, until
 
 from datastore.backoff import Backoff
 from datastore.client import Client, RequestRefused
-from datastore.database import Database, StoreOptions, open_database
+from datastore.database import Database
 from datastore.declarations import AccessPattern, Table, Who
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.earthquakes import EARTHQUAKES
@@ -24,25 +24,6 @@ from datastore.store import Store
 BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 EVENTS = AccessPattern("T-2", "", EARTHQUAKES, ("GetItem", "BatchGetItem"), Who.ANY)
 WRITE = AccessPattern("T-3", "", BLIP, ("PutItem",), Who.ANY)
-
-
-@pytest.fixture
-async def proxy(engine: str) -> AsyncIterator[Proxy]:
-    async with Proxy(engine) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-async def client(proxy: Proxy) -> AsyncIterator[Client]:
-    async with client_of(proxy) as client:
-        yield client
-
-
-@pytest.fixture
-async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
-    async with open_database(store_options) as database:
-        await database.create_tables()
-        yield database
 
 
 @pytest.fixture

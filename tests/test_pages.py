@@ -1,7 +1,7 @@
 """Pages against a model: whatever the data, the page size and the direction, the pages are the list."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil, log
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from datastore.attributes import Item, encode_item
 from datastore.cursors import Cursors, binding
-from datastore.database import Database, StoreOptions, open_database
+from datastore.database import Database
 from datastore.declarations import AccessPattern, Who
 from datastore.errors import BadCursor
 from datastore.keyspace.sightings import ACTIVE_IN_AREA, BLIP, SIGHTING_PREFIX
@@ -122,13 +122,6 @@ class World:
 
 def shown(page: Page) -> list[tuple[str, int]]:
     return [(item["place"], item["number"]) for item in page.items]
-
-
-@pytest.fixture
-async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
-    async with open_database(store_options) as database:
-        await database.create_tables()
-        yield database
 
 
 NUMBERS = count()

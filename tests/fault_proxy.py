@@ -1,0 +1,179 @@
+"""A real proxy between client and engine that misbehaves on demand; DynamoDB itself is the engine's own."""
+
+import asyncio
+import zlib
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import aiohttp
+import orjson
+from aiohttp import web
+from botocore.credentials import Credentials
+
+from datastore.backoff import Backoff
+from datastore.client import Client, Endpoint
+from datastore.signing import CredentialSource
+
+QUICK = Backoff(first=0.001, most=0.004, tries=4)
+LOCAL = Credentials("local", "local")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request as it reached the proxy."""
+
+    operation: str
+    body: dict[str, Any]
+    request: web.Request
+
+
+Fault = Callable[["Proxy", Seen], Awaitable[web.StreamResponse]]
+
+
+class Proxy:
+    """Forwards to the engine, except that the next requests meet `faults`, one each, or all of them `always`."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.url = ""
+        self.seen: list[Seen] = []
+        self.faults: deque[Fault] = deque()
+        self.always: Fault | None = None
+        self.closing = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self.http = aiohttp.ClientSession()
+        app = web.Application(client_max_size=2**26)
+        app.router.add_post("/", self._answer)
+        self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
+        await self.runner.setup()
+        site = web.TCPSite(self.runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = "http://{}:{}".format(*self.runner.addresses[0][:2])
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.closing.set()
+        await self.http.close()
+        await self.runner.cleanup()
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open to the proxy."""
+        assert self.runner.server is not None
+        return len(self.runner.server.connections)
+
+    def operations(self) -> list[str]:
+        return [seen.operation for seen in self.seen]
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        operation = request.headers["x-amz-target"].rpartition(".")[2]
+        seen = Seen(operation, orjson.loads(await request.read()), request)
+        self.seen.append(seen)
+        fault = self.faults.popleft() if self.faults else self.always or forward
+        return await fault(self, seen)
+
+    async def ask(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
+        """What the engine answers."""
+        kept = ("x-amz-target", "content-type", "authorization", "x-amz-date")
+        headers = {name: seen.request.headers[name] for name in kept}
+        async with self.http.post(self.engine, data=orjson.dumps(seen.body), headers=headers) as response:
+            content = await response.read()
+            return response.status, {"x-amz-crc32": response.headers["x-amz-crc32"]}, content
+
+
+async def forward(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    status, headers, content = await proxy.ask(seen)
+    return web.Response(status=status, headers=headers, body=content)
+
+
+def refuse(status: int, code: str, **details: Any) -> Fault:
+    """An error as DynamoDB words it."""
+
+    async def answer(_proxy: Proxy, _seen: Seen) -> web.StreamResponse:
+        body = orjson.dumps({"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": "No.", **details})
+        return web.Response(status=status, body=body, headers={"x-amz-crc32": str(zlib.crc32(body))})
+
+    return answer
+
+
+def plain(status: int, text: str = "<html>Sorry</html>", **headers: str) -> Fault:
+    """An error of something in front of DynamoDB."""
+
+    async def answer(_proxy: Proxy, _seen: Seen) -> web.StreamResponse:
+        return web.Response(status=status, text=text, headers=headers)
+
+    return answer
+
+
+async def reset(_proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    return _abort(seen)
+
+
+def _abort(seen: Seen) -> web.StreamResponse:
+    assert seen.request.transport is not None
+    seen.request.transport.abort()
+    return web.Response()
+
+
+async def lose_answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """The engine does it, and nobody hears of it."""
+    await proxy.ask(seen)
+    return _abort(seen)
+
+
+async def hang(proxy: Proxy, _seen: Seen) -> web.StreamResponse:
+    await proxy.closing.wait()
+    return web.Response(status=500)
+
+
+async def dribble(_proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """A byte now and then, without end."""
+    response = web.StreamResponse(headers={"content-length": "100000"})
+    await response.prepare(seen.request)
+    with suppress(ConnectionError):
+        for _ in range(1000):
+            await response.write(b" ")
+            await asyncio.sleep(0.02)
+    return response
+
+
+async def damage(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """Another checksum than the content's."""
+    status, _, content = await proxy.ask(seen)
+    return web.Response(status=status, headers={"x-amz-crc32": str(zlib.crc32(content) ^ 1)}, body=content)
+
+
+async def garble(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """No checksum at all, but words in its place."""
+    status, _, content = await proxy.ask(seen)
+    return web.Response(status=status, headers={"x-amz-crc32": "none"}, body=content)
+
+
+async def cut_body(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """The connection is lost in the middle of the body."""
+    _, headers, content = await proxy.ask(seen)
+    response = web.StreamResponse(headers={**headers, "content-length": str(len(content))})
+    await response.prepare(seen.request)
+    await response.write(content[: len(content) // 2])
+    return _abort(seen)
+
+
+async def cut_json(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """Half the JSON in a complete answer without a checksum."""
+    _, _, content = await proxy.ask(seen)
+    return web.Response(body=content[: len(content) // 2])
+
+
+def client_of(proxy: Proxy, *, credentials: Any = LOCAL, backoff: Backoff = QUICK, **options: Any) -> Client:
+    endpoint = Endpoint(lambda: proxy.url, lambda: proxy.url, "local")
+    return Client(endpoint, CredentialSource(credentials), backoff=backoff, **options)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - what it waits for has no event
+            await asyncio.sleep(0.005)
