@@ -53,7 +53,7 @@ class Index:
 
     name: str
     partition: str
-    sort: str
+    sort: str | None = None
     sort_type: AttributeType = "S"
     projection: Literal["ALL", "KEYS_ONLY"] | tuple[str, ...] = "ALL"
 
@@ -62,12 +62,13 @@ class Index:
 class Table:
     """A table by its documented name; the store adds its prefix. `ttl` names the attribute of epoch seconds.
 
-    There is one of each: a table is compared, and found in dicts, by identity.
+    Without `sort` the partition attribute alone is the key. There is one of each: a table is compared, and found in
+    dicts, by identity.
     """
 
     name: str
     partition: str
-    sort: str
+    sort: str | None = None
     indexes: tuple[Index, ...] = ()
     ttl: str | None = None
     stream: Literal["NEW_AND_OLD_IMAGES", None] = None
@@ -77,8 +78,10 @@ class Table:
 
     def key_attributes(self, index: str | None = None) -> tuple[str, ...]:
         """The attributes of a start key: the table's own keys, and the index's when there is one."""
-        own = (self.partition, self.sort)
-        return own if index is None else (*own, self.index(index).partition, self.index(index).sort)
+        names = [self.partition, self.sort]
+        if index is not None:
+            names += [self.index(index).partition, self.index(index).sort]
+        return tuple(dict.fromkeys(name for name in names if name))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,7 +92,8 @@ class AccessPattern:
     caller, `#name` an attribute whose name DynamoDB reserves. A clause of `filter` counts if all its values are given.
     `projection` is what a Query brings: whole items, their count (items too where they are selected), or the attributes
     of the fields that are selected. `consistent` marks reads of base tables that must see the latest write.
-    `operations` is all that a field of this pattern may issue; `fields` are its names in the API.
+    `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `who` may use it, and
+    `also` those.
     """
 
     id: str
@@ -97,6 +101,7 @@ class AccessPattern:
     table: Table
     operations: tuple[Operation, ...]
     who: Who
+    also: tuple[Who, ...] = ()
     fields: tuple[str, ...] = ()
     index: str | None = None
     key: str = ""

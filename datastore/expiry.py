@@ -38,10 +38,11 @@ async def _sweep(client: Client, table: Table, name: str, now: datetime) -> int:
         "ExpressionAttributeNames": {"#ttl": table.ttl},
         "ExpressionAttributeValues": {":now": encode(int(now.timestamp()))},
     }
+    keys = {f"#key{number}": attribute for number, attribute in enumerate(table.key_attributes())}
     scan: dict[str, Any] = expired | {
         "FilterExpression": "#ttl <= :now",
-        "ProjectionExpression": "#partition, #sort",
-        "ExpressionAttributeNames": {"#ttl": table.ttl, "#partition": table.partition, "#sort": table.sort},
+        "ProjectionExpression": ", ".join(keys),
+        "ExpressionAttributeNames": {"#ttl": table.ttl, **keys},
     }
     deleted = 0
     while True:

@@ -12,7 +12,7 @@ from datastore.backoff import Backoff
 from datastore.client import Client
 from datastore.declarations import Table
 from datastore.errors import DomainError, Throttled, Timeout
-from datastore.keyspace.parts import Key, checked
+from datastore.keyspace.parts import Key, checked, key_attributes, key_of
 from datastore.metering import Deadline, Meter
 
 BATCH_KEYS = 100
@@ -38,7 +38,7 @@ class PointReads(DataLoader[Address, Item | None]):
 
     async def read(self, table: Table, key: Key) -> Item | None:
         """The item, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
-        address = table, checked(key)
+        address = table, checked(key, sorts=table.sort is not None)
         # One reader's cancellation is not the others': they wait for the same read.
         return await asyncio.shield(self.load(address))
 
@@ -101,14 +101,14 @@ class PointReads(DataLoader[Address, Item | None]):
 
 
 def _encoded(table: Table, key: Key) -> dict[str, Any]:
-    return encode_item({table.partition: key.partition, table.sort: key.sort})
+    return encode_item(key_attributes(table, key))
 
 
 def _received(tables: Mapping[str, Table], responses: Mapping[str, Any]) -> dict[Address, Item]:
     items = ((tables[name], decode_item(raw)) for name, raws in responses.items() for raw in raws)
-    return {(table, Key(item[table.partition], item[table.sort])): item for table, item in items}
+    return {(table, key_of(table, item)): item for table, item in items}
 
 
 def _failed(tables: Mapping[str, Table], wanted: Mapping[str, Any], problem: DomainError) -> dict[Address, DomainError]:
     keys = ((tables[name], decode_item(key)) for name, entry in wanted.items() for key in entry["Keys"])
-    return {(table, Key(key[table.partition], key[table.sort])): problem for table, key in keys}
+    return {(table, key_of(table, key)): problem for table, key in keys}

@@ -8,9 +8,10 @@ from typing import Any
 from datastore.attributes import Item, decode_item, encode, encode_item
 from datastore.client import Client, ConditionFailed
 from datastore.declarations import AccessPattern, Table, aliases_in, values_in
-from datastore.keyspace.parts import Key, checked
+from datastore.keyspace.parts import Key, checked, key_attributes, key_of
 from datastore.loading import PointReads
 from datastore.metering import Deadline, Meter
+from datastore.writing import write_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,17 @@ class Store:
             if (start := page.next_start) is None:
                 return
 
+    async def scan(self, pattern: AccessPattern, **values: Any) -> list[Item]:
+        """Every item of the table that passes the pattern's filter: for small tables whose pattern is a Scan."""
+        request = self._filtered(pattern, "", values)
+        found: list[Item] = []
+        while True:
+            answer = await self._call("Scan", request)
+            found += [decode_item(item) for item in answer["Items"]]
+            if not answer.get("LastEvaluatedKey"):
+                return found
+            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
         """How many items the pattern's Query has, over all pages, without fetching them."""
         request = self._query(pattern, values) | {"Select": "COUNT"}
@@ -121,6 +133,24 @@ class Store:
         key = self._checked_key(pattern.table, item)
         request = self._write(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
         return await self._conditional("PutItem", request, pattern.table, key, lambda _: dict(item))
+
+    async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> Written:
+        """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open."""
+        request = self._write(pattern.table, pattern.condition, pattern.update or update, values)
+        request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
+        return await self._conditional("UpdateItem", request, pattern.table, key, _attributes)
+
+    async def write_all(
+        self, table: Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()
+    ) -> None:
+        """Put and delete any number of items, unconditionally: see `batches`. Of two with one key the last counts."""
+        requests = {self._checked_key(table, item): {"PutRequest": {"Item": encode_item(item)}} for item in puts}
+        requests |= {key: {"DeleteRequest": {"Key": self._key(table, key)}} for key in deletes}
+        try:
+            await write_batches(self._call, self.deadline, self._prefix + table.name, list(requests.values()))
+        finally:
+            for key in requests:
+                self.forget(table, key)
 
     async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> Written:
         """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was."""
@@ -170,10 +200,12 @@ class Store:
         return Written(True, result(answer))
 
     def _query(self, pattern: AccessPattern, values: Mapping[str, Any]) -> dict[str, Any]:
+        return self._filtered(pattern, pattern.key, values) | {"KeyConditionExpression": pattern.key}
+
+    def _filtered(self, pattern: AccessPattern, key: str, values: Mapping[str, Any]) -> dict[str, Any]:
         clauses = [clause for clause in pattern.filter if values_in(clause) <= values.keys()]
         request: dict[str, Any] = {
             "TableName": self._prefix + pattern.table.name,
-            "KeyConditionExpression": pattern.key,
             "ReturnConsumedCapacity": "TOTAL",
         }
         if pattern.index is not None:
@@ -182,7 +214,7 @@ class Store:
             request["ConsistentRead"] = True
         if clauses:
             request["FilterExpression"] = " AND ".join(clauses)
-        request.update(_placeholders((pattern.key, *clauses), values))
+        request.update(_placeholders((key, *clauses), values))
         return request
 
     def _write(self, table: Table, condition: str, update: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -198,11 +230,10 @@ class Store:
         return request | _placeholders((condition, update), values)
 
     def _key(self, table: Table, key: Key) -> dict[str, Any]:
-        checked(key)
-        return encode_item({table.partition: key.partition, table.sort: key.sort})
+        return encode_item(key_attributes(table, checked(key, sorts=table.sort is not None)))
 
     def _checked_key(self, table: Table, item: Mapping[str, Any]) -> Key:
-        return checked(Key(item[table.partition], item[table.sort]))
+        return checked(key_of(table, item), sorts=table.sort is not None)
 
     async def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
         return await self._client.call(operation, request, timeout=self.deadline.remaining(), meter=self.meter)

@@ -126,8 +126,9 @@ def _terraform_table(table: Table, prefix: str) -> str:
         f'  name         = "{prefix}{table.name}"',
         '  billing_mode = "PAY_PER_REQUEST"',
         f'  hash_key     = "{table.partition}"',
-        f'  range_key    = "{table.sort}"',
     ]
+    if table.sort:
+        lines.append(f'  range_key    = "{table.sort}"')
     if table.stream:
         lines += ["", "  stream_enabled   = true", f'  stream_view_type = "{table.stream}"']
     for attribute in _attributes(table):
@@ -143,12 +144,10 @@ def _terraform_table(table: Table, prefix: str) -> str:
 
 def _terraform_index(index: Index) -> list[str]:
     projection = _projection(index)
-    settings = {
-        "name": index.name,
-        "hash_key": index.partition,
-        "range_key": index.sort,
-        "projection_type": projection["ProjectionType"],
-    }
+    settings: dict[str, Any] = {"name": index.name, "hash_key": index.partition}
+    if index.sort:
+        settings["range_key"] = index.sort
+    settings["projection_type"] = projection["ProjectionType"]
     if "NonKeyAttributes" in projection:
         settings["non_key_attributes"] = projection["NonKeyAttributes"]
     width = max(map(len, settings))  # as `terraform fmt` aligns them
@@ -161,14 +160,15 @@ def _identifier(table: Table) -> str:
 
 
 def _attributes(table: Table) -> list[dict[str, str]]:
-    kinds = {table.partition: "S", table.sort: "S"}
+    kinds: dict[str | None, str] = {table.partition: "S", table.sort: "S"}
     for index in table.indexes:
         kinds |= {index.partition: "S", index.sort: index.sort_type}
-    return [{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()]
+    return [{"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items() if name]
 
 
-def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
-    return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
+def _key_schema(partition: str, sort: str | None) -> list[dict[str, str]]:
+    key = [{"AttributeName": partition, "KeyType": "HASH"}]
+    return [*key, {"AttributeName": sort, "KeyType": "RANGE"}] if sort else key
 
 
 def _index(index: Index) -> dict[str, Any]:

@@ -39,6 +39,8 @@ def require(identity: Identity | None, pattern: AccessPattern, *, owner: str | N
 
 
 def _may(identity: Identity, pattern: AccessPattern, owner: str | None) -> bool:
+    if identity.role.value in pattern.also:
+        return True
     if pattern.who is Who.USER:
         own = owner is None or owner == identity.user_id
         return own or (identity.role is not Role.USER and not pattern.writes)

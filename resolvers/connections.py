@@ -125,6 +125,7 @@ def connection(of: Listing, page: Page, convert: Callable[[Mapping[str, Any]], R
 def cut(items: list[Item], pattern: AccessPattern, span: Span) -> Page:
     """A page of a list that is in memory already, newest first; a cursor's own item may have gone since."""
     sort = pattern.table.index(pattern.index).sort if pattern.index else pattern.table.sort
+    assert sort is not None, "A list without a sort attribute has no order to be cut by."
     if span.backward:
         before = items if span.start is None else [item for item in items if item[sort] > span.start[sort]]
         kept = before[-span.size :]

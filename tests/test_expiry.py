@@ -25,7 +25,7 @@ AT = int(NOW.timestamp())
 
 async def put(database: Database, table: Table, name: str, expires: Any = None, **more: Any) -> None:
     attribute = {} if expires is None else {str(table.ttl): expires}
-    item = encode_item({table.partition: "P", table.sort: name, **attribute, **more})
+    item = encode_item({table.partition: "P", str(table.sort): name, **attribute, **more})
     await database.client.call("PutItem", {"TableName": database.prefix + table.name, "Item": item})
 
 
@@ -34,7 +34,7 @@ async def names(database: Database, table: Table) -> list[str]:
     found: list[str] = []
     while True:
         answer = await database.client.call("Scan", scan)
-        found += [decode_item(item)[table.sort] for item in answer["Items"]]
+        found += [decode_item(item)[str(table.sort)] for item in answer["Items"]]
         if not answer.get("LastEvaluatedKey"):
             return sorted(found)
         scan["ExclusiveStartKey"] = answer["LastEvaluatedKey"]

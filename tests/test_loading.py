@@ -47,7 +47,7 @@ def blip(number: int) -> Key:
 
 def item(number: int, table: Table = BLIP) -> dict[str, Any]:
     key = blip(number)
-    return {table.partition: key.partition, table.sort: key.sort, "number": number}
+    return {table.partition: key.partition, str(table.sort): key.sort, "number": number}
 
 
 async def fill(database: Database, numbers: Sequence[int], table: Table = BLIP) -> None:

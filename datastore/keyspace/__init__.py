@@ -1,7 +1,7 @@
 """All tables and access patterns there are. A new system is a new page beside these and a line here."""
 
 from datastore.declarations import AccessPattern, Table
-from datastore.keyspace import earthquakes, sightings
+from datastore.keyspace import earthquakes, matches, sightings
 
-TABLES: tuple[Table, ...] = (sightings.BLIP, earthquakes.EARTHQUAKES)
-PATTERNS: tuple[AccessPattern, ...] = (*sightings.PATTERNS, *earthquakes.PATTERNS)
+TABLES: tuple[Table, ...] = (sightings.BLIP, earthquakes.EARTHQUAKES, *matches.TABLES)
+PATTERNS: tuple[AccessPattern, ...] = (*sightings.PATTERNS, *earthquakes.PATTERNS, *matches.PATTERNS)

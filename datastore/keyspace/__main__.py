@@ -1,6 +1,6 @@
 """Prints the access patterns as the page `docs/access-patterns.md`: `python -m datastore.keyspace`."""
 
-from datastore.declarations import AccessPattern, Table
+from datastore.declarations import AccessPattern, Index, Table
 from datastore.keyspace import PATTERNS, TABLES
 
 HEAD = """# Access patterns
@@ -22,9 +22,9 @@ def page() -> str:
 
 
 def _table(table: Table) -> str:
-    lines = [f"## `{table.name}`", "", f"Keys `{table.partition}`, `{table.sort}`."]
+    lines = [f"## `{table.name}`", "", f"Key {_names(table.partition, table.sort)}."]
     lines += [
-        f"Index `{index.name}`: `{index.partition}`, `{index.sort}`, projection {index.projection}."
+        f"Index `{index.name}`: {_names(index.partition, index.sort)}, projection {_projected(index)}."
         for index in table.indexes
     ]
     lines += [f"TTL `{table.ttl}`."] if table.ttl else []
@@ -38,6 +38,14 @@ def _table(table: Table) -> str:
     return "\n".join([*lines, *head, *rows, ""])
 
 
+def _names(*attributes: str | None) -> str:
+    return ", ".join(f"`{name}`" for name in attributes if name)
+
+
+def _projected(index: Index) -> str:
+    return index.projection if isinstance(index.projection, str) else ", ".join(index.projection)
+
+
 def _row(pattern: AccessPattern) -> str:
     clauses = [text for text in (pattern.key, *pattern.filter, pattern.condition) if text]
     cells = (
@@ -49,7 +57,7 @@ def _row(pattern: AccessPattern) -> str:
         "<br>".join(f"`{clause}`" for clause in clauses),
         PROJECTIONS[pattern.projection] if "Query" in pattern.operations else "",
         _consistency(pattern),
-        pattern.who.value,
+        ", ".join(who.value for who in (pattern.who, *pattern.also)),
     )
     return f"| {' | '.join(cells)} |"
 

@@ -1,9 +1,11 @@
 """Key strings are parts joined by `#`; what a user gives can never break out of its part."""
 
 import re
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
+from datastore.declarations import Table
 from datastore.errors import BadUserInput
 
 PARTITION_BYTES = 2048
@@ -12,10 +14,10 @@ _UNSAFE = re.compile(r"[#%\x00-\x1f\x7f]")
 
 
 class Key(NamedTuple):
-    """A primary key: the values of the partition and the sort attribute."""
+    """A primary key: the values of the partition and the sort attribute, empty in a table without one."""
 
     partition: str
-    sort: str
+    sort: str = ""
 
 
 def join(*parts: str) -> str:
@@ -39,17 +41,27 @@ def _escape(match: re.Match[str]) -> str:
     return quote(match.group(), safe="")
 
 
-def checked(key: Key) -> Key:
+def checked(key: Key, *, sorts: bool = True) -> Key:
     """The key, or `BadUserInput` for what DynamoDB refuses: an empty value, no Unicode text, one that is too long.
 
-    A partition has 1 to 2048 bytes, a sort value 1 to 1024.
+    `sorts`: whether its table has a sort attribute. A partition has 1 to 2048 bytes, a sort value 1 to 1024.
     """
     try:
-        sizes = len(key.partition.encode()), len(key.sort.encode())
+        sizes = [len(value.encode()) for value in (key if sorts else key[:1])]
     except UnicodeEncodeError:
         raise BadUserInput("An id must be valid Unicode text.") from None
     if 0 in sizes:
         raise BadUserInput("An id must not be empty.")
-    if sizes[0] > PARTITION_BYTES or sizes[1] > SORT_BYTES:
+    if sizes[0] > PARTITION_BYTES or max(sizes[1:], default=0) > SORT_BYTES:
         raise BadUserInput("An id is too long: at most 1024 bytes of UTF-8 fit in a key.")
     return key
+
+
+def key_of(table: Table, item: Mapping[str, Any]) -> Key:
+    """The primary key of an item of the table."""
+    return Key(item[table.partition], item[table.sort] if table.sort else "")
+
+
+def key_attributes(table: Table, key: Key) -> dict[str, str]:
+    """The key as the attributes that hold it."""
+    return {table.partition: key.partition} | ({table.sort: key.sort} if table.sort else {})

@@ -1,0 +1,187 @@
+"""The table `active-matches`: the matches that are polled, and the state that the next tick is compared with.
+
+Every change of a match's live state adds one to `version`. Whoever takes a match over adds one to `fence`, and every
+write of its pollers holds only while the fence is theirs.
+"""
+
+from datastore.declarations import AccessPattern, Table, Who
+from datastore.keyspace.parts import Key
+
+ACTIVE_MATCHES = Table(
+    name="active-matches",
+    partition="matchId",
+    ttl="ttl",
+    stream="NEW_AND_OLD_IMAGES",
+)
+
+
+def active_match(match_id: str) -> Key:
+    return Key(match_id)
+
+
+STATE = AccessPattern(
+    id="AM-1",
+    question="The state of an active match, as its poller keeps it",
+    table=ACTIVE_MATCHES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.SYSTEM,
+    fields=("activeMatch", "Match.active", "node", "nodes"),
+    key="matchId = <matchId>",
+)
+LIVE_SCORE = AccessPattern(
+    id="AM-1",
+    question="The live score of a match: the public part of its state",
+    table=ACTIVE_MATCHES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("Match.liveScore",),
+    key="matchId = <matchId>",
+)
+TICK = AccessPattern(
+    id="AM-1",
+    question="The state that a tick is compared with",
+    table=ACTIVE_MATCHES,
+    operations=("GetItem",),
+    who=Who.INTERNAL,
+    key="matchId = <matchId>",
+    consistent=True,
+)
+ALL_ACTIVE = AccessPattern(
+    id="AM-2",
+    question="All matches with a state: polled, resting, or ended a while ago",
+    table=ACTIVE_MATCHES,
+    operations=("Scan",),
+    who=Who.SYSTEM,
+    fields=("activeMatches",),
+)
+LIVE_MATCHES = AccessPattern(
+    id="AM-2",
+    question="The matches that are live",
+    table=ACTIVE_MATCHES,
+    operations=("Scan",),
+    who=Who.ANY,
+    fields=("liveMatches",),
+    filter=("#status = :active",),
+)
+RECONCILE = AccessPattern(
+    id="AM-2",
+    question="All matches with a state, as the orchestrator reconciles them",
+    table=ACTIVE_MATCHES,
+    operations=("Scan",),
+    who=Who.INTERNAL,
+    consistent=True,
+)
+REGISTER = AccessPattern(
+    id="AM-3",
+    question="Begin to poll a match, from where its fixture says it stands",
+    table=ACTIVE_MATCHES,
+    # The version goes on from the fixture's, so that it never goes back.
+    operations=("GetItem", "PutItem"),
+    who=Who.SYSTEM,
+    fields=("registerActiveMatch",),
+    condition="attribute_not_exists(matchId) OR #status = :idle",
+    consistent=True,
+)
+COMMIT = AccessPattern(
+    id="AM-4",
+    question="The state after a tick that changed something: the next version",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="fence = :fence AND version = :seen AND #status = :active",
+)
+TICKED = AccessPattern(
+    id="AM-4",
+    question="A tick that changed nothing",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="fence = :fence AND #status = :active",
+    update="SET lastTickAt = :now",
+)
+CLAIM = AccessPattern(
+    id="AM-4",
+    question="Take over a match that nobody polls",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="fence = :seen AND #status = :active",
+    update="SET instanceId = :me, lastTickAt = :now ADD fence :one",
+)
+REST = AccessPattern(
+    id="AM-4",
+    question="Let a match rest that is not over and not in the live scores",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="fence = :fence AND #status = :active",
+    update="SET #status = :idle ADD fence :one",
+)
+COOLDOWNS = AccessPattern(
+    id="AM-5",
+    question="Until when which kinds of events are not told again",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="fence = :fence",
+    update="SET cooldowns = :cooldowns",
+)
+DEACTIVATE = AccessPattern(
+    id="AM-6",
+    question="End the polling of a match",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.SYSTEM,
+    fields=("deactivateMatch",),
+    condition="attribute_exists(matchId)",
+    # The fence shuts its poller out.
+    update="SET #status = :ended, #ttl = :ttl ADD fence :one",
+)
+DELETE = AccessPattern(
+    id="AM-7",
+    question="Remove the state of a match",
+    table=ACTIVE_MATCHES,
+    operations=("DeleteItem",),
+    who=Who.SYSTEM,
+    fields=("deleteActiveMatch",),
+)
+MATCH_UPDATES = AccessPattern(
+    id="CRIC-S1",
+    question="A match as it stands, then every change of it",
+    table=ACTIVE_MATCHES,
+    operations=("GetItem",),
+    who=Who.ANY,
+    fields=("matchUpdates",),
+    key="matchId = <matchId>",
+    # Read after the feed is attached: older than the next change it must not be.
+    consistent=True,
+)
+LIVE_SCORES = AccessPattern(
+    id="CRIC-S2",
+    question="Every live match as it stands, then every change of any",
+    table=ACTIVE_MATCHES,
+    operations=("Scan",),
+    who=Who.ANY,
+    fields=("liveScores",),
+    filter=("#status = :active", "leagueCode = :league"),
+    consistent=True,
+)
+
+PATTERNS = (
+    STATE,
+    LIVE_SCORE,
+    TICK,
+    ALL_ACTIVE,
+    LIVE_MATCHES,
+    RECONCILE,
+    REGISTER,
+    COMMIT,
+    TICKED,
+    CLAIM,
+    REST,
+    COOLDOWNS,
+    DEACTIVATE,
+    DELETE,
+    MATCH_UPDATES,
+    LIVE_SCORES,
+)

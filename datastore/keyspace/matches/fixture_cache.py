@@ -1,0 +1,71 @@
+"""The table `cricket-fixture-cache`: what the provider said last of each match."""
+
+from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.keyspace.parts import Key
+
+FIXTURE_CACHE = Table(
+    name="cricket-fixture-cache",
+    partition="matchId",
+    # The index tells which matches there are and until when they are good, not what is cached of them.
+    indexes=(
+        Index("leagueId-startingAt-index", partition="leagueId", sort="startingAt", projection=("ttl", "fetchedAt")),
+    ),
+    ttl="ttl",
+)
+
+
+def cached(match_id: str) -> Key:
+    return Key(match_id)
+
+
+CACHED = AccessPattern(
+    id="FXC-1",
+    question="What the provider said last of a match: its lineups, and what a tick is compared with after a takeover",
+    table=FIXTURE_CACHE,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("Match.lineups",),
+    key="matchId = <matchId>",
+)
+CACHED_MANY = AccessPattern(
+    id="FXC-2",
+    question="What the provider said last of many matches, so that only what changed is written",
+    table=FIXTURE_CACHE,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="matchId = <matchId>",
+)
+CACHED_OF_LEAGUE = AccessPattern(
+    id="FXC-3",
+    question="Which matches of a league are cached, soonest first",
+    table=FIXTURE_CACHE,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index="leagueId-startingAt-index",
+    key="leagueId = :partition",
+    filter=("#ttl > :now",),
+)
+ALL_CACHED = AccessPattern(
+    id="FXC-4",
+    question="All cached matches",
+    table=FIXTURE_CACHE,
+    operations=("Scan",),
+    who=Who.INTERNAL,
+    filter=("#ttl > :now",),
+)
+CACHE = AccessPattern(
+    id="FXC-5",
+    question="Keep what the provider says of a match",
+    table=FIXTURE_CACHE,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+)
+CACHE_MANY = AccessPattern(
+    id="FXC-6",
+    question="Keep what the provider says of many matches",
+    table=FIXTURE_CACHE,
+    operations=("BatchWriteItem",),
+    who=Who.INTERNAL,
+)
+
+PATTERNS = (CACHED, CACHED_MANY, CACHED_OF_LEAGUE, ALL_CACHED, CACHE, CACHE_MANY)

@@ -1,0 +1,127 @@
+"""The table `cricket-fixtures`: every match the system knows about."""
+
+from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.keyspace.parts import Key
+
+# What lists show. Scorecards stay in the table: they are read when they are selected.
+SUMMARY = (
+    "leagueId",
+    "homeTeamId",
+    "awayTeamId",
+    "seasonId",
+    "status",
+    "phase",
+    "round",
+    "format",
+    "note",
+    "venue",
+    "toss",
+    "scheduledOvers",
+    "ballsPerOver",
+    "target",
+    "result",
+    "followOn",
+    "playerOfMatch",
+    "scores",
+    "version",
+    "updatedAt",
+    "liveUpdatedAt",
+    "archivedAt",
+)
+
+FIXTURES = Table(
+    name="cricket-fixtures",
+    partition="matchId",
+    indexes=(Index("leagueCode-startTime-index", partition="leagueCode", sort="startTime", projection=SUMMARY),),
+)
+
+
+def fixture(match_id: str) -> Key:
+    return Key(match_id)
+
+
+FIXTURE = AccessPattern(
+    id="FIX-1",
+    question="One match with its scorecards",
+    table=FIXTURES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=(
+        "match",
+        "Match.scorecards",
+        "MatchUpdate.match",
+        "LiveMatch.match",
+        "MatchFollow.match",
+        "LiveActivity.match",
+        "node",
+        "nodes",
+    ),
+    key="matchId = <matchId>",
+)
+MATCHES = AccessPattern(
+    id="FIX-2",
+    question="Up to 100 matches by their ids",
+    table=FIXTURES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("matches",),
+    key="matchId = <matchId>",
+)
+BY_LEAGUE = AccessPattern(
+    id="FIX-3",
+    question="The matches of a league that start within a time, soonest first",
+    table=FIXTURES,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("matchesByLeague",),
+    index="leagueCode-startTime-index",
+    key="leagueCode = :partition AND startTime BETWEEN :from AND :to",
+)
+SYNC_FIXTURES = AccessPattern(
+    id="FIX-4",
+    question="Store up to 100 fixtures; of those that were played already the live part stays",
+    table=FIXTURES,
+    # A put replaces the whole item, so what was played is found first, and updated by FIX-5 instead.
+    operations=("GetItem", "BatchGetItem", "BatchWriteItem", "UpdateItem"),
+    who=Who.SYSTEM,
+    fields=("syncFixtures",),
+    condition="attribute_exists(matchId)",
+    consistent=True,
+)
+UPDATE_FIXTURE = AccessPattern(
+    id="FIX-5",
+    question="Change fields of a fixture that is there",
+    table=FIXTURES,
+    operations=("UpdateItem",),
+    who=Who.SYSTEM,
+    fields=("updateFixture",),
+    condition="attribute_exists(matchId)",
+)
+WRITE_LIVE = AccessPattern(
+    id="FIX-5",
+    question="Write how a match stands, unless a later holder of its lock has written",
+    table=FIXTURES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_exists(matchId) AND (attribute_not_exists(fence) OR fence <= :fence)",
+)
+ARCHIVE_FIXTURE = AccessPattern(
+    id="FIX-6",
+    question="Mark a match that has left the live scores",
+    table=FIXTURES,
+    operations=("UpdateItem",),
+    who=Who.SYSTEM,
+    fields=("archiveFixture",),
+    condition="attribute_exists(matchId)",
+    update="SET archivedAt = :now REMOVE liveUpdatedAt",
+)
+
+PATTERNS = (
+    FIXTURE,
+    MATCHES,
+    BY_LEAGUE,
+    SYNC_FIXTURES,
+    UPDATE_FIXTURE,
+    WRITE_LIVE,
+    ARCHIVE_FIXTURE,
+)
