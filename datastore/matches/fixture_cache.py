@@ -1,0 +1,91 @@
+"""What the provider said last of each match (FXC-1 … FXC-6): compressed JSON, good for a while."""
+
+import asyncio
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.keyspace.matches import fixture_cache as keys
+from datastore.matches.cricket import MatchPhase, MatchSnapshot, from_json, to_json
+from datastore.moments import from_iso, iso
+from datastore.pages import Page, Span, read_page
+from datastore.records import readable, record
+from datastore.store import Store
+
+UPCOMING_LIFETIME = timedelta(hours=12)
+LIVE_LIFETIME = timedelta(minutes=30)
+OVER_LIFETIME = timedelta(days=7)
+FASTEST = 1  # zlib's level: a twelfth of the size already, and it is done at every change
+
+
+@dataclass(frozen=True, slots=True)
+class CachedMatch:
+    """A match as the provider told it. `version` is that of the live state it became, 0 when it became none."""
+
+    snapshot: MatchSnapshot
+    version: int
+    fetched_at: datetime
+
+
+class FixtureCache:
+    """One method for each access pattern. What has expired is not answered."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def get(self, match_id: str) -> CachedMatch | None:
+        """FXC-1, FXC-2: reads of one tick go out together."""
+        item = await self._store.get(keys.CACHED, keys.cached(match_id))
+        return None if item is None or item["ttl"] <= self._now.timestamp() else record(cached_from, item)
+
+    async def get_many(self, match_ids: Sequence[str]) -> dict[str, CachedMatch]:
+        """FXC-2: those that are there."""
+        found = await asyncio.gather(*[self.get(match_id) for match_id in match_ids])
+        return {match_id: cached for match_id, cached in zip(match_ids, found, strict=True) if cached is not None}
+
+    async def of_league(self, league_id: str, span: Span) -> Page:
+        """FXC-3: which matches of a league are cached, soonest first; keys and times only."""
+        values = {"partition": league_id, "now": self._now.timestamp()}
+        return await read_page(self._store, keys.CACHED_OF_LEAGUE, [values], span)
+
+    async def all(self) -> list[CachedMatch]:
+        """FXC-4."""
+        return readable(cached_from, await self._store.scan(keys.ALL_CACHED, now=self._now.timestamp()))
+
+    async def put(self, snapshot: MatchSnapshot, version: int = 0) -> None:
+        """FXC-5."""
+        await self._store.put(keys.CACHE, self._item(snapshot, version))
+
+    async def put_all(self, snapshots: Sequence[MatchSnapshot]) -> None:
+        """FXC-6."""
+        await self._store.write_all(keys.FIXTURE_CACHE, puts=[self._item(snapshot, 0) for snapshot in snapshots])
+
+    def _item(self, snapshot: MatchSnapshot, version: int) -> Item:
+        match = snapshot.match
+        return {
+            "matchId": match.match_id,
+            "leagueId": match.league_id,
+            "startingAt": iso(match.start_time),
+            "snapshot": zlib.compress(to_json(snapshot).encode(), FASTEST),
+            "version": version,
+            "fetchedAt": iso(self._now),
+            "ttl": int((self._now + _lifetime(match.phase)).timestamp()),
+        }
+
+
+def _lifetime(phase: MatchPhase) -> timedelta:
+    if phase.is_over:
+        return OVER_LIFETIME
+    return UPCOMING_LIFETIME if phase is MatchPhase.UPCOMING else LIVE_LIFETIME
+
+
+def cached_from(item: Mapping[str, Any]) -> CachedMatch:
+    try:
+        text = zlib.decompress(item["snapshot"])
+    except zlib.error as problem:
+        raise ValueError(f"damaged: {problem}") from None
+    return CachedMatch(from_json(text, MatchSnapshot), item["version"], from_iso(item["fetchedAt"]))
