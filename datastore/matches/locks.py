@@ -46,7 +46,7 @@ class Locks:
 
     async def extend(self, name: str, seconds: float = LIFETIME_SECONDS) -> bool:
         """LOCK-3: False when it is no longer one's own: whoever held it must stop."""
-        values = {"owner": self._owner, "until": self._after(seconds)}
+        values: dict[str, Any] = {"owner": self._owner, "until": self._after(seconds)}
         return (await self._store.update(keys.EXTEND, keys.lock(name), **values)).ok
 
     def _after(self, seconds: float) -> float:

@@ -1,0 +1,172 @@
+"""Matches that are polled, and the state that the next tick is compared with (AM-1 … AM-7).
+
+A state is replaced only by the next version of it, and only by whoever holds the match (`fence`). What a version
+changed, and the events since the one before, stand in the item: the change feed brings a subscriber all there is.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from datastore.attributes import Item
+from datastore.errors import Conflict
+from datastore.expressions import set_or_remove
+from datastore.keyspace.matches import active_matches as keys
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import no_match
+from datastore.matches.live_state import (
+    WRITTEN_BY_A_TICK,
+    ActiveMatch,
+    ActiveStatus,
+    Part,
+    active_match_from,
+    active_match_item,
+    begun,
+)
+from datastore.moments import iso
+from datastore.records import readable, record
+from datastore.store import Store, Written
+
+ENDED_LIFETIME = timedelta(hours=24)
+
+
+class ActiveMatches:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def by_id(self, match_id: str) -> ActiveMatch | None:
+        """AM-1: reads of one tick go out together."""
+        return self._alive(await self._store.get(keys.STATE, keys.active_match(match_id)))
+
+    async def latest(self, match_id: str) -> ActiveMatch | None:
+        """AM-1, read consistently: for a tick, and for a subscription that has attached."""
+        return self._alive(await self._store.get(keys.TICK, keys.active_match(match_id)))
+
+    async def all(self) -> list[ActiveMatch]:
+        """AM-2: those that are polled, that rest, and that have ended a while ago."""
+        return self._readable(await self._store.scan(keys.ALL_ACTIVE))
+
+    async def reconciled(self) -> list[ActiveMatch]:
+        """AM-2, read consistently."""
+        return self._readable(await self._store.scan(keys.RECONCILE))
+
+    async def live(self) -> list[ActiveMatch]:
+        """AM-2: those that are live."""
+        return self._readable(await self._store.scan(keys.LIVE_MATCHES, active=ActiveStatus.ACTIVE.value))
+
+    async def live_in(self, league_code: str | None) -> list[ActiveMatch]:
+        """CRIC-S2: those that are live in a league, or in any, read consistently."""
+        values = {"active": ActiveStatus.ACTIVE.value} | ({"league": league_code} if league_code else {})
+        return self._readable(await self._store.scan(keys.LIVE_SCORES, **values))
+
+    async def register(self, match: Match, *, instance_id: str | None = None) -> ActiveMatch:
+        """AM-3: begin to poll a match from where it stands. Raises `Conflict` when it is active, or has just ended.
+
+        What rests goes on from its own state; else the fixture's is the state, and its version goes on.
+        """
+        resting = await self.latest(match.match_id)
+        if resting is not None and resting.status is not ActiveStatus.IDLE:
+            raise _not_idle(match.match_id)
+        active = begun(match) if resting is None else resting
+        active = replace(
+            active,
+            status=ActiveStatus.ACTIVE,
+            instance_id=instance_id,
+            fence=max(active.fence, match.fence) + 1,
+            version=max(active.version, match.version) + 1,
+            updated_at=self._now,
+            last_tick_at=self._now if instance_id else None,
+            events=(),
+            changed=(Part.STATUS,),
+        )
+        values = {"idle": ActiveStatus.IDLE.value}
+        if not (await self._store.put(keys.REGISTER, active_match_item(active), **values)).ok:
+            raise _not_idle(match.match_id)
+        return active
+
+    async def claim(self, active: ActiveMatch, instance_id: str) -> ActiveMatch | None:
+        """AM-4: take over a match as it was seen; None when somebody else was faster."""
+        values: dict[str, Any] = {
+            "seen": active.fence,
+            "active": ActiveStatus.ACTIVE.value,
+            "me": instance_id,
+            "now": iso(self._now),
+            "one": 1,
+        }
+        return _written(await self._store.update(keys.CLAIM, keys.active_match(active.match_id), **values))
+
+    async def commit(self, active: ActiveMatch) -> bool:
+        """AM-4: the next version of a state. False when the match is no longer its writer's, or has moved on."""
+        attributes = {name: value for name, value in active_match_item(active).items() if name in WRITTEN_BY_A_TICK}
+        expression, values = set_or_remove(attributes)
+        values |= {"fence": active.fence, "seen": active.version - 1, "active": ActiveStatus.ACTIVE.value}
+        key = keys.active_match(active.match_id)
+        written = await self._store.update(keys.COMMIT, key, update=expression, **values)
+        # When the answer to a first try was lost, its own write is what stands in the way of the second.
+        return written.ok or (written.repeated and _is_same(written.item, active))
+
+    async def ticked(self, match_id: str, fence: int) -> bool:
+        """AM-4: a tick that changed nothing. False when the match is no longer its writer's."""
+        values: dict[str, Any] = {"fence": fence, "active": ActiveStatus.ACTIVE.value, "now": iso(self._now)}
+        return (await self._store.update(keys.TICKED, keys.active_match(match_id), **values)).ok
+
+    async def rest(self, match_id: str, fence: int) -> bool:
+        """AM-4: stop polling a match that is not over. False when it is no longer its writer's."""
+        values: dict[str, Any] = {
+            "fence": fence,
+            "active": ActiveStatus.ACTIVE.value,
+            "idle": ActiveStatus.IDLE.value,
+            "one": 1,
+        }
+        return (await self._store.update(keys.REST, keys.active_match(match_id), **values)).ok
+
+    async def cool_down(self, match_id: str, fence: int, cooldowns: Mapping[str, float]) -> bool:
+        """AM-5: until when (epoch seconds) which kinds are not told again."""
+        values: dict[str, Any] = {"fence": fence, "cooldowns": dict(cooldowns)}
+        return (await self._store.update(keys.COOLDOWNS, keys.active_match(match_id), **values)).ok
+
+    async def deactivate(self, match_id: str) -> ActiveMatch:
+        """AM-6: end the polling; the state stays for a day. Raises `NotFound`."""
+        values: dict[str, Any] = {
+            "ended": ActiveStatus.ENDED.value,
+            "ttl": int((self._now + ENDED_LIFETIME).timestamp()),
+            "one": 1,
+        }
+        active = _written(await self._store.update(keys.DEACTIVATE, keys.active_match(match_id), **values))
+        if active is None:
+            raise no_match(match_id)
+        return active
+
+    async def delete(self, match_id: str) -> ActiveMatch | None:
+        """AM-7: the state that was deleted, None when there was none."""
+        written = await self._store.delete(keys.DELETE, keys.active_match(match_id))
+        return record(active_match_from, written.item)
+
+    def _alive(self, item: Item | None) -> ActiveMatch | None:
+        active = record(active_match_from, item)
+        return None if active is None or _has_expired(active, self._now) else active
+
+    def _readable(self, items: list[Item]) -> list[ActiveMatch]:
+        found = [active for active in readable(active_match_from, items) if not _has_expired(active, self._now)]
+        return sorted(found, key=lambda active: active.match_id)
+
+
+def _written(written: Written) -> ActiveMatch | None:
+    return record(active_match_from, written.item) if written.ok else None
+
+
+def _has_expired(active: ActiveMatch, now: datetime) -> bool:
+    return active.expires_at is not None and active.expires_at <= now
+
+
+def _not_idle(match_id: str) -> Conflict:
+    return Conflict(f"The match {match_id} is active, or has ended: only an idle or unknown one can be registered.")
+
+
+def _is_same(item: Item | None, active: ActiveMatch) -> bool:
+    return item is not None and (item["version"], item["fence"]) == (active.version, active.fence)

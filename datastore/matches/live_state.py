@@ -1,0 +1,222 @@
+"""The live state of a match: what it is, and the item that holds it in `active-matches`."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.matches.cricket import (
+    Ball,
+    BatterStatus,
+    BattingLine,
+    BowlingLine,
+    CricketEvent,
+    InningsScore,
+    Match,
+    MatchPhase,
+    Partnership,
+    Record,
+    Result,
+    Target,
+    from_json,
+    to_json,
+)
+from datastore.moments import from_iso, from_seconds, iso
+
+# A poller that has not ticked for so long is taken for dead: two lives of its lock.
+ABANDONED_AFTER = timedelta(seconds=20)
+
+
+class ActiveStatus(StrEnum):
+    """ACTIVE: polled. IDLE: to be polled again when it is back in the live scores. ENDED: kept for a while."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+    ENDED = "ended"
+
+
+class Part(StrEnum):
+    """A part of a match's live state, as an update tells what changed."""
+
+    STATUS = "status"
+    SCORE = "score"
+    BATTING = "batting"
+    BOWLING = "bowling"
+    TARGET = "target"
+    RESULT = "result"
+    NOTE = "note"
+
+
+class LiveScore(Record, frozen=True):
+    """How a match stands: all innings, who is in, who bowls, the last balls."""
+
+    status: str
+    phase: MatchPhase
+    innings: tuple[InningsScore, ...] = ()
+    batting: tuple[BattingLine, ...] = ()
+    bowling: tuple[BowlingLine, ...] = ()
+    partnership: Partnership | None = None
+    target: Target | None = None
+    result: Result | None = None
+    note: str | None = None
+    recent_balls: tuple[Ball, ...] = ()
+
+
+class ActiveMatch(Record, frozen=True):
+    """A match with its live state.
+
+    `snapshot_version` is the last version a tick wrote: registering alone adds one to `version` too. `announced` are
+    the events that come once in a match, as far as they were told.
+    """
+
+    match_id: str
+    league_code: str
+    home_team_id: str
+    away_team_id: str
+    status: ActiveStatus
+    live: LiveScore
+    version: int
+    updated_at: datetime
+    instance_id: str | None = None
+    fence: int = 0
+    last_tick_at: datetime | None = None
+    previous_ball_id: int = 0
+    snapshot_version: int = 0
+    announced: tuple[str, ...] = ()
+    events: tuple[CricketEvent, ...] = ()
+    changed: tuple[Part, ...] = ()
+    cooldowns: Mapping[str, float] = {}
+    expires_at: datetime | None = None
+
+    def is_abandoned(self, now: datetime) -> bool:
+        """Whether nobody polls it, though somebody should."""
+        ticked = self.last_tick_at
+        return self.instance_id is None or ticked is None or now - ticked > ABANDONED_AFTER
+
+
+def begun(match: Match) -> ActiveMatch:
+    """The state that a fixture tells: what was played before goes on from there."""
+    card = match.scorecards[-1] if match.scorecards else None
+    live = LiveScore(
+        status=match.status,
+        phase=match.phase,
+        innings=match.innings,
+        batting=at_the_crease(card.batting) if card else (),
+        bowling=tuple(line for line in card.bowling if line.bowling) if card else (),
+        partnership=card.partnership if card else None,
+        target=match.target,
+        result=match.result,
+        note=match.note,
+    )
+    return ActiveMatch(
+        match_id=match.match_id,
+        league_code=match.league_code,
+        home_team_id=match.home_team_id,
+        away_team_id=match.away_team_id,
+        status=ActiveStatus.ACTIVE,
+        live=live,
+        version=match.version,
+        updated_at=match.live_updated_at or match.updated_at or match.start_time,
+        fence=match.fence,
+        previous_ball_id=match.last_ball_id,
+        snapshot_version=match.version,
+    )
+
+
+def at_the_crease(batting: tuple[BattingLine, ...]) -> tuple[BattingLine, ...]:
+    return tuple(line for line in batting if line.status is BatterStatus.BATTING)
+
+
+WRITTEN_BY_A_TICK = {
+    "lastTickAt",
+    "matchPhase",
+    "previousBallId",
+    "previousScore",
+    "previousStatus",
+    "previousBatting",
+    "previousBowling",
+    "last30Balls",
+    "announced",
+    "events",
+    "changed",
+    "version",
+    "snapshotVersion",
+    "updatedAt",
+}
+
+
+class _Score(Record, frozen=True):
+    """The attribute `previousScore`."""
+
+    innings: tuple[InningsScore, ...] = ()
+    partnership: Partnership | None = None
+    target: Target | None = None
+    result: Result | None = None
+    note: str | None = None
+
+
+def active_match_item(active: ActiveMatch) -> Item:
+    live = active.live
+    score = _Score(live.innings, live.partnership, live.target, live.result, live.note)
+    item = {
+        "matchId": active.match_id,
+        "leagueCode": active.league_code,
+        "homeTeamId": active.home_team_id,
+        "awayTeamId": active.away_team_id,
+        "status": active.status.value,
+        "instanceId": active.instance_id,
+        "fence": active.fence,
+        "lastTickAt": iso(active.last_tick_at) if active.last_tick_at else None,
+        "matchPhase": live.phase.value,
+        "previousStatus": live.status,
+        "previousBallId": active.previous_ball_id,
+        "previousScore": to_json(score),
+        "previousBatting": to_json(live.batting),
+        "previousBowling": to_json(live.bowling),
+        "last30Balls": to_json(live.recent_balls),
+        "announced": list(active.announced),
+        "events": to_json(active.events),
+        "changed": [part.value for part in active.changed],
+        "cooldowns": dict(active.cooldowns),
+        "version": active.version,
+        "snapshotVersion": active.snapshot_version,
+        "updatedAt": iso(active.updated_at),
+        "ttl": int(active.expires_at.timestamp()) if active.expires_at else None,
+    }
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
+    score = from_json(item["previousScore"], _Score)
+    return ActiveMatch(
+        match_id=item["matchId"],
+        league_code=item["leagueCode"],
+        home_team_id=item["homeTeamId"],
+        away_team_id=item["awayTeamId"],
+        status=ActiveStatus(item["status"]),
+        live=LiveScore(
+            status=item["previousStatus"],
+            phase=MatchPhase(item["matchPhase"]),
+            innings=score.innings,
+            batting=from_json(item["previousBatting"], tuple[BattingLine, ...]),
+            bowling=from_json(item["previousBowling"], tuple[BowlingLine, ...]),
+            partnership=score.partnership,
+            target=score.target,
+            result=score.result,
+            note=score.note,
+            recent_balls=from_json(item["last30Balls"], tuple[Ball, ...]),
+        ),
+        version=item["version"],
+        updated_at=from_iso(item["updatedAt"]),
+        instance_id=item.get("instanceId"),
+        fence=item["fence"],
+        last_tick_at=from_iso(item["lastTickAt"]) if "lastTickAt" in item else None,
+        previous_ball_id=item["previousBallId"],
+        snapshot_version=item["snapshotVersion"],
+        announced=tuple(item["announced"]),
+        events=from_json(item["events"], tuple[CricketEvent, ...]),
+        changed=tuple(Part(part) for part in item["changed"]),
+        cooldowns=item["cooldowns"],
+        expires_at=from_seconds(item["ttl"]) if "ttl" in item else None,
+    )
