@@ -33,3 +33,8 @@ def day_bucket(moment: datetime) -> str:
 def from_seconds(seconds: float) -> datetime:
     """The moment that many epoch seconds after 1970, as TTL attributes hold it."""
     return datetime.fromtimestamp(float(seconds), UTC)
+
+
+def to_seconds(moment: datetime) -> int:
+    """Epoch seconds as TTL attributes hold them, rounded up, so that nothing expires early."""
+    return -int(-moment.timestamp() // 1)

@@ -13,7 +13,7 @@ from datastore.errors import Conflict, NotFound
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
-from datastore.moments import from_iso, from_seconds, iso
+from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
 from datastore.reporters import TrustTier, UserProfile, count_report, introduce, profile_from
@@ -218,7 +218,7 @@ def new_sighting(
         reporter_id=reporter_id,
         trust_tier=trust_tier,
         reported_at=moment,
-        expires_at=from_seconds(_whole_seconds(moment + LIFETIME)),
+        expires_at=from_seconds(to_seconds(moment + LIFETIME)),
         confirmation_count=confirmation_count,
     )
 
@@ -262,14 +262,9 @@ def _sighting_item(sighting: Sighting) -> Item:
         "reporterId": sighting.reporter_id,
         "trustTier": sighting.trust_tier.value,
         "reportedAt": iso(sighting.reported_at),
-        "expiresAt": _whole_seconds(sighting.expires_at),
+        "expiresAt": to_seconds(sighting.expires_at),
         "confirmationCount": sighting.confirmation_count,
     }
-
-
-def _whole_seconds(moment: datetime) -> int:
-    """Rounded up, so that nothing expires early."""
-    return -int(-moment.timestamp() // 1)
 
 
 def sighting_from(item: Mapping[str, Any]) -> Sighting:

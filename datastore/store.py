@@ -106,6 +106,17 @@ class Store:
             if (start := page.next_start) is None:
                 return
 
+    async def query_pages(
+        self, pattern: AccessPattern, values: Mapping[str, Any], *, attributes: Sequence[str] | None = None
+    ) -> AsyncIterator[list[Item]]:
+        """The same a page at a time, up to a megabyte each: for lists that are too long to hold. Empty pages too."""
+        start: Item | None = None
+        while True:
+            page = await self.query(pattern, values, start=start, attributes=attributes)
+            yield page.items
+            if (start := page.next_start) is None:
+                return
+
     async def scan(self, pattern: AccessPattern, **values: Any) -> list[Item]:
         """Every item of the table that passes the pattern's filter: for small tables whose pattern is a Scan."""
         request = self._filtered(pattern, "", values)

@@ -1,6 +1,7 @@
 """The table `cricket-devices`: where push notifications of a user go."""
 
-from datastore.declarations import AccessPattern, Table
+from datastore.declarations import AccessPattern, Table, Who
+from datastore.keyspace.parts import Key
 
 DEVICES = Table(
     name="cricket-devices",
@@ -9,4 +10,62 @@ DEVICES = Table(
     ttl="ttl",
 )
 
-PATTERNS: tuple[AccessPattern, ...] = ()
+
+def device(user_id: str, device_token: str) -> Key:
+    return Key(user_id, device_token)
+
+
+DEVICE_OF_USER = AccessPattern(
+    id="DEV-1",
+    question="The device of a user",
+    table=DEVICES,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("device", "Me.device"),
+    key="userId = :partition",
+    filter=("#ttl > :now",),
+)
+REGISTER_DEVICE = AccessPattern(
+    id="DEV-2",
+    question="Register the device of a user, in place of any other",
+    table=DEVICES,
+    operations=("UpdateItem", "Query", "DeleteItem"),
+    who=Who.USER,
+    fields=("registerDevice",),
+    key="userId = :partition",
+    update=(
+        "SET platform = :platform, apnsToken = :apnsToken, osVersion = :osVersion, appVersion = :appVersion, "
+        "registeredAt = :registeredAt, #ttl = :ttl"
+    ),
+    # Of two registrations at once the later read must see the earlier write.
+    consistent=True,
+)
+REPLACE_DEVICE = AccessPattern(
+    id="DEV-2",
+    question="Remove a device that a later registration replaces, unless it has been registered anew",
+    table=DEVICES,
+    operations=("DeleteItem",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(registeredAt) OR registeredAt = :seen",
+)
+UPDATE_PUSH_TO_START = AccessPattern(
+    id="DEV-3",
+    question="Keep the token that starts a Live Activity on a registered device",
+    table=DEVICES,
+    operations=("GetItem", "UpdateItem"),
+    who=Who.USER,
+    fields=("updatePushToStartToken",),
+    condition="attribute_exists(userId)",
+    update="SET pushToStartToken = :token",
+    consistent=True,
+)
+DELETE_DEVICE = AccessPattern(
+    id="DEV-4",
+    question="Forget a device",
+    table=DEVICES,
+    operations=("DeleteItem",),
+    who=Who.USER,
+    fields=("deleteDevice",),
+)
+
+PATTERNS = (DEVICE_OF_USER, REGISTER_DEVICE, REPLACE_DEVICE, UPDATE_PUSH_TO_START, DELETE_DEVICE)

@@ -1,6 +1,7 @@
 """The table `live-activities`: sessions of Live Activities on iOS devices."""
 
-from datastore.declarations import AccessPattern, Index, Table
+from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.keyspace.parts import Key, join
 
 LIVE_ACTIVITIES = Table(
     name="live-activities",
@@ -10,4 +11,104 @@ LIVE_ACTIVITIES = Table(
     ttl="ttl",
 )
 
-PATTERNS: tuple[AccessPattern, ...] = ()
+
+def live_activity(match_id: str, user_id: str, device_id: str) -> Key:
+    return Key(match_id, join(user_id, device_id))
+
+
+ACTIVITIES_OF_MATCH = AccessPattern(
+    id="LA-1",
+    question="All sessions of a match, whatever their status",
+    table=LIVE_ACTIVITIES,
+    operations=("Query",),
+    who=Who.SYSTEM,
+    fields=("Match.liveActivities",),
+    key="matchId = :partition",
+    filter=("#ttl > :now",),
+)
+ACTIVE_OF_MATCH = AccessPattern(
+    id="LA-1",
+    question="The sessions of a match that get its updates",
+    table=LIVE_ACTIVITIES,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="matchId = :partition",
+    filter=("#status = :active", "#ttl > :now"),
+)
+ACTIVITIES_OF_USER = AccessPattern(
+    id="LA-2",
+    question="All sessions of a user, over all matches, in no order",
+    table=LIVE_ACTIVITIES,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("liveActivities", "Me.liveActivities"),
+    index="userId-index",
+    key="userId = :partition",
+    filter=("#ttl > :now",),
+)
+REGISTER_ACTIVITY = AccessPattern(
+    id="LA-3",
+    question="Begin a session, or begin it anew",
+    table=LIVE_ACTIVITIES,
+    operations=("UpdateItem",),
+    who=Who.USER,
+    fields=("registerLiveActivity",),
+    update=(
+        "SET userId = :user, deviceId = :device, updateToken = :token, #status = :active, sessionStartedAt = :now, "
+        "#ttl = :ttl REMOVE endedAt, endReason, suspendedAt"
+    ),
+)
+UPDATE_TOKEN = AccessPattern(
+    id="LA-4",
+    question="Keep the new token of a session that has not ended; one that was suspended is active again",
+    table=LIVE_ACTIVITIES,
+    operations=("UpdateItem",),
+    who=Who.USER,
+    fields=("updateLiveActivityToken",),
+    condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
+    update="SET updateToken = :token, #status = :active REMOVE suspendedAt",
+)
+END_ACTIVITY = AccessPattern(
+    id="LA-5",
+    question="End a session; one that has ended stays as it is",
+    table=LIVE_ACTIVITIES,
+    operations=("UpdateItem",),
+    who=Who.USER,
+    also=(Who.SYSTEM,),
+    fields=("endLiveActivity",),
+    condition="attribute_exists(matchId) AND #ttl > :now",
+    update=(
+        "SET #status = :ended, endedAt = if_not_exists(endedAt, :endedAt), "
+        "endReason = if_not_exists(endReason, :reason)"
+    ),
+)
+SUSPEND_ACTIVITY = AccessPattern(
+    id="LA-6",
+    question="Suspend a session that has not ended",
+    table=LIVE_ACTIVITIES,
+    operations=("UpdateItem",),
+    who=Who.SYSTEM,
+    fields=("suspendLiveActivity",),
+    condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
+    update="SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt)",
+)
+SUSPEND_REJECTED = AccessPattern(
+    id="LA-6",
+    question="Suspend a session whose token was rejected, unless it has another by now",
+    table=LIVE_ACTIVITIES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="updateToken = :rejected AND #status <> :ended AND #ttl > :now",
+    update="SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt)",
+)
+
+PATTERNS = (
+    ACTIVITIES_OF_MATCH,
+    ACTIVE_OF_MATCH,
+    ACTIVITIES_OF_USER,
+    REGISTER_ACTIVITY,
+    UPDATE_TOKEN,
+    END_ACTIVITY,
+    SUSPEND_ACTIVITY,
+    SUSPEND_REJECTED,
+)

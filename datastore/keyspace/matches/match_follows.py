@@ -1,6 +1,7 @@
-"""The table `cricket-match-follows`: who follows which match."""
+"""The table `cricket-match-follows`: who follows which match, and which side of it."""
 
-from datastore.declarations import AccessPattern, Table
+from datastore.declarations import AccessPattern, Table, Who
+from datastore.keyspace.parts import Key
 
 MATCH_FOLLOWS = Table(
     name="cricket-match-follows",
@@ -9,4 +10,73 @@ MATCH_FOLLOWS = Table(
     ttl="expiresAt",
 )
 
-PATTERNS: tuple[AccessPattern, ...] = ()
+
+def match_follow(match_id: str, user_id: str) -> Key:
+    return Key(match_id, user_id)
+
+
+FOLLOW_OF_USER = AccessPattern(
+    id="FOL-1",
+    question="Whether a user follows a match, and which side",
+    table=MATCH_FOLLOWS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.USER,
+    fields=("matchFollow", "Match.isFollowed", "node", "nodes"),
+    key="matchId = <matchId>, userId = <userId>",
+)
+FOLLOWERS = AccessPattern(
+    id="FOL-2",
+    question="All who follow a match",
+    table=MATCH_FOLLOWS,
+    operations=("Query",),
+    who=Who.SYSTEM,
+    fields=("Match.followers",),
+    key="matchId = :partition",
+    filter=("expiresAt > :now",),
+)
+FOLLOW = AccessPattern(
+    id="FOL-3",
+    question="Follow a match until 48 hours after its start",
+    table=MATCH_FOLLOWS,
+    # The match is read first: it has the start and the sides.
+    operations=("GetItem", "UpdateItem"),
+    who=Who.USER,
+    fields=("followMatch",),
+    # The sides are kept, so that FOL-5 can check a team without reading the match.
+    update=(
+        "SET teamId = :team, teamIds = :sides, expiresAt = :expires, createdAt = if_not_exists(createdAt, :createdAt)"
+    ),
+)
+UNFOLLOW = AccessPattern(
+    id="FOL-4",
+    question="Stop following a match",
+    table=MATCH_FOLLOWS,
+    operations=("DeleteItem",),
+    who=Who.USER,
+    fields=("unfollowMatch",),
+)
+CHANGE_TEAM = AccessPattern(
+    id="FOL-5",
+    question="Follow the other side of a match",
+    table=MATCH_FOLLOWS,
+    operations=("UpdateItem",),
+    who=Who.USER,
+    fields=("updateMatchFollow",),
+    condition=(
+        "attribute_exists(matchId) AND expiresAt > :now AND (attribute_not_exists(teamIds) OR contains(teamIds, :team))"
+    ),
+    update="SET teamId = :team",
+)
+REMOVE_FOLLOWS = AccessPattern(
+    id="FOL-6",
+    question="Remove all follows of a match",
+    table=MATCH_FOLLOWS,
+    operations=("Query", "BatchWriteItem"),
+    who=Who.SYSTEM,
+    fields=("removeMatchFollows",),
+    key="matchId = :partition",
+    # One that was made just now goes too.
+    consistent=True,
+)
+
+PATTERNS = (FOLLOW_OF_USER, FOLLOWERS, FOLLOW, UNFOLLOW, CHANGE_TEAM, REMOVE_FOLLOWS)

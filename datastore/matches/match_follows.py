@@ -1,0 +1,119 @@
+"""Who follows which match, and which side of it (FOL-1 … FOL-6)."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from datastore.errors import BadUserInput, NotFound
+from datastore.keyspace.matches import match_follows as keys
+from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
+from datastore.keyspace.parts import key_of
+from datastore.matches.cricket import Match
+from datastore.moments import from_iso, from_seconds, iso, to_seconds
+from datastore.pages import Page, Span, read_page
+from datastore.records import readable, record
+from datastore.store import Store
+
+LIFETIME = timedelta(hours=48)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchFollow:
+    """A user's wish to hear of a match. `team_id` is the side they are for."""
+
+    match_id: str
+    user_id: str
+    team_id: str
+    created_at: datetime
+    expires_at: datetime
+
+
+class MatchFollows:
+    """One method for each access pattern. `now` is the moment of the request: what has expired is not there."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def by_key(self, match_id: str, user_id: str) -> MatchFollow | None:
+        """FOL-1: reads of one tick go out together."""
+        return self._living(await self._store.get(keys.FOLLOW_OF_USER, keys.match_follow(match_id, user_id)))
+
+    async def of_match(self, match_id: str, span: Span) -> Page:
+        """FOL-2: the followers of a match, by user id."""
+        return await read_page(self._store, keys.FOLLOWERS, [self._of(match_id)], span)
+
+    async def pages_of_match(self, match_id: str) -> AsyncIterator[list[MatchFollow]]:
+        """FOL-2: all followers, a page at a time; what cannot be read is logged and left out."""
+        async for items in self._store.query_pages(keys.FOLLOWERS, self._of(match_id)):
+            if follows := readable(match_follow_from, items):
+                yield follows
+
+    async def follow(self, match: Match, user_id: str, team_id: str) -> MatchFollow:
+        """FOL-3: follow a match until 48 hours after its start, or follow its other side; `created_at` stays.
+
+        Raises `BadUserInput` when the team does not play, or those hours have passed.
+        """
+        if team_id not in (match.home_team_id, match.away_team_id):
+            raise _not_a_side()
+        expires_at = match.start_time + LIFETIME
+        if expires_at <= self._now:
+            raise BadUserInput("This match started more than 48 hours ago: follow a later one.", field="matchId")
+        values: dict[str, Any] = {
+            "team": team_id,
+            "sides": {match.home_team_id, match.away_team_id},
+            "expires": to_seconds(expires_at),
+            "createdAt": iso(self._now),
+        }
+        written = await self._store.update(keys.FOLLOW, keys.match_follow(match.match_id, user_id), **values)
+        assert written.item is not None, "An update without a condition answers the item."
+        return match_follow_from(written.item)
+
+    async def unfollow(self, match_id: str, user_id: str) -> MatchFollow | None:
+        """FOL-4: the follow that was deleted, or None if there was none."""
+        written = await self._store.delete(keys.UNFOLLOW, keys.match_follow(match_id, user_id))
+        return self._living(written.item)
+
+    async def change_team(self, match_id: str, user_id: str, team_id: str) -> MatchFollow:
+        """FOL-5: follow the other side. Raises `NotFound`, or `BadUserInput` for a team that does not play."""
+        values: dict[str, Any] = {"team": team_id, "now": self._now.timestamp()}
+        written = await self._store.update(keys.CHANGE_TEAM, keys.match_follow(match_id, user_id), **values)
+        follow = self._living(written.item)
+        if follow is None:
+            raise NotFound(f"You do not follow the match {match_id}.")
+        if not written.ok:
+            raise _not_a_side()
+        return follow
+
+    async def remove_all(self, match_id: str) -> int:
+        """FOL-6: remove all follows of a match; how many there were. Raises `Throttled` when some are left."""
+        removed = 0
+        values = {"partition": match_id}
+        async for items in self._store.query_pages(
+            keys.REMOVE_FOLLOWS, values, attributes=MATCH_FOLLOWS.key_attributes()
+        ):
+            await self._store.write_all(MATCH_FOLLOWS, deletes=[key_of(MATCH_FOLLOWS, item) for item in items])
+            removed += len(items)
+        return removed
+
+    def _of(self, match_id: str) -> dict[str, Any]:
+        return {"partition": match_id, "now": self._now.timestamp()}
+
+    def _living(self, item: Mapping[str, Any] | None) -> MatchFollow | None:
+        follow = record(match_follow_from, item)
+        return follow if follow and follow.expires_at > self._now else None
+
+
+def _not_a_side() -> BadUserInput:
+    return BadUserInput("`teamId` must be one of the two teams that play.", field="teamId")
+
+
+def match_follow_from(item: Mapping[str, Any]) -> MatchFollow:
+    return MatchFollow(
+        match_id=item["matchId"],
+        user_id=item["userId"],
+        team_id=item["teamId"],
+        created_at=from_iso(item["createdAt"]),
+        expires_at=from_seconds(item["expiresAt"]),
+    )
