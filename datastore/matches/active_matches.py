@@ -125,6 +125,11 @@ class ActiveMatches:
         }
         return (await self._store.update(keys.REST, keys.active_match(match_id), **values)).ok
 
+    async def leave(self, match_id: str, fence: int) -> bool:
+        """AM-4: leave a match to whoever takes it over. False when it is no longer its writer's."""
+        values: dict[str, Any] = {"fence": fence, "active": ActiveStatus.ACTIVE.value, "one": 1}
+        return (await self._store.update(keys.LEAVE, keys.active_match(match_id), **values)).ok
+
     async def cool_down(self, match_id: str, fence: int, cooldowns: Mapping[str, float]) -> bool:
         """AM-5: until when (epoch seconds) which kinds are not told again."""
         values: dict[str, Any] = {"fence": fence, "cooldowns": dict(cooldowns)}
@@ -143,8 +148,11 @@ class ActiveMatches:
         return active
 
     async def delete(self, match_id: str) -> ActiveMatch | None:
-        """AM-7: the state that was deleted, None when there was none."""
-        written = await self._store.delete(keys.DELETE, keys.active_match(match_id))
+        """AM-7: the state that was deleted, None when there was none. Raises `Conflict` while the match is polled."""
+        active = ActiveStatus.ACTIVE.value
+        written = await self._store.delete(keys.DELETE, keys.active_match(match_id), active=active)
+        if not written.ok:
+            raise Conflict(f"The match {match_id} is polled: deactivate it first.")
         return record(active_match_from, written.item)
 
     def _alive(self, item: Item | None) -> ActiveMatch | None:

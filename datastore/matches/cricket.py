@@ -13,6 +13,7 @@ import msgspec
 T = TypeVar("T")
 
 RECENT_BALLS = 30
+RETIREMENTS = frozenset({"retired hurt", "retired ill", "retired not out"})
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -191,6 +192,11 @@ class Wicket(Record, frozen=True):
     kind: str
     fielders: tuple[str, ...] = ()
     bowler_credited: bool = True
+
+    @property
+    def is_out(self) -> bool:
+        """False for batters who retired and may come back."""
+        return self.kind.lower() not in RETIREMENTS
 
 
 class Ball(Record, frozen=True, array_like=True):

@@ -24,10 +24,6 @@ from datastore.matches.cricket import (
 )
 from datastore.moments import from_iso, from_seconds, iso
 
-# A poller that has not ticked for so long is taken for dead: two lives of its lock.
-ABANDONED_AFTER = timedelta(seconds=20)
-
-
 class ActiveStatus(StrEnum):
     """ACTIVE: polled. IDLE: to be polled again when it is back in the live scores. ENDED: kept for a while."""
 
@@ -46,6 +42,7 @@ class Part(StrEnum):
     TARGET = "target"
     RESULT = "result"
     NOTE = "note"
+    SCORECARDS = "scorecards"  # or another detail of the match
 
 
 class LiveScore(Record, frozen=True):
@@ -89,10 +86,10 @@ class ActiveMatch(Record, frozen=True):
     cooldowns: Mapping[str, float] = {}
     expires_at: datetime | None = None
 
-    def is_abandoned(self, now: datetime) -> bool:
-        """Whether nobody polls it, though somebody should."""
+    def is_abandoned(self, now: datetime, after: timedelta) -> bool:
+        """Whether nobody polls it, though somebody should: no tick for so long."""
         ticked = self.last_tick_at
-        return self.instance_id is None or ticked is None or now - ticked > ABANDONED_AFTER
+        return self.instance_id is None or ticked is None or now - ticked > after
 
 
 def begun(match: Match) -> ActiveMatch:

@@ -117,6 +117,15 @@ REST = AccessPattern(
     condition="fence = :fence AND #status = :active",
     update="SET #status = :idle ADD fence :one",
 )
+LEAVE = AccessPattern(
+    id="AM-4",
+    question="Leave a match to whoever takes it over",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="fence = :fence AND #status = :active",
+    update="REMOVE instanceId ADD fence :one",
+)
 COOLDOWNS = AccessPattern(
     id="AM-5",
     question="Until when which kinds of events are not told again",
@@ -139,11 +148,12 @@ DEACTIVATE = AccessPattern(
 )
 DELETE = AccessPattern(
     id="AM-7",
-    question="Remove the state of a match",
+    question="Remove the state of a match that is not polled",
     table=ACTIVE_MATCHES,
     operations=("DeleteItem",),
     who=Who.SYSTEM,
     fields=("deleteActiveMatch",),
+    condition="attribute_not_exists(matchId) OR #status <> :active",
 )
 MATCH_UPDATES = AccessPattern(
     id="CRIC-S1",
@@ -179,6 +189,7 @@ PATTERNS = (
     TICKED,
     CLAIM,
     REST,
+    LEAVE,
     COOLDOWNS,
     DEACTIVATE,
     DELETE,

@@ -1,0 +1,235 @@
+"""Which matches are polled, and by whom: put on the active list when they go live, taken off when they are over.
+
+Any number of instances reconcile side by side: every step is one conditional write, and done again it does nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from datastore.client import RequestRefused
+from datastore.errors import Conflict, DomainError, NotFound
+from datastore.keyspace.matches.locks import match_lock
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import Match, MatchPhase
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.live_state import ActiveMatch, ActiveStatus
+from datastore.matches.locks import LIFETIME_SECONDS, Locks
+from datastore.matches.match_follows import MatchFollows
+from datastore.store import Store
+from pipelines.matches.poller import ScorePoller, Tick
+from pipelines.matches.providers import Provider, ProviderError
+
+TICK_SECONDS = 2.0
+RECONCILE_SECONDS = 5.0
+# A finished match stays on the list for a while: scorers correct, and the player of the match is named late.
+LINGER = timedelta(minutes=5)
+# A provider that no longer lists a match may have a bad moment.
+MISSING_TICKS = 30
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class MatchOrchestrator:
+    """Runs the pollers of one instance. `on_end` is awaited when a match is over, before it leaves the list."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        poller: ScorePoller,
+        open_store: Callable[[], Store],
+        instance_id: str,
+        now: Callable[[], datetime],
+        on_end: Callable[[ActiveMatch], Awaitable[None]],
+        *,
+        tick_seconds: float = TICK_SECONDS,
+        reconcile_seconds: float = RECONCILE_SECONDS,
+        lock_seconds: float = LIFETIME_SECONDS,
+        linger: timedelta = LINGER,
+    ) -> None:
+        self._provider = provider
+        self._poller = poller
+        self._open_store = open_store
+        self._instance_id = instance_id
+        self._now = now
+        self._on_end = on_end
+        self._tick_seconds = tick_seconds
+        self._reconcile_seconds = reconcile_seconds
+        self._lock_seconds = lock_seconds
+        self._linger = linger
+        self._polls: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def polled(self) -> set[str]:
+        """The matches that this instance polls."""
+        return set(self._polls)
+
+    async def run(self) -> None:
+        """Reconcile now and again and again, until cancelled; then leave the matches to others."""
+        try:
+            while True:
+                await self._safely("reconcile", self.reconcile)
+                await asyncio.sleep(self._reconcile_seconds)
+        finally:
+            await self._leave_all()
+
+    async def reconcile(self) -> None:
+        """Compare the active list with the provider's live matches and with who polls; put right what differs."""
+        listed = {active.match_id: active for active in await self._matches().reconciled()}
+        live = await self._live()
+        for match in live or ():
+            await self._safely(match.match_id, self._start_if_new, match, listed.get(match.match_id))
+        live_ids = None if live is None else {match.match_id for match in live}
+        for active in listed.values():
+            if active.status is ActiveStatus.ACTIVE:
+                await self._safely(active.match_id, self._look_after, active, live_ids)
+
+    async def _live(self) -> Sequence[Match] | None:
+        """None when the provider does not tell: nothing begins then, and nothing ends for not being listed."""
+        try:
+            return await self._provider.live()
+        except ProviderError as problem:
+            logger.warning("%s does not tell which matches are live: %s", self._provider.name, problem)
+            return None
+
+    async def _start_if_new(self, match: Match, active: ActiveMatch | None) -> None:
+        """A match that goes live, or is back in the live scores, begins to be polled."""
+        if active is not None and active.status is ActiveStatus.ACTIVE:
+            return
+        if not match.phase.is_over:
+            await self.start(match)
+
+    async def start(self, match: Match) -> None:
+        """Put a match on the list and poll it, also one that had ended: then what the provider says now corrects it."""
+        store = self._open_store()
+        fixtures = Fixtures(store, self._now())
+        stored = await fixtures.latest(match.match_id)
+        if stored is None:
+            await fixtures.sync([match])
+            stored = await fixtures.latest(match.match_id)
+        assert stored is not None
+        matches = ActiveMatches(store, self._now())
+        before = await matches.latest(match.match_id)
+        try:
+            if before is not None and before.status is ActiveStatus.ENDED:
+                await matches.delete(match.match_id)
+            await matches.register(stored, instance_id=self._instance_id)
+        except Conflict:
+            return  # another instance was faster
+        logger.info("Match %s is polled from now on", match.match_id)
+        self._begin(match.match_id)
+
+    async def _look_after(self, active: ActiveMatch, live_ids: set[str] | None) -> None:
+        mine = active.instance_id == self._instance_id
+        if mine and active.match_id not in self._polls:
+            self._begin(active.match_id)
+        elif not mine and active.is_abandoned(self._now(), timedelta(seconds=self._lock_seconds)):
+            await self._take_over(active)
+        elif mine and active.live.phase.is_over and self._now() - active.updated_at >= self._linger:
+            await self.finish(active)
+        elif mine and live_ids is not None and active.match_id not in live_ids and _rests(active):
+            await self._rest(active)
+
+    async def _take_over(self, active: ActiveMatch) -> None:
+        """Whoever polled it has died, if its lock is free too."""
+        locks = self._locks()
+        if not await locks.acquire(match_lock(active.match_id), self._lock_seconds):
+            return
+        try:
+            claimed = await self._matches().claim(active, self._instance_id)
+        finally:
+            await self._locks().release(match_lock(active.match_id))
+        if claimed is not None:
+            logger.info("Match %s is taken over from %s", active.match_id, active.instance_id)
+            self._begin(active.match_id)
+
+    async def _rest(self, active: ActiveMatch) -> None:
+        await self._end_poll(active.match_id)
+        if await self._matches().rest(active.match_id, active.fence):
+            logger.info("Match %s rests until it is in the live scores again", active.match_id)
+
+    async def finish(self, active: ActiveMatch) -> None:
+        """End the sessions, remove the follows, archive the fixture, and only then take the match off the list.
+
+        Cut off in between, it is done again: every step is harmless twice.
+        """
+        await self._end_poll(active.match_id)
+        await self._on_end(active)
+        removed = await MatchFollows(self._open_store(), self._now()).remove_all(active.match_id)
+        await Fixtures(self._open_store(), self._now()).archive(active.match_id)
+        await self._matches().deactivate(active.match_id)
+        logger.info("Match %s is over; %d follows were removed", active.match_id, removed)
+
+    def _begin(self, match_id: str) -> None:
+        if match_id not in self._polls:
+            self._poller.forget(match_id)
+            self._polls[match_id] = asyncio.create_task(self._poll(match_id), name=f"match {match_id}")
+
+    async def _poll(self, match_id: str) -> None:
+        """Tick until the match is no longer ours. What fails is told, and tried again at the next tick."""
+        missing = 0
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                due = loop.time() + self._tick_seconds
+                ended = await self._safely(match_id, self._poller.tick, match_id)
+                if ended is Tick.LOST:
+                    return
+                missing = missing + 1 if ended is Tick.UNKNOWN else 0
+                if missing == MISSING_TICKS:
+                    await self._safely(match_id, self._give_up, match_id)
+                    return
+                await asyncio.sleep(max(0.0, due - loop.time()))
+        finally:
+            self._poller.forget(match_id)
+            if self._polls.get(match_id) is asyncio.current_task():
+                del self._polls[match_id]
+
+    async def _give_up(self, match_id: str) -> None:
+        """The provider has removed the match: rescheduled or cancelled."""
+        logger.warning("%s does not know match %s any more: it is taken off the list", self._provider.name, match_id)
+        await self._matches().deactivate(match_id)
+
+    async def _end_poll(self, match_id: str) -> None:
+        task = self._polls.pop(match_id, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _leave_all(self) -> None:
+        """Whoever comes next need not wait until these locks expire."""
+        for match_id in list(self._polls):
+            await self._end_poll(match_id)
+            await self._safely(match_id, self._leave, match_id)
+
+    async def _leave(self, match_id: str) -> None:
+        active = await self._matches().latest(match_id)
+        if active is not None and active.instance_id == self._instance_id:
+            await self._matches().leave(match_id, active.fence)
+
+    async def _safely(self, what: str, act: Callable[..., Awaitable[T]], *args: object) -> T | None:
+        """What goes wrong with one match is its own affair; it is tried again."""
+        try:
+            return await act(*args)
+        except NotFound as gone:
+            logger.info("%s: %s", what, gone)
+        except (DomainError, RequestRefused) as problem:
+            logger.warning("%s: %s", what, problem)
+        except Exception:
+            logger.exception("%s went wrong", what)
+        return None
+
+    def _matches(self) -> ActiveMatches:
+        return ActiveMatches(self._open_store(), self._now())
+
+    def _locks(self) -> Locks:
+        return Locks(self._open_store(), self._instance_id, self._now())
+
+
+def _rests(active: ActiveMatch) -> bool:
+    """Between two days, or not begun: what is in play is in the live scores."""
+    return active.live.phase in (MatchPhase.STUMPS, MatchPhase.UPCOMING)

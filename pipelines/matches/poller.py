@@ -1,0 +1,236 @@
+"""One tick of one match: lock, ask the provider, compare, write what changed, unlock.
+
+The order of the writes makes a tick that is cut off harmless at any point: the cache and the fixture first, the active
+match last. Only with that last write has anything happened; until then the next tick finds the same difference again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec.structs import replace
+
+from datastore.errors import DomainError
+from datastore.keyspace.matches.locks import match_lock
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import CricketEvent, EventKind, Match, MatchSnapshot
+from datastore.matches.fixture_cache import FixtureCache
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.live_state import ActiveMatch, ActiveStatus
+from datastore.matches.locks import LIFETIME_SECONDS, Locks
+from datastore.matches.teams import Teams
+from datastore.store import Store
+from pipelines.matches.changes import Found, MatchWatch
+from pipelines.matches.providers import Provider, ProviderError
+
+MOST_EVENTS = 40  # in one version: an item holds 400 KB
+# What may flap with the provider's status text is told once in a while.
+COOLDOWNS: Mapping[EventKind, timedelta] = {
+    EventKind.RAIN: timedelta(minutes=5),
+    EventKind.RESUMPTION: timedelta(minutes=5),
+}
+
+logger = logging.getLogger(__name__)
+
+
+class Tick(StrEnum):
+    """How a tick ended."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    LOCKED = "locked"  # another instance is at it
+    LOST = "lost"  # the match is no longer this poller's: it must stop
+    FAILED = "failed"  # the provider gave nothing; the state stays
+    UNKNOWN = "unknown"  # the provider does not have the match
+
+
+@dataclass(frozen=True, slots=True)
+class LiveChange:
+    """A change that was written: the match with its scorecards, and its state at that version."""
+
+    match: Match
+    active: ActiveMatch
+
+
+class _NotMine(Exception):
+    """A guarded write was refused: somebody else has taken the match over."""
+
+
+class ScorePoller:
+    """Ticks matches for one instance. `on_change` hears of each version once it is written.
+
+    `open_store` gives a fresh store for each tick. A poller remembers of each match what it wrote last; whatever it
+    cannot be sure of it forgets, and reads again.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        open_store: Callable[[], Store],
+        instance_id: str,
+        now: Callable[[], datetime],
+        on_change: Callable[[Store, LiveChange], Awaitable[None]],
+        *,
+        lock_seconds: float = LIFETIME_SECONDS,
+    ) -> None:
+        self._provider = provider
+        self._open_store = open_store
+        self._instance_id = instance_id
+        self._now = now
+        self._on_change = on_change
+        self._lock_seconds = lock_seconds
+        self._watches: dict[str, MatchWatch] = {}
+
+    def forget(self, match_id: str) -> None:
+        self._watches.pop(match_id, None)
+
+    async def tick(self, match_id: str) -> Tick:
+        """Raises what the store raises; the next tick goes on from what is stored."""
+        store = self._open_store()
+        if not await self._locks(store).acquire(match_lock(match_id), self._lock_seconds):
+            return Tick.LOCKED
+        try:
+            return await self._tick(store, match_id)
+        except _NotMine:
+            self.forget(match_id)
+            return Tick.LOST
+        except BaseException:
+            self.forget(match_id)  # what was written of this tick is not known
+            raise
+        finally:
+            await self._unlock(match_id)
+
+    async def _tick(self, store: Store, match_id: str) -> Tick:
+        active = await ActiveMatches(store, self._now()).latest(match_id)
+        if active is None or active.status is not ActiveStatus.ACTIVE or active.instance_id != self._instance_id:
+            raise _NotMine
+        snapshot = await self._ask(match_id)
+        if snapshot is None or isinstance(snapshot, ProviderError):
+            await self._heartbeat(store, active)
+            return Tick.UNKNOWN if snapshot is None else Tick.FAILED
+        watch = self._watches.get(match_id)
+        resumed = watch is None
+        if watch is None:
+            watch = self._watches[match_id] = await self._remember(store, active)
+        found = watch.compare(active, snapshot)
+        if found.nothing:
+            if resumed:  # a tick that was cut off, or a poller that did not know it was late, may have left it wrong
+                await self._write_fixture(store, _as_stored(snapshot.match, active, active.version))
+            await self._heartbeat(store, active)
+            return Tick.UNCHANGED
+        await self._write(store, active, snapshot, found)
+        return Tick.CHANGED
+
+    async def _ask(self, match_id: str) -> MatchSnapshot | ProviderError | None:
+        """What the provider says, in less time than the lock lives."""
+        try:
+            async with asyncio.timeout(self._lock_seconds * 0.7):
+                return await self._provider.match(match_id)
+        except ProviderError as problem:
+            logger.warning("%s does not tell of match %s: %s", self._provider.name, match_id, problem)
+            return problem
+        except TimeoutError:
+            logger.warning("%s does not tell of match %s in time", self._provider.name, match_id)
+            return ProviderError("too late")
+
+    async def _remember(self, store: Store, active: ActiveMatch) -> MatchWatch:
+        """What the provider had said when the state was written, if the cache still has it; and the teams' names."""
+        match_id = active.match_id
+        teams = Teams(store, self._now())
+        cached, home, away = await asyncio.gather(
+            FixtureCache(store, self._now()).get(match_id),
+            teams.by_id(active.home_team_id),
+            teams.by_id(active.away_team_id),
+        )
+        names = {team.team_id: team.name for team in (home, away) if team is not None}
+        previous = cached.snapshot if cached is not None and cached.version == active.snapshot_version else None
+        return MatchWatch(match_id, previous, lambda team_id: names.get(team_id, team_id))
+
+    async def _heartbeat(self, store: Store, active: ActiveMatch) -> None:
+        if not await ActiveMatches(store, self._now()).ticked(active.match_id, active.fence):
+            raise _NotMine
+
+    async def _write(self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: Found) -> None:
+        now = self._now()
+        events, cooldowns = _cooled_down(found.events, active.cooldowns, now)
+        groups = _grouped(events)
+        match = _as_stored(snapshot.match, active, active.version + len(groups), found.last_ball_id)
+        await FixtureCache(store, now).put(snapshot, match.version)
+        await self._write_fixture(store, match)
+        for number, group in enumerate(groups, 1):
+            last = number == len(groups)
+            active = replace(
+                active,
+                live=found.live,
+                version=active.version + 1,
+                snapshot_version=active.version + 1,
+                previous_ball_id=found.last_ball_id if last else _last_ball(group, active.previous_ball_id),
+                announced=found.announced if last else _announced(found, active, group),
+                events=group,
+                changed=found.parts,
+                updated_at=now,
+                last_tick_at=now,
+            )
+            if not await ActiveMatches(store, now).commit(active):
+                raise _NotMine
+            await self._on_change(store, LiveChange(match, active))
+        if cooldowns != active.cooldowns:
+            await ActiveMatches(store, now).cool_down(active.match_id, active.fence, cooldowns)
+
+    async def _write_fixture(self, store: Store, match: Match) -> None:
+        if not await Fixtures(store, self._now()).write_live(match):
+            raise _NotMine
+
+    async def _unlock(self, match_id: str) -> None:
+        try:
+            # A store of its own: the tick's time may be up.
+            await self._locks(self._open_store()).release(match_lock(match_id))
+        except DomainError as problem:
+            logger.warning("The lock of match %s is left to expire: %s", match_id, problem)
+
+    def _locks(self, store: Store) -> Locks:
+        return Locks(store, self._instance_id, self._now())
+
+
+def _as_stored(match: Match, active: ActiveMatch, version: int, last_ball_id: int | None = None) -> Match:
+    """The provider's match with what the store knows of it."""
+    last = active.previous_ball_id if last_ball_id is None else last_ball_id
+    return replace(match, match_id=active.match_id, version=version, fence=active.fence, last_ball_id=last)
+
+
+def _cooled_down(
+    events: tuple[CricketEvent, ...], cooldowns: Mapping[str, float], now: datetime
+) -> tuple[tuple[CricketEvent, ...], Mapping[str, float]]:
+    """The events without those whose kind was told a moment ago, and until when each kind rests now."""
+    resting = {kind: until for kind, until in cooldowns.items() if until > now.timestamp()}
+    told = tuple(event for event in events if event.kind.value not in resting)
+    resting |= {
+        event.kind.value: round((now + COOLDOWNS[event.kind]).timestamp(), 3)
+        for event in told
+        if event.kind in COOLDOWNS
+    }
+    return told, resting
+
+
+def _grouped(events: tuple[CricketEvent, ...]) -> list[tuple[CricketEvent, ...]]:
+    """The events of one version each; those of one ball stay together."""
+    groups: list[tuple[CricketEvent, ...]] = [()]
+    for number, event in enumerate(events):
+        same_ball = number and event.ball is not None and event.ball == events[number - 1].ball
+        if len(groups[-1]) >= MOST_EVENTS and not same_ball:
+            groups.append(())
+        groups[-1] += (event,)
+    return groups
+
+
+def _announced(found: Found, active: ActiveMatch, group: tuple[CricketEvent, ...]) -> tuple[str, ...]:
+    """What was announced with this group and before, and not what only the next ones tell."""
+    told = {event.event_id for event in group}
+    return tuple(key for key in found.announced if key in active.announced or f"{active.match_id}:{key}" in told)
+
+
+def _last_ball(group: tuple[CricketEvent, ...], before: int) -> int:
+    return max([before, *[event.ball.ball_id for event in group if event.ball is not None]])
