@@ -23,6 +23,7 @@ from datastore.errors import BadUserInput, DomainError
 from datastore.expiry import sweep_forever
 from datastore.keyspace import TABLES
 from datastore.metering import Deadline
+from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
 from edge import graphiql
@@ -141,6 +142,7 @@ class Gateway:
             logs.start()
             stack.push_async_callback(logs.stop)
             stack.push_async_callback(changes.aclose)
+            stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self._finish_ingests)
             if jobs:
                 stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
@@ -238,6 +240,7 @@ class Gateway:
             prefix=self._store.prefix,
             cursors=Cursors(self.settings.secret.encode()),
             changes=changes,
+            remembered=RememberedScans(self.open_store, self._now),
             request_logs=logs,
             ingest=self._ingest_for_clients,
             places=Places(self.settings.areas, self.settings.categories),

@@ -11,7 +11,11 @@ from datastore.changes import ChangeFeed
 from datastore.client import Client
 from datastore.cursors import Cursors
 from datastore.earthquakes import Earthquakes, IngestSummary
+from datastore.matches.leagues import Leagues
+from datastore.matches.team_seasons import TeamSeasons
+from datastore.matches.teams import Teams
 from datastore.metering import Deadline
+from datastore.remembered import RememberedScans
 from datastore.reporters import Reporters
 from datastore.request_logs import RequestLogs
 from datastore.sightings import Sightings
@@ -36,6 +40,7 @@ class Services:
     prefix: str
     cursors: Cursors
     changes: ChangeFeed
+    remembered: RememberedScans
     request_logs: RequestLogs
     ingest: Callable[[str], Awaitable[IngestSummary]]
     places: Places
@@ -61,7 +66,7 @@ class Context:
             deadline=Deadline(self.services.deadline_seconds),
             token=self.services.new_id,
         )
-        for name in ("sightings", "reporters", "watches", "earthquakes"):
+        for name in ("sightings", "reporters", "watches", "earthquakes", "teams", "team_seasons", "leagues"):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -79,6 +84,18 @@ class Context:
     @cached_property
     def earthquakes(self) -> Earthquakes:
         return Earthquakes(self.store, self.now)
+
+    @cached_property
+    def teams(self) -> Teams:
+        return Teams(self.store, self.now, self.services.remembered)
+
+    @cached_property
+    def team_seasons(self) -> TeamSeasons:
+        return TeamSeasons(self.store, self.now)
+
+    @cached_property
+    def leagues(self) -> Leagues:
+        return Leagues(self.store, self.now, self.services.remembered)
 
 
 Info = strawberry.Info[Context, None]

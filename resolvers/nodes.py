@@ -11,6 +11,8 @@ import strawberry
 from datastore.earthquakes import Earthquake
 from datastore.errors import BadUserInput
 from datastore.keyspace import sightings as sighting_keys
+from datastore.matches.leagues import League
+from datastore.matches.teams import Team
 from datastore.reporters import UserProfile
 from datastore.sightings import Sighting
 from datastore.watches import Watch
@@ -39,6 +41,14 @@ def user_profile_id(parent: strawberry.Parent[UserProfile]) -> strawberry.ID:
 
 def watch_id(parent: strawberry.Parent[Watch]) -> strawberry.ID:
     return global_id("Watch", parent.user_id, parent.area, parent.category, parent.watch_id)
+
+
+def team_id(parent: strawberry.Parent[Team]) -> strawberry.ID:
+    return global_id("Team", parent.team_id)
+
+
+def league_id(parent: strawberry.Parent[League]) -> strawberry.ID:
+    return global_id("League", parent.league_id)
 
 
 async def node(info: Info, id: NodeId) -> Record | None:
@@ -92,10 +102,20 @@ async def _watch(context: Context, user_id: str, area: str, category: str, watch
     return await context.watches.by_key(sighting_keys.watch(user_id, area, category, watch_id))
 
 
+async def _team(context: Context, team_id: str) -> Team | None:
+    return await context.teams.by_id(team_id)
+
+
+async def _league(context: Context, league_id: str) -> League | None:
+    return await context.leagues.by_id(league_id)
+
+
 # Type name: how many parts its id has, and what reads it.
 READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
     "Earthquake": (1, _earthquake),
+    "League": (1, _league),
     "Sighting": (3, _sighting),
+    "Team": (1, _team),
     "UserProfile": (1, _user_profile),
     "Watch": (4, _watch),
 }

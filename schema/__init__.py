@@ -8,6 +8,9 @@ from strawberry.extensions import ParserCache, ValidationCache
 from strawberry.types import ExecutionContext
 
 from schema.earthquakes import Earthquake, EarthquakeMutations, EarthquakeQueries, EarthquakeSubscriptions
+from schema.matches.leagues import League, LeagueMutations, LeagueQueries
+from schema.matches.team_seasons import TeamSeasonMutations, TeamSeasonQueries
+from schema.matches.teams import Team, TeamMutations, TeamQueries
 from schema.me import MeQueries
 from schema.nodes import NodeQueries
 from schema.sightings import Sighting, SightingMutations, SightingQueries, SightingSubscriptions, UserProfile, Watch
@@ -18,12 +21,14 @@ LONGEST_CACHED = 8192
 
 
 @strawberry.type(description="What can be asked.")
-class Query(SightingQueries, EarthquakeQueries, NodeQueries, MeQueries):
+class Query(
+    SightingQueries, EarthquakeQueries, LeagueQueries, TeamQueries, TeamSeasonQueries, NodeQueries, MeQueries
+):
     pass
 
 
 @strawberry.type(description="What can be done.")
-class Mutation(SightingMutations, EarthquakeMutations):
+class Mutation(SightingMutations, EarthquakeMutations, LeagueMutations, TeamMutations, TeamSeasonMutations):
     pass
 
 
@@ -75,7 +80,7 @@ def build() -> Schema:
         query=Query,
         mutation=Mutation,
         subscription=Subscription,
-        types=[Earthquake, Sighting, UserProfile, Watch],
+        types=[Earthquake, League, Sighting, Team, UserProfile, Watch],
         # By their classes: one of each is made for every operation.
         extensions=[SmallDocuments, SmallValidations],
     )

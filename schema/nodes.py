@@ -3,11 +3,19 @@
 import strawberry
 
 from datastore.keyspace import earthquakes, sightings
+from datastore.keyspace.matches import leagues, teams
 from resolvers import nodes as resolve
 from schema.connections import Node
 from schema.fields import ask
 
-POINT_READS = (earthquakes.EVENT, sightings.USER_PROFILE, sightings.SIGHTING_NODE, sightings.WATCH_NODE)
+POINT_READS = (
+    earthquakes.EVENT,
+    sightings.USER_PROFILE,
+    sightings.SIGHTING_NODE,
+    sightings.WATCH_NODE,
+    teams.TEAM,
+    leagues.LEAGUE,
+)
 
 
 @strawberry.type

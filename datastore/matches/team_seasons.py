@@ -1,7 +1,16 @@
 """How each team fares in a season of a league (TS-1, TS-2)."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.keyspace.matches import team_seasons as keys
+from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
+from datastore.moments import from_iso, iso
+from datastore.pages import Page, Span, read_page
+from datastore.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +30,73 @@ class TeamSeason:
     points: float | None = None
     net_run_rate: float | None = None
     updated_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Season:
+    """A season. No table tells more of one than its id and its teams."""
+
+    season_id: str
+
+
+ATTRIBUTES = {
+    "season_id": "seasonId",
+    "team_id": "teamId",
+    "league_id": "leagueId",
+    "season_name": "seasonName",
+    "position": "position",
+    "played": "played",
+    "won": "won",
+    "lost": "lost",
+    "drawn": "drawn",
+    "no_result": "noResult",
+    "points": "points",
+    "net_run_rate": "netRunRate",
+}
+
+
+class TeamSeasons:
+    """One method for each access pattern. Writes are dated `now`."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def of_season(self, season_id: str, span: Span) -> Page:
+        """TS-1: the rows of a season by team id."""
+        return await read_page(self._store, keys.TEAMS_OF_SEASON, [{"season": season_id}], span)
+
+    async def put_all(self, rows: Iterable[TeamSeason]) -> list[TeamSeason]:
+        """TS-2: the rows as they stand now. Of two with one season and team the last counts."""
+        last = {(row.season_id, row.team_id): replace(row, updated_at=self._now) for row in rows}
+        await self._store.write_all(TEAM_SEASONS, puts=[team_season_item(row) for row in last.values()])
+        return list(last.values())
+
+
+def team_season_item(row: TeamSeason) -> Item:
+    item = {attribute: getattr(row, name) for name, attribute in ATTRIBUTES.items()}
+    item["updatedAt"] = row.updated_at and iso(row.updated_at)
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def team_season_from(item: Mapping[str, Any]) -> TeamSeason:
+    updated_at = item.get("updatedAt")
+    return TeamSeason(
+        season_id=item["seasonId"],
+        team_id=item["teamId"],
+        league_id=item.get("leagueId"),
+        season_name=item.get("seasonName"),
+        position=item.get("position"),
+        played=item.get("played"),
+        won=item.get("won"),
+        lost=item.get("lost"),
+        drawn=item.get("drawn"),
+        no_result=item.get("noResult"),
+        points=_float(item.get("points")),
+        net_run_rate=_float(item.get("netRunRate")),
+        updated_at=from_iso(updated_at) if updated_at else None,
+    )
+
+
+def _float(number: Any) -> float | None:
+    return None if number is None else float(number)

@@ -1,7 +1,20 @@
 """Teams: reference data, kept in step with the provider (TM-1 … TM-4)."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.errors import NotFound
+from datastore.expressions import set_or_remove
+from datastore.keyspace.matches import teams as keys
+from datastore.keyspace.matches.teams import TEAMS
+from datastore.keyspace.parts import Key
+from datastore.moments import from_iso, iso
+from datastore.records import readable, record
+from datastore.remembered import RememberedScans
+from datastore.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +28,87 @@ class Team:
     country_id: str | None = None
     national: bool = False
     updated_at: datetime | None = None
+
+
+ATTRIBUTES = {
+    "team_id": "teamId",
+    "name": "name",
+    "code": "code",
+    "image_url": "imageUrl",
+    "country_id": "countryId",
+    "national": "national",
+}
+
+
+class Teams:
+    """One method for each access pattern. Writes are dated `now` and drop what is `remembered` of the teams.
+
+    Without `remembered`, as in a process that serves nobody, every read is made.
+    """
+
+    def __init__(self, store: Store, now: datetime, remembered: RememberedScans | None = None) -> None:
+        self._store = store
+        self._now = now
+        self._remembered = remembered
+
+    async def by_id(self, team_id: str) -> Team | None:
+        """TM-1."""
+        return record(team_from, await self._store.get(keys.TEAM, Key(team_id)))
+
+    async def all(self) -> Sequence[Team]:
+        """TM-2: all teams by name, as they were at most 30 seconds ago."""
+        if self._remembered is None:
+            return _by_name(await self._store.scan(keys.ALL_TEAMS))
+        return await self._remembered.scan(self._store, keys.ALL_TEAMS, _by_name)
+
+    async def put_all(self, teams: Iterable[Team]) -> list[Team]:
+        """TM-3: the teams as they stand now. Of two with one id the last counts."""
+        last = {team.team_id: replace(team, updated_at=self._now) for team in teams}
+        try:
+            await self._store.write_all(TEAMS, puts=[team_item(team) for team in last.values()])
+        finally:
+            self._forget()
+        return list(last.values())
+
+    async def update(self, team_id: str, changes: Mapping[str, Any]) -> Team:
+        """TM-4: change fields, named as `Team` names them; None takes a value away. The team as it is then.
+
+        Raises `NotFound` when there is no such team.
+        """
+        attributes = {ATTRIBUTES[name]: value for name, value in changes.items()} | {"updatedAt": iso(self._now)}
+        expression, values = set_or_remove(attributes)
+        try:
+            written = await self._store.update(keys.UPDATE_TEAM, Key(team_id), update=expression, **values)
+        finally:
+            self._forget()
+        team = record(team_from, written.item) if written.ok else None
+        if team is None:
+            raise NotFound("There is no such team.")
+        return team
+
+    def _forget(self) -> None:
+        if self._remembered is not None:
+            self._remembered.invalidate(TEAMS)
+
+
+def _by_name(items: Sequence[Item]) -> Sequence[Team]:
+    return tuple(sorted(readable(team_from, items), key=lambda team: (team.name, team.team_id)))
+
+
+def team_item(team: Team) -> Item:
+    item = {attribute: getattr(team, name) for name, attribute in ATTRIBUTES.items()}
+    item["updatedAt"] = team.updated_at and iso(team.updated_at)
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def team_from(item: Mapping[str, Any]) -> Team:
+    updated_at = item.get("updatedAt")
+    return Team(
+        team_id=item["teamId"],
+        name=item["name"],
+        code=item["code"],
+        image_url=item.get("imageUrl"),
+        country_id=item.get("countryId"),
+        national=item.get("national") is True,
+        updated_at=from_iso(updated_at) if updated_at else None,
+    )

@@ -1,10 +1,72 @@
 """The table `cricket-leagues`: reference data, some thirty leagues."""
 
-from datastore.declarations import AccessPattern, Table
+from datastore.declarations import AccessPattern, Table, Who
 
 LEAGUES = Table(
     name="cricket-leagues",
     partition="leagueId",
 )
 
-PATTERNS: tuple[AccessPattern, ...] = ()
+LEAGUE = AccessPattern(
+    id="LG-1",
+    question="One league by its id",
+    table=LEAGUES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("league", "Match.league", "node", "nodes"),
+    key="leagueId = <leagueId>",
+)
+ALL_LEAGUES = AccessPattern(
+    id="LG-2",
+    question="All leagues, remembered for 30 seconds",
+    table=LEAGUES,
+    operations=("Scan",),
+    who=Who.ANY,
+    fields=("leagues",),
+    # What is read is remembered, and a read just after a write must not remember what was there before.
+    consistent=True,
+)
+ACTIVE_LEAGUES = AccessPattern(
+    id="LG-3",
+    question="The active leagues, remembered for 30 seconds",
+    table=LEAGUES,
+    operations=("Scan",),
+    who=Who.ANY,
+    fields=("leagues",),
+    filter=("#active = :active",),
+    consistent=True,
+)
+PUT_LEAGUE = AccessPattern(
+    id="LG-4",
+    question="Put a league, in place of the one with its id",
+    table=LEAGUES,
+    operations=("PutItem",),
+    who=Who.SYSTEM,
+    fields=("putLeague",),
+)
+UPDATE_LEAGUE = AccessPattern(
+    id="LG-5",
+    question="Change some fields of a league that exists",
+    table=LEAGUES,
+    operations=("UpdateItem",),
+    who=Who.ADMIN,
+    fields=("updateLeague",),
+    condition="attribute_exists(leagueId)",
+)
+DELETE_LEAGUE = AccessPattern(
+    id="LG-6",
+    question="Delete a league",
+    table=LEAGUES,
+    operations=("DeleteItem",),
+    who=Who.ADMIN,
+    fields=("deleteLeague",),
+)
+
+PATTERNS: tuple[AccessPattern, ...] = (
+    LEAGUE,
+    ALL_LEAGUES,
+    ACTIVE_LEAGUES,
+    PUT_LEAGUE,
+    UPDATE_LEAGUE,
+    DELETE_LEAGUE,
+)

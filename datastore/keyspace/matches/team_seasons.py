@@ -1,6 +1,6 @@
 """The table `cricket-team-seasons`: how each team fares in a season of a league."""
 
-from datastore.declarations import AccessPattern, Table
+from datastore.declarations import AccessPattern, Table, Who
 
 TEAM_SEASONS = Table(
     name="cricket-team-seasons",
@@ -8,4 +8,22 @@ TEAM_SEASONS = Table(
     sort="teamId",
 )
 
-PATTERNS: tuple[AccessPattern, ...] = ()
+TEAMS_OF_SEASON = AccessPattern(
+    id="TS-1",
+    question="The teams of a season and how they fare, by their ids",
+    table=TEAM_SEASONS,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("seasonTeams", "Season.teams"),
+    key="seasonId = :season",
+)
+SYNC_TEAM_SEASONS = AccessPattern(
+    id="TS-2",
+    question="Put the rows of a season, each in place of the team's last one",
+    table=TEAM_SEASONS,
+    operations=("BatchWriteItem",),
+    who=Who.SYSTEM,
+    fields=("syncTeamSeasons",),
+)
+
+PATTERNS: tuple[AccessPattern, ...] = (TEAMS_OF_SEASON, SYNC_TEAM_SEASONS)

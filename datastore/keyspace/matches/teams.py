@@ -1,10 +1,47 @@
 """The table `cricket-teams`: reference data, a hundred teams or fewer."""
 
-from datastore.declarations import AccessPattern, Table
+from datastore.declarations import AccessPattern, Table, Who
 
 TEAMS = Table(
     name="cricket-teams",
     partition="teamId",
 )
 
-PATTERNS: tuple[AccessPattern, ...] = ()
+TEAM = AccessPattern(
+    id="TM-1",
+    question="One team by its id",
+    table=TEAMS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("team", "Match.homeTeam", "Match.awayTeam", "TeamSeason.team", "node", "nodes"),
+    key="teamId = <teamId>",
+)
+ALL_TEAMS = AccessPattern(
+    id="TM-2",
+    question="All teams, remembered for 30 seconds",
+    table=TEAMS,
+    operations=("Scan",),
+    who=Who.ANY,
+    fields=("teams",),
+    # What is read is remembered, and a read just after a write must not remember what was there before.
+    consistent=True,
+)
+SYNC_TEAMS = AccessPattern(
+    id="TM-3",
+    question="Put teams, each in place of the one with its id",
+    table=TEAMS,
+    operations=("BatchWriteItem",),
+    who=Who.SYSTEM,
+    fields=("syncTeams",),
+)
+UPDATE_TEAM = AccessPattern(
+    id="TM-4",
+    question="Change some fields of a team that exists",
+    table=TEAMS,
+    operations=("UpdateItem",),
+    who=Who.ADMIN,
+    fields=("updateTeam",),
+    condition="attribute_exists(teamId)",
+)
+
+PATTERNS: tuple[AccessPattern, ...] = (TEAM, ALL_TEAMS, SYNC_TEAMS, UPDATE_TEAM)

@@ -1,0 +1,89 @@
+"""What Scans of small tables found, kept for all requests of the process for a short while."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from datastore.attributes import Item
+from datastore.declarations import AccessPattern, Table
+from datastore.errors import Timeout, Unavailable
+from datastore.store import Store
+
+Value = TypeVar("Value")
+
+LIFETIME = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A Scan that was begun at a moment, and in the end what it found."""
+
+    began: datetime
+    task: asyncio.Task[Any]
+
+
+class RememberedScans:
+    """One per process. However many ask at a time, one Scan is made; a write through this process drops it at once.
+
+    `open_store` gives the Scan a store, and so a deadline, of its own: it outlives whoever asked first. What another
+    process writes is seen when the 30 seconds are over.
+    """
+
+    def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime]) -> None:
+        self._open_store = open_store
+        self._now = now
+        self._reads: dict[AccessPattern, _Read] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def scan(
+        self, asker: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], **values: Any
+    ) -> Value:
+        """What `convert` makes of the pattern's items; a pattern is always asked with the same values.
+
+        The Scan is metered as a call of the `asker` that began it. Raises what the Scan raised, or `Timeout` when the
+        asker's deadline passes first; neither is remembered.
+        """
+        read = self._reads.get(pattern)
+        if read is None or not timedelta(0) <= self._now() - read.began < LIFETIME:
+            read = self._reads[pattern] = self._begin(asker, pattern, convert, values)
+        # Not by awaiting the task itself: an asker's cancellation is not the others'.
+        done, _ = await asyncio.wait({read.task}, timeout=asker.deadline.remaining())
+        if not done:
+            raise Timeout("The store did not answer in time.")
+        if read.task.cancelled():
+            raise Unavailable("The gateway is stopping; try again.")
+        found: Value = read.task.result()
+        return found
+
+    def invalidate(self, table: Table) -> None:
+        """Drop what is remembered of the table, because it was just written; a Scan on its way is not kept either."""
+        for pattern in [pattern for pattern in self._reads if pattern.table is table]:
+            del self._reads[pattern]
+
+    async def aclose(self) -> None:
+        """End the Scans that are on their way."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _begin(
+        self, asker: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], values: dict[str, Any]
+    ) -> _Read:
+        async def scan() -> Value:
+            store = self._open_store()
+            store.meter = asker.meter
+            return convert(await store.scan(pattern, **values))
+
+        task = asyncio.create_task(scan())
+        read = _Read(self._now(), task)
+        self._running.add(task)
+        task.add_done_callback(lambda _: self._ended(pattern, read))
+        return read
+
+    def _ended(self, pattern: AccessPattern, read: _Read) -> None:
+        self._running.discard(read.task)
+        failed = read.task.cancelled() or read.task.exception() is not None
+        if failed and self._reads.get(pattern) is read:
+            del self._reads[pattern]

@@ -1,0 +1,83 @@
+"""What inputs may hold: each check names the field and the limit."""
+
+from collections.abc import Callable, Collection, Mapping, Sized
+from functools import partial
+from typing import Any, TypeVar
+
+from strawberry.utils.str_converters import to_camel_case
+
+from datastore.errors import BadUserInput
+
+Number = TypeVar("Number", int, float)
+# Takes the field's name in the API and its value, answers the value to go on with, or raises `BadUserInput`.
+Check = Callable[[str, Any], Any]
+
+LONGEST_ID = 100
+LONGEST_URL = 1000
+LONGEST_LIST = 100
+
+
+def checked(input: object, checks: Mapping[str, Check], at: str = "") -> dict[str, Any]:
+    """The values of an input's fields, each by its check; None needs none. `at` is where the input stands, `teams[3].`.
+
+    Raises `BadUserInput`.
+    """
+    values = {name: getattr(input, name) for name in checks}
+    return {
+        name: None if value is None else checks[name](at + to_camel_case(name), value) for name, value in values.items()
+    }
+
+
+def changes(input: object, checks: Mapping[str, Check], removable: Collection[str]) -> dict[str, Any]:
+    """The fields of an input of `Maybe`s that were given; None, for those that are `removable`, takes a value away.
+
+    Raises `BadUserInput`, also when nothing was given.
+    """
+    given = {name: some.value for name in checks if (some := getattr(input, name)) is not None}
+    if not given:
+        raise BadUserInput("`input` must name at least one field to change.", field="input")
+    for name, value in given.items():
+        field = to_camel_case(name)
+        if value is not None:
+            given[name] = checks[name](field, value)
+        elif name not in removable:
+            raise BadUserInput(f"`{field}` must not be null.", field=field)
+    return given
+
+
+def text(field: str, value: str, longest: int) -> str:
+    """The text without the space around it. Raises `BadUserInput` unless 1 to `longest` characters are left."""
+    stripped = value.strip()
+    if not 1 <= len(stripped) <= longest:
+        raise BadUserInput(f"`{field}` must have between 1 and {longest} characters.", field=field)
+    return stripped
+
+
+id = partial(text, longest=LONGEST_ID)
+name = partial(text, longest=200)
+code = partial(text, longest=20)
+
+
+def url(field: str, value: str) -> str:
+    """An address on the web. Raises `BadUserInput` for one that is too long or not http(s)."""
+    address = text(field, value, longest=LONGEST_URL)
+    if not address.startswith(("https://", "http://")):
+        raise BadUserInput(f"`{field}` must begin with https:// or http://.", field=field)
+    return address
+
+
+def flag(_field: str, value: bool) -> bool:
+    return value
+
+
+def number(field: str, value: Number, *, least: Number, most: Number) -> Number:
+    """The number. Raises `BadUserInput` unless it lies within the bounds, both included."""
+    if not least <= value <= most:
+        raise BadUserInput(f"`{field}` must be between {least} and {most}.", field=field)
+    return value
+
+
+def listed(field: str, values: Sized) -> None:
+    """Raise `BadUserInput` for a list that is too long."""
+    if len(values) > LONGEST_LIST:
+        raise BadUserInput(f"`{field}` may hold at most {LONGEST_LIST}, not {len(values)}.", field=field)

@@ -1,0 +1,113 @@
+"""Teams of seasons: TS-1, TS-2."""
+
+from functools import partial
+from typing import Annotated
+
+import strawberry
+
+from datastore.keyspace.matches import team_seasons as keys
+from datastore.matches.team_seasons import Season, TeamSeason, team_season_from
+from datastore.matches.teams import Team
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Context, Info
+
+MOST_MATCHES = 10_000
+DECIMALS = 6
+
+
+def _decimal(field: str, value: float) -> float:
+    # DynamoDB refuses numbers that are tiny, such as 1e-200.
+    return round(bounds.number(field, value, least=-100_000.0, most=100_000.0), DECIMALS)
+
+
+_count = partial(bounds.number, least=0, most=MOST_MATCHES)
+CHECKS: dict[str, bounds.Check] = {
+    "team_id": bounds.id,
+    "position": partial(bounds.number, least=1, most=MOST_MATCHES),
+    "played": _count,
+    "won": _count,
+    "lost": _count,
+    "drawn": _count,
+    "no_result": _count,
+    "points": _decimal,
+    "net_run_rate": _decimal,
+}
+SEASON_CHECKS: dict[str, bounds.Check] = {
+    "season_id": bounds.id,
+    "season_name": bounds.name,
+    "league_id": bounds.id,
+}
+
+SeasonId = Annotated[strawberry.ID, strawberry.argument(description="The source's id of the season.")]
+
+
+@strawberry.input(description="How a team fares in a season. What is left out is not known.")
+class TeamSeasonInput:
+    team_id: strawberry.ID = strawberry.field(description="The `teamId`, 1 to 100 characters.")
+    position: int | None = strawberry.field(description="Its place in the table, from 1.", default=None)
+    played: int | None = strawberry.field(description="Matches played, at most 10,000.", default=None)
+    won: int | None = strawberry.field(description="Matches won.", default=None)
+    lost: int | None = strawberry.field(description="Matches lost.", default=None)
+    drawn: int | None = strawberry.field(description="Matches drawn or tied.", default=None)
+    no_result: int | None = strawberry.field(description="Matches without a result.", default=None)
+    points: float | None = strawberry.field(description="Points, to six decimals.", default=None)
+    net_run_rate: float | None = strawberry.field(description="Net run rate, to six decimals.", default=None)
+
+
+@strawberry.input(description="The table of a season.")
+class SyncTeamSeasonsInput:
+    season_id: strawberry.ID = strawberry.field(description="The source's id of the season, 1 to 100 characters.")
+    season_name: str | None = strawberry.field(description="Its name, such as 2026, 1 to 200 characters.", default=None)
+    league_id: strawberry.ID | None = strawberry.field(description="The `leagueId` of its league.", default=None)
+    teams: list[TeamSeasonInput] = strawberry.field(description="Up to 100 teams.")
+
+
+Input = Annotated[SyncTeamSeasonsInput, strawberry.argument(description="The season and its teams.")]
+
+
+async def season_teams(
+    info: Info,
+    season_id: SeasonId,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[TeamSeason]:
+    return await _teams(info.context, bounds.id("seasonId", season_id), Paging(first, after, last, before))
+
+
+async def teams_of_season(
+    parent: strawberry.Parent[Season],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[TeamSeason]:
+    return await _teams(info.context, parent.season_id, Paging(first, after, last, before))
+
+
+async def _teams(context: Context, season_id: str, paging: Paging) -> Connection[TeamSeason]:
+    # One list, whichever field it is reached by: cursors of the one are good for the other.
+    of = listing(context.services.cursors, keys.TEAMS_OF_SEASON, "Season.teams", {"seasonId": season_id})
+    page = await context.team_seasons.of_season(season_id, of.span(paging))
+    return connection(of, page, team_season_from)
+
+
+async def team(parent: strawberry.Parent[TeamSeason], info: Info) -> Team | None:
+    return await info.context.teams.by_id(parent.team_id)
+
+
+async def sync_team_seasons(info: Info, input: Input) -> list[TeamSeason]:
+    require(info.context.identity, keys.SYNC_TEAM_SEASONS)
+    bounds.listed("teams", input.teams)
+    of_season = bounds.checked(input, SEASON_CHECKS)
+    return await info.context.team_seasons.put_all(
+        [
+            TeamSeason(**of_season, **bounds.checked(team, CHECKS, f"teams[{at}]."))
+            for at, team in enumerate(input.teams)
+        ]
+    )

@@ -1,0 +1,74 @@
+"""Teams: TM-1 … TM-4."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import strawberry
+
+from datastore.keyspace.matches import teams as keys
+from datastore.matches.teams import Team
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.context import Info
+
+CHECKS: dict[str, bounds.Check] = {
+    "name": bounds.name,
+    "code": bounds.code,
+    "image_url": bounds.url,
+    "country_id": bounds.id,
+    "national": bounds.flag,
+}
+WHOLE_CHECKS: dict[str, bounds.Check] = {"team_id": bounds.id, **CHECKS}
+REMOVABLE = ("image_url", "country_id")
+
+Id = Annotated[strawberry.ID, strawberry.argument(description="The `teamId`.")]
+
+
+@strawberry.input(description="A team as its source tells of it.")
+class TeamInput:
+    team_id: strawberry.ID = strawberry.field(description="Its id at the source, 1 to 100 characters.")
+    name: str = strawberry.field(description="The full name, 1 to 200 characters.")
+    code: str = strawberry.field(description="The short name, such as IND, 1 to 20 characters.")
+    image_url: str | None = strawberry.field(description="An http(s) address of its badge.", default=None)
+    country_id: strawberry.ID | None = strawberry.field(description="The source's id of its country.", default=None)
+    national: bool = strawberry.field(description="Whether it is a country's side; else a club.", default=False)
+
+
+@strawberry.input(description="What to change of a team. What is left out stays as it is.")
+class UpdateTeamInput:
+    name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 200 characters.", default=None)
+    code: strawberry.Maybe[str | None] = strawberry.field(description="1 to 20 characters.", default=None)
+    image_url: strawberry.Maybe[str | None] = strawberry.field(
+        description="An http(s) address; null takes it away.", default=None
+    )
+    country_id: strawberry.Maybe[strawberry.ID | None] = strawberry.field(
+        description="1 to 100 characters; null takes it away.", default=None
+    )
+    national: strawberry.Maybe[bool | None] = strawberry.field(
+        description="Whether it is a country's side.", default=None
+    )
+
+
+TeamInputs = Annotated[list[TeamInput], strawberry.argument(description="Up to 100 teams.")]
+Changes = Annotated[UpdateTeamInput, strawberry.argument(description="At least one field to change.")]
+
+
+async def team(info: Info, id: Id) -> Team | None:
+    return await info.context.teams.by_id(bounds.id("id", id))
+
+
+async def teams(info: Info) -> Sequence[Team]:
+    return await info.context.teams.all()
+
+
+async def sync_teams(info: Info, teams: TeamInputs) -> list[Team]:
+    require(info.context.identity, keys.SYNC_TEAMS)
+    bounds.listed("teams", teams)
+    return await info.context.teams.put_all(
+        [Team(**bounds.checked(team, WHOLE_CHECKS, f"teams[{at}].")) for at, team in enumerate(teams)]
+    )
+
+
+async def update_team(info: Info, id: Id, input: Changes) -> Team:
+    require(info.context.identity, keys.UPDATE_TEAM)
+    return await info.context.teams.update(bounds.id("id", id), bounds.changes(input, CHECKS, REMOVABLE))
