@@ -1,0 +1,159 @@
+"""Cricsheet's JSON format as it is written (cricsheet.org/format/json), versions 1.0 and 1.1.
+
+Keys that are not listed are ignored: the format grows.
+"""
+
+from datetime import date
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+
+
+class Fielder(Struct, frozen=True):
+    """Substitutes may have no name."""
+
+    name: str | None = None
+    substitute: bool = False
+
+
+class Wicket(Struct, frozen=True):
+    player_out: str
+    kind: str
+    fielders: tuple[Fielder, ...] = ()
+
+
+class Runs(Struct, frozen=True):
+    batter: Count
+    extras: Count
+    total: Count
+    non_boundary: bool = False
+
+
+class Extras(Struct, frozen=True):
+    byes: Count = 0
+    legbyes: Count = 0
+    wides: Count = 0
+    noballs: Count = 0
+    penalty: Count = 0
+
+
+class Replacement(Struct, frozen=True):
+    """`incoming` plays instead of `out` from this ball on."""
+
+    incoming: str = field(name="in")
+    team: str
+    out: str | None = None
+    reason: str | None = None
+
+
+class Replacements(Struct, frozen=True):
+    match: tuple[Replacement, ...] = ()
+
+
+class Delivery(Struct, frozen=True):
+    batter: str
+    bowler: str
+    non_striker: str
+    runs: Runs
+    extras: Extras | None = None
+    wickets: tuple[Wicket, ...] = ()
+    replacements: Replacements | None = None
+
+
+class Over(Struct, frozen=True):
+    over: Annotated[int, Meta(ge=0, le=999)]
+    deliveries: Annotated[tuple[Delivery, ...], Meta(max_length=99)] = ()
+
+
+class PenaltyRuns(Struct, frozen=True):
+    """Awarded to the side that bats in the innings, before or after it."""
+
+    pre: Count = 0
+    post: Count = 0
+
+
+class Target(Struct, frozen=True):
+    """`overs` may be 9.2: nine overs and two balls."""
+
+    runs: Count | None = None
+    overs: int | float | None = None
+
+
+class MiscountedOver(Struct, frozen=True):
+    balls: int | str
+
+
+class Innings(Struct, frozen=True):
+    team: str
+    overs: tuple[Over, ...] = ()
+    absent_hurt: tuple[str, ...] = ()
+    penalty_runs: PenaltyRuns = PenaltyRuns()
+    declared: bool = False
+    forfeited: bool = False
+    miscounted_overs: dict[str, MiscountedOver] = {}
+    target: Target | None = None
+    super_over: bool = False
+
+
+class Event(Struct, frozen=True):
+    name: str
+    match_number: int | str | None = None
+    stage: str | int | None = None
+    group: str | int | None = None
+
+
+class By(Struct, frozen=True):
+    innings: int | None = None
+    runs: int | None = None
+    wickets: int | None = None
+
+
+class Outcome(Struct, frozen=True):
+    winner: str | None = None
+    by: By = By()
+    result: str | None = None
+    eliminator: str | None = None
+    bowl_out: str | None = None
+    method: str | None = None
+
+
+class Toss(Struct, frozen=True):
+    winner: str | None = None
+    decision: str | None = None
+
+
+class Registry(Struct, frozen=True):
+    people: dict[str, str] = {}
+
+
+class Info(Struct, frozen=True):
+    """`season` is a number in some files."""
+
+    dates: Annotated[tuple[date, ...], Meta(min_length=1)]
+    teams: tuple[str, str]
+    match_type: str
+    balls_per_over: Annotated[int, Meta(ge=1, le=99)] = 6
+    city: str | None = None
+    venue: str | None = None
+    event: Event | None = None
+    gender: str | None = None
+    outcome: Outcome = Outcome()
+    overs: Annotated[int, Meta(ge=1, le=999)] | None = None
+    player_of_match: tuple[str, ...] = ()
+    players: dict[str, tuple[str, ...]] = {}
+    registry: Registry = Registry()
+    season: str | int | None = None
+    team_type: str | None = None
+    toss: Toss | None = None
+
+
+class FileMeta(Struct, frozen=True):
+    revision: int = 1
+
+
+class File(Struct, frozen=True):
+    info: Info
+    innings: tuple[Innings, ...] = ()
+    meta: FileMeta = FileMeta()
