@@ -15,7 +15,13 @@ OUTCOMES: dict[Who, dict[Role | None, list[str]]] = {
     Who.SYSTEM: {None: ["UNAUTHENTICATED"], Role.USER: ["FORBIDDEN"], Role.ADMIN: ["FORBIDDEN"], Role.SYSTEM: []},
 }
 # What a caller who may ask is answered, where nothing was put in place first.
-ALLOWED_ANSWERS = {"confirmSighting": ["NOT_FOUND"], "deleteWatch": ["NOT_FOUND"]}
+ALLOWED_ANSWERS = {
+    "confirmSighting": ["NOT_FOUND"],
+    "deleteWatch": ["NOT_FOUND"],
+    "updateTeam": ["NOT_FOUND"],
+    "updateLeague": ["NOT_FOUND"],
+    "deleteLeague": ["NOT_FOUND"],
+}
 
 IDS = {"ingestEarthquakes": "http://127.0.0.1:1/none"}
 
