@@ -11,7 +11,14 @@ from datastore.changes import ChangeFeed
 from datastore.client import Client
 from datastore.cursors import Cursors
 from datastore.earthquakes import Earthquakes, IngestSummary
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.devices import Devices
+from datastore.matches.display_states import DisplayStates
+from datastore.matches.fixture_cache import FixtureCache
+from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import Leagues
+from datastore.matches.live_activities import LiveActivities
+from datastore.matches.match_follows import MatchFollows
 from datastore.matches.team_seasons import TeamSeasons
 from datastore.matches.teams import Teams
 from datastore.metering import Deadline
@@ -66,7 +73,22 @@ class Context:
             deadline=Deadline(self.services.deadline_seconds),
             token=self.services.new_id,
         )
-        for name in ("sightings", "reporters", "watches", "earthquakes", "teams", "team_seasons", "leagues"):
+        for name in (
+            "sightings",
+            "reporters",
+            "watches",
+            "earthquakes",
+            "teams",
+            "team_seasons",
+            "leagues",
+            "display_states",
+            "fixtures",
+            "fixture_cache",
+            "active_matches",
+            "match_follows",
+            "devices",
+            "live_activities",
+        ):
             self.__dict__.pop(name, None)
 
     @cached_property
@@ -96,6 +118,34 @@ class Context:
     @cached_property
     def leagues(self) -> Leagues:
         return Leagues(self.store, self.now, self.services.remembered)
+
+    @cached_property
+    def display_states(self) -> DisplayStates:
+        return DisplayStates(self.store, self.now)
+
+    @cached_property
+    def fixtures(self) -> Fixtures:
+        return Fixtures(self.store, self.now)
+
+    @cached_property
+    def fixture_cache(self) -> FixtureCache:
+        return FixtureCache(self.store, self.now)
+
+    @cached_property
+    def active_matches(self) -> ActiveMatches:
+        return ActiveMatches(self.store, self.now)
+
+    @cached_property
+    def match_follows(self) -> MatchFollows:
+        return MatchFollows(self.store, self.now)
+
+    @cached_property
+    def devices(self) -> Devices:
+        return Devices(self.store, self.now)
+
+    @cached_property
+    def live_activities(self) -> LiveActivities:
+        return LiveActivities(self.store, self.now)
 
 
 Info = strawberry.Info[Context, None]

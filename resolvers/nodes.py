@@ -11,7 +11,10 @@ import strawberry
 from datastore.earthquakes import Earthquake
 from datastore.errors import BadUserInput
 from datastore.keyspace import sightings as sighting_keys
+from datastore.keyspace.matches import match_follows as match_follow_keys
+from datastore.matches.display import DisplayState
 from datastore.matches.leagues import League
+from datastore.matches.match_follows import MatchFollow
 from datastore.matches.teams import Team
 from datastore.reporters import UserProfile
 from datastore.sightings import Sighting
@@ -43,12 +46,20 @@ def watch_id(parent: strawberry.Parent[Watch]) -> strawberry.ID:
     return global_id("Watch", parent.user_id, parent.area, parent.category, parent.watch_id)
 
 
+def display_state_id(parent: strawberry.Parent[DisplayState]) -> strawberry.ID:
+    return global_id("DisplayState", parent.match_id, parent.team_id)
+
+
 def team_id(parent: strawberry.Parent[Team]) -> strawberry.ID:
     return global_id("Team", parent.team_id)
 
 
 def league_id(parent: strawberry.Parent[League]) -> strawberry.ID:
     return global_id("League", parent.league_id)
+
+
+def match_follow_id(parent: strawberry.Parent[MatchFollow]) -> strawberry.ID:
+    return global_id("MatchFollow", parent.match_id, parent.user_id)
 
 
 async def node(info: Info, id: NodeId) -> Record | None:
@@ -102,6 +113,10 @@ async def _watch(context: Context, user_id: str, area: str, category: str, watch
     return await context.watches.by_key(sighting_keys.watch(user_id, area, category, watch_id))
 
 
+async def _display_state(context: Context, match_id: str, team_id: str) -> DisplayState | None:
+    return await context.display_states.by_id(match_id, team_id)
+
+
 async def _team(context: Context, team_id: str) -> Team | None:
     return await context.teams.by_id(team_id)
 
@@ -110,10 +125,17 @@ async def _league(context: Context, league_id: str) -> League | None:
     return await context.leagues.by_id(league_id)
 
 
+async def _match_follow(context: Context, match_id: str, user_id: str) -> MatchFollow | None:
+    require(context.identity, match_follow_keys.FOLLOW_OF_USER, owner=user_id)
+    return await context.match_follows.by_key(match_id, user_id)
+
+
 # Type name: how many parts its id has, and what reads it.
 READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
+    "DisplayState": (2, _display_state),
     "Earthquake": (1, _earthquake),
     "League": (1, _league),
+    "MatchFollow": (2, _match_follow),
     "Sighting": (3, _sighting),
     "Team": (1, _team),
     "UserProfile": (1, _user_profile),

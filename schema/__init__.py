@@ -8,7 +8,11 @@ from strawberry.extensions import ParserCache, ValidationCache
 from strawberry.types import ExecutionContext
 
 from schema.earthquakes import Earthquake, EarthquakeMutations, EarthquakeQueries, EarthquakeSubscriptions
+from schema.matches.devices import DeviceMutations, DeviceQueries
+from schema.matches.display_states import DisplayState, DisplayStateQueries
 from schema.matches.leagues import League, LeagueMutations, LeagueQueries
+from schema.matches.live_activities import LiveActivityMutations, LiveActivityQueries
+from schema.matches.match_follows import MatchFollow, MatchFollowMutations, MatchFollowQueries
 from schema.matches.team_seasons import TeamSeasonMutations, TeamSeasonQueries
 from schema.matches.teams import Team, TeamMutations, TeamQueries
 from schema.me import MeQueries
@@ -22,13 +26,32 @@ LONGEST_CACHED = 8192
 
 @strawberry.type(description="What can be asked.")
 class Query(
-    SightingQueries, EarthquakeQueries, LeagueQueries, TeamQueries, TeamSeasonQueries, NodeQueries, MeQueries
+    SightingQueries,
+    EarthquakeQueries,
+    DisplayStateQueries,
+    LeagueQueries,
+    TeamQueries,
+    TeamSeasonQueries,
+    MatchFollowQueries,
+    DeviceQueries,
+    LiveActivityQueries,
+    NodeQueries,
+    MeQueries,
 ):
     pass
 
 
 @strawberry.type(description="What can be done.")
-class Mutation(SightingMutations, EarthquakeMutations, LeagueMutations, TeamMutations, TeamSeasonMutations):
+class Mutation(
+    SightingMutations,
+    EarthquakeMutations,
+    LeagueMutations,
+    TeamMutations,
+    TeamSeasonMutations,
+    MatchFollowMutations,
+    DeviceMutations,
+    LiveActivityMutations,
+):
     pass
 
 
@@ -80,7 +103,7 @@ def build() -> Schema:
         query=Query,
         mutation=Mutation,
         subscription=Subscription,
-        types=[Earthquake, League, Sighting, Team, UserProfile, Watch],
+        types=[League, Team, DisplayState, Earthquake, MatchFollow, Sighting, UserProfile, Watch],
         # By their classes: one of each is made for every operation.
         extensions=[SmallDocuments, SmallValidations],
     )

@@ -3,9 +3,15 @@
 import strawberry
 
 from datastore.keyspace import sightings as patterns
+from datastore.keyspace.matches import devices, live_activities
 from resolvers import access
 from resolvers import me as resolve
+from resolvers.matches import devices as resolve_devices
+from resolvers.matches import live_activities as resolve_live_activities
+from schema.connections import Connection
 from schema.fields import ask
+from schema.matches.devices import Device
+from schema.matches.live_activities import LiveActivity
 from schema.sightings import UserProfile
 
 strawberry.enum(access.Role, description="What a token makes its bearer.")
@@ -21,6 +27,18 @@ class Me:
         resolver=resolve.profile,
         graphql_type=UserProfile | None,
         description="The caller's profile as a reporter of sightings.",
+    )
+    device = ask(
+        devices.DEVICE_OF_USER,
+        resolver=resolve_devices.my_device,
+        graphql_type=Device | None,
+        description="The caller's device for push notifications.",
+    )
+    live_activities = ask(
+        live_activities.ACTIVITIES_OF_USER,
+        resolver=resolve_live_activities.my_live_activities,
+        graphql_type=Connection[LiveActivity],
+        description="The caller's sessions of Live Activities, in no particular order.",
     )
 
 

@@ -3,7 +3,7 @@
 import strawberry
 
 from datastore.keyspace import earthquakes, sightings
-from datastore.keyspace.matches import leagues, teams
+from datastore.keyspace.matches import display_states, leagues, match_follows, teams
 from resolvers import nodes as resolve
 from schema.connections import Node
 from schema.fields import ask
@@ -13,8 +13,10 @@ POINT_READS = (
     sightings.USER_PROFILE,
     sightings.SIGHTING_NODE,
     sightings.WATCH_NODE,
+    match_follows.FOLLOW_OF_USER,
     teams.TEAM,
     leagues.LEAGUE,
+    display_states.DISPLAY_STATE,
 )
 
 

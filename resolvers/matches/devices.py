@@ -1,0 +1,104 @@
+"""Devices for push notifications: DEV-1 … DEV-4."""
+
+import re
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import BadUserInput
+from datastore.keyspace.matches import devices as keys
+from datastore.matches.devices import Device, Platform
+from resolvers import bounds
+from resolvers.access import Identity, Role, require
+from resolvers.arguments import UserId
+from resolvers.context import Context, Info
+
+LONGEST_VERSION = 40
+_PUSH_TOKEN = re.compile(r"[0-9a-f]{32,200}", re.ASCII | re.IGNORECASE)
+
+DeviceToken = Annotated[strawberry.ID, strawberry.argument(description="The device's `deviceToken`.")]
+PushToStartToken = Annotated[
+    str,
+    strawberry.argument(
+        description="The token that starts a Live Activity there, as iOS gave it: 32 to 200 hexadecimal digits."
+    ),
+]
+
+
+@strawberry.input(description="A device as its app knows it.")
+class RegisterDeviceInput:
+    device_token: strawberry.ID = strawberry.field(
+        description="The APNs device token, as iOS gave it: 32 to 200 hexadecimal digits."
+    )
+    platform: Platform = strawberry.field(description="What the device runs.")
+    apns_token: str | None = strawberry.field(
+        description="The token that notifications go to, if it is another than `deviceToken`.", default=None
+    )
+    os_version: str = strawberry.field(description="The version of its system, 1 to 40 characters.")
+    app_version: str = strawberry.field(description="The version of the app, 1 to 40 characters.")
+
+
+NewDevice = Annotated[RegisterDeviceInput, strawberry.argument(description="The device the user has now.")]
+
+
+async def device(info: Info, user_id: UserId) -> Device | None:
+    require(info.context.identity, keys.DEVICE_OF_USER, owner=user_id)
+    return await info.context.devices.of_user(user_id)
+
+
+async def my_device(parent: strawberry.Parent[Identity], info: Info) -> Device | None:
+    return await info.context.devices.of_user(parent.user_id)
+
+
+async def register_device(info: Info, input: NewDevice) -> Device:
+    caller = require(info.context.identity, keys.REGISTER_DEVICE)
+    device_token = push_token("deviceToken", input.device_token)
+    return await info.context.devices.register(
+        caller.user_id,
+        device_token,
+        platform=input.platform,
+        apns_token=device_token if input.apns_token is None else push_token("apnsToken", input.apns_token),
+        os_version=bounds.text("osVersion", input.os_version, LONGEST_VERSION),
+        app_version=bounds.text("appVersion", input.app_version, LONGEST_VERSION),
+    )
+
+
+async def update_push_to_start_token(
+    info: Info, device_token: DeviceToken, push_to_start_token: PushToStartToken
+) -> Device:
+    caller = require(info.context.identity, keys.UPDATE_PUSH_TO_START)
+    return await info.context.devices.update_push_to_start_token(
+        caller.user_id,
+        push_token("deviceToken", device_token),
+        push_token("pushToStartToken", push_to_start_token),
+    )
+
+
+async def delete_device(info: Info, device_token: DeviceToken) -> Device | None:
+    caller = require(info.context.identity, keys.DELETE_DEVICE)
+    return await info.context.devices.delete(caller.user_id, push_token("deviceToken", device_token))
+
+
+def device_token(parent: strawberry.Parent[Device], info: Info) -> str | None:
+    return parent.device_token if may_see_tokens(info.context, parent.user_id) else None
+
+
+def apns_token(parent: strawberry.Parent[Device], info: Info) -> str | None:
+    return parent.apns_token if may_see_tokens(info.context, parent.user_id) else None
+
+
+def push_to_start_token(parent: strawberry.Parent[Device], info: Info) -> str | None:
+    return parent.push_to_start_token if may_see_tokens(info.context, parent.user_id) else None
+
+
+def may_see_tokens(context: Context, owner: str) -> bool:
+    """Who has a token can push to the device: it is its owner's business, and that of the services that push."""
+    caller = context.identity
+    return caller is not None and (caller.user_id == owner or caller.role is Role.SYSTEM)
+
+
+def push_token(field: str, value: str) -> str:
+    """A token of APNs in lower case. Raises `BadUserInput`, which does not repeat what may be a token."""
+    if not _PUSH_TOKEN.fullmatch(value):
+        raise BadUserInput(f"`{field}` must have between 32 and 200 hexadecimal digits.", field=field)
+    return value.lower()

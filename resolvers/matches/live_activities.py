@@ -1,0 +1,130 @@
+"""Live Activities: LA-1 … LA-6."""
+
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import NotFound
+from datastore.keyspace.matches import live_activities as keys
+from datastore.matches.cricket import Match
+from datastore.matches.live_activities import LiveActivity, live_activity_from
+from resolvers import bounds
+from resolvers.access import Identity, require
+from resolvers.arguments import After, Before, First, Last, MatchId, UserId
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Context, Info
+from resolvers.matches.devices import may_see_tokens, push_token
+
+LONGEST_REASON = 100
+
+DeviceId = Annotated[
+    strawberry.ID,
+    strawberry.argument(description="What the app calls its device: the same at each start, 1 to 100 characters."),
+]
+UpdateToken = Annotated[
+    str,
+    strawberry.argument(description="The Live Activity's push token, as iOS gave it: 32 to 200 hexadecimal digits."),
+]
+Owner = Annotated[
+    strawberry.ID | None, strawberry.argument(description="Whose session: the caller's own if nothing is said.")
+]
+Reason = Annotated[
+    str | None,
+    strawberry.argument(
+        description="Why, 1 to 100 characters: `user` (or `system` for another's session) if nothing is said."
+    ),
+]
+
+
+async def live_activities(
+    info: Info,
+    user_id: UserId,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[LiveActivity]:
+    require(info.context.identity, keys.ACTIVITIES_OF_USER, owner=user_id)
+    return await _of_user(info.context, "Query.liveActivities", user_id, Paging(first, after, last, before))
+
+
+async def my_live_activities(
+    parent: strawberry.Parent[Identity],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[LiveActivity]:
+    return await _of_user(info.context, "Me.liveActivities", parent.user_id, Paging(first, after, last, before))
+
+
+async def _of_user(context: Context, field: str, user_id: str, paging: Paging) -> Connection[LiveActivity]:
+    of = listing(context.services.cursors, keys.ACTIVITIES_OF_USER, field, {"userId": user_id})
+    page = await context.live_activities.of_user(user_id, of.span(paging))
+    return connection(of, page, live_activity_from)
+
+
+async def live_activities_of_match(
+    parent: strawberry.Parent[Match],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[LiveActivity]:
+    require(info.context.identity, keys.ACTIVITIES_OF_MATCH)
+    arguments = {"matchId": parent.match_id}
+    of = listing(info.context.services.cursors, keys.ACTIVITIES_OF_MATCH, "Match.liveActivities", arguments)
+    page = await info.context.live_activities.of_match(parent.match_id, of.span(Paging(first, after, last, before)))
+    return connection(of, page, live_activity_from)
+
+
+async def match(parent: strawberry.Parent[LiveActivity], info: Info) -> Match | None:
+    return await info.context.fixtures.by_id(parent.match_id)
+
+
+def update_token(parent: strawberry.Parent[LiveActivity], info: Info) -> str | None:
+    return parent.update_token if may_see_tokens(info.context, parent.user_id) else None
+
+
+async def register_live_activity(
+    info: Info, match_id: MatchId, device_id: DeviceId, update_token: UpdateToken
+) -> LiveActivity:
+    caller = require(info.context.identity, keys.REGISTER_ACTIVITY)
+    token = push_token("updateToken", update_token)
+    device = bounds.id("deviceId", device_id)
+    return await info.context.live_activities.register(bounds.id("matchId", match_id), caller.user_id, device, token)
+
+
+async def update_live_activity_token(
+    info: Info, match_id: MatchId, device_id: DeviceId, update_token: UpdateToken
+) -> LiveActivity:
+    caller = require(info.context.identity, keys.UPDATE_TOKEN)
+    token = push_token("updateToken", update_token)
+    activity = await info.context.live_activities.update_token(match_id, caller.user_id, device_id, token)
+    if activity is None:
+        raise NotFound(f"You have no session for the match {match_id} on this device, or it has ended.")
+    return activity
+
+
+async def end_live_activity(
+    info: Info, match_id: MatchId, device_id: DeviceId, user_id: Owner = None, reason: Reason = None
+) -> LiveActivity:
+    caller = require(info.context.identity, keys.END_ACTIVITY, owner=user_id)
+    owner = caller.user_id if user_id is None else user_id
+    if reason is None:
+        reason = "user" if owner == caller.user_id else "system"
+    why = bounds.text("reason", reason, LONGEST_REASON)
+    activity = await info.context.live_activities.end(match_id, owner, device_id, why)
+    if activity is None:
+        raise NotFound(f"There is no such session for the match {match_id}.")
+    return activity
+
+
+async def suspend_live_activity(info: Info, match_id: MatchId, user_id: UserId, device_id: DeviceId) -> LiveActivity:
+    require(info.context.identity, keys.SUSPEND_ACTIVITY)
+    activity = await info.context.live_activities.suspend(match_id, user_id, device_id)
+    if activity is None:
+        raise NotFound(f"There is no such session for the match {match_id}, or it has ended.")
+    return activity

@@ -1,0 +1,68 @@
+"""Follows of matches: FOL-1 … FOL-6."""
+
+from typing import Annotated
+
+import strawberry
+
+from datastore.keyspace.matches import match_follows as keys
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import no_match
+from datastore.matches.match_follows import MatchFollow, match_follow_from
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last, MatchId
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Info
+
+Side = Annotated[strawberry.ID, strawberry.argument(description="One of the two teams that play, by its `teamId`.")]
+
+
+async def match_follow(info: Info, match_id: MatchId) -> MatchFollow | None:
+    caller = require(info.context.identity, keys.FOLLOW_OF_USER)
+    return await info.context.match_follows.by_key(match_id, caller.user_id)
+
+
+async def is_followed(parent: strawberry.Parent[Match], info: Info) -> bool:
+    caller = require(info.context.identity, keys.FOLLOW_OF_USER)
+    return await info.context.match_follows.by_key(parent.match_id, caller.user_id) is not None
+
+
+async def match(parent: strawberry.Parent[MatchFollow], info: Info) -> Match | None:
+    return await info.context.fixtures.by_id(parent.match_id)
+
+
+async def followers(
+    parent: strawberry.Parent[Match],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[MatchFollow]:
+    require(info.context.identity, keys.FOLLOWERS)
+    arguments = {"matchId": parent.match_id}
+    of = listing(info.context.services.cursors, keys.FOLLOWERS, "Match.followers", arguments)
+    page = await info.context.match_follows.of_match(parent.match_id, of.span(Paging(first, after, last, before)))
+    return connection(of, page, match_follow_from)
+
+
+async def follow_match(info: Info, match_id: MatchId, team_id: Side) -> MatchFollow:
+    caller = require(info.context.identity, keys.FOLLOW)
+    match = await info.context.fixtures.by_id(match_id)
+    if match is None:
+        raise no_match(match_id)
+    return await info.context.match_follows.follow(match, caller.user_id, team_id)
+
+
+async def unfollow_match(info: Info, match_id: MatchId) -> MatchFollow | None:
+    caller = require(info.context.identity, keys.UNFOLLOW)
+    return await info.context.match_follows.unfollow(match_id, caller.user_id)
+
+
+async def update_match_follow(info: Info, match_id: MatchId, team_id: Side) -> MatchFollow:
+    caller = require(info.context.identity, keys.CHANGE_TEAM)
+    return await info.context.match_follows.change_team(match_id, caller.user_id, team_id)
+
+
+async def remove_match_follows(info: Info, match_id: MatchId) -> int:
+    require(info.context.identity, keys.REMOVE_FOLLOWS)
+    return await info.context.match_follows.remove_all(match_id)
