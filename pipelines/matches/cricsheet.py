@@ -7,74 +7,20 @@ from pathlib import Path
 
 import msgspec
 
-from datastore.matches.cricket import Ball, Extras, LineupPlayer, Match, Result, Target, Toss, Venue, Wicket
+from datastore.matches.cricket import Ball, Extras, LineupPlayer, Match, Target, Toss, Venue, Wicket
 from datastore.matches.leagues import League
-from datastore.matches.teams import Team
 from pipelines.matches import cricsheet_format as written
 from pipelines.matches.cricsheet_names import INTERNATIONAL, league_of, slug, team_of
 from pipelines.matches.cricsheet_results import result_of
+from pipelines.matches.dismissals import CREDITED_TO_BOWLER
 from pipelines.matches.providers import Malformed, ProviderError
-from pipelines.matches.scorebook import CREDITED_TO_BOWLER, Player
+from pipelines.matches.recordings import RecordedInnings, Recording, Substitution
+from pipelines.matches.scorebook import Player
 
 MOST_BYTES = 20_000_000
 NO_EXTRAS = Extras()
 RAIN_RULES = ("D/L", "DLS", "VJD")
 START_OF_PLAY = time(11, 0, tzinfo=UTC)  # files hold days only
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedInnings:
-    """One innings; its balls are those of the recording from `first` up to `end`. Numbers count super overs too."""
-
-    number: int
-    team_id: str
-    first: int
-    end: int
-    super_over: bool = False
-    declared: bool = False
-    forfeited: bool = False
-    penalty_before: int = 0
-    penalty_after: int = 0
-    absent: tuple[Player, ...] = ()
-    target: Target | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Substitution:
-    """Somebody takes another's place for the rest of the match; `out_id` is None when nobody leaves for it."""
-
-    team_id: str
-    out_id: str | None
-    incoming: Player
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A whole match. `match` is the fixture before a ball is bowled; `result` and what follows come at the end.
-
-    `over_ends` are the ids of the balls that complete an over, as the umpires counted. `substitutions` come before the
-    ball whose id they have.
-    """
-
-    match: Match
-    teams: tuple[Team, Team]
-    league: League
-    season: str | None
-    days: int
-    balls: tuple[Ball, ...]
-    over_ends: frozenset[int]
-    innings: tuple[RecordedInnings, ...]
-    squads: Mapping[str, tuple[Player, ...]]
-    lineups: tuple[LineupPlayer, ...]
-    substitutions: Mapping[int, tuple[Substitution, ...]]
-    result: Result | None
-    outcome: str | None
-    player_of_match: str | None
-    revision: int
-
-    @property
-    def match_id(self) -> str:
-        return self.match.match_id
 
 
 def load(path: Path, *, match_id: str | None = None) -> Recording:

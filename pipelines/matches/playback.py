@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot, ResultKind, Target
-from pipelines.matches.cricsheet import RecordedInnings, Recording
+from pipelines.matches.recordings import RecordedInnings, Recording
 from pipelines.matches.scorebook import InningsBook
 
 # Seconds of match time.

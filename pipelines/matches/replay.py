@@ -9,9 +9,9 @@ from datastore.matches.cricket import Match, MatchSnapshot, ResultKind
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import TeamSeason
 from datastore.matches.teams import Team
-from pipelines.matches.cricsheet import Recording
 from pipelines.matches.playback import Playback
 from pipelines.matches.providers import ProviderError
+from pipelines.matches.recordings import Recording
 
 ABOUT_TO_BEGIN = timedelta(minutes=15)
 JUST_ENDED = timedelta(minutes=10)

@@ -10,7 +10,6 @@ from datastore.matches.cricket import (
     Ball,
     BatterStatus,
     BattingLine,
-    BowlingLine,
     Extras,
     FallOfWicket,
     InningsScore,
@@ -18,142 +17,9 @@ from datastore.matches.cricket import (
     Scorecard,
     Wicket,
 )
-
-# The dismissals that count for the bowler; kinds that are not known do not.
-CREDITED_TO_BOWLER = frozenset({"bowled", "caught", "caught and bowled", "lbw", "stumped", "hit wicket"})
-# How an innings can end for a batter, for a time or for good, without a wicket.
-NOT_A_WICKET = frozenset({"retired hurt", "retired not out", "retired ill", "absent hurt"})
-ABSENT = "absent hurt"
+from pipelines.matches.figures import NOT_A_WICKET, Batter, Bowler, conceded
 
 Player = tuple[str, str]  # id and name
-
-
-class _Batter:
-    """A batter's figures, and the line they make."""
-
-    def __init__(self, player_id: str, name: str, position: int) -> None:
-        self.player_id = player_id
-        self.name = name
-        self.position = position
-        self.runs = self.balls = self.fours = self.sixes = 0
-        self.status = BatterStatus.BATTING
-        self.how_out: str | None = None
-        self.dismissal: str | None = None
-        self.bowler_id: str | None = None
-        self.fielders: tuple[str, ...] = ()
-        self.on_strike = False
-        self._line: BattingLine | None = None
-
-    def face(self, ball: Ball) -> None:
-        """Count a ball as the striker. A wide is not faced, a no-ball is."""
-        self.runs += ball.batter_runs
-        self.balls += not ball.extras.wides
-        self.fours += ball.four
-        self.sixes += ball.six
-        self._line = None
-
-    def come_in(self) -> None:
-        """Be at the crease, perhaps again after retiring."""
-        if self.status is BatterStatus.RETIRED:
-            self._become(BatterStatus.BATTING)
-            self.how_out = self.dismissal = None
-
-    def leave(self) -> None:
-        """Be gone from the crease without anybody telling why."""
-        self._become(BatterStatus.RETIRED)
-        self.dismissal = "retired"
-
-    def dismiss(self, wicket: Wicket, ball: Ball) -> None:
-        if wicket.kind == ABSENT:
-            self._become(BatterStatus.ABSENT)
-        else:
-            self._become(BatterStatus.RETIRED if wicket.kind in NOT_A_WICKET else BatterStatus.OUT)
-        self.how_out = wicket.kind
-        self.dismissal = dismissal_text(wicket, ball.bowler)
-        self.bowler_id = ball.bowler_id if wicket.bowler_credited else None
-        self.fielders = wicket.fielders
-
-    def close(self) -> None:
-        self.strike(False)
-        if self.status is BatterStatus.BATTING:
-            self._become(BatterStatus.NOT_OUT)
-
-    def strike(self, on_strike: bool) -> None:
-        if self.on_strike != on_strike:
-            self.on_strike = on_strike
-            self._line = None
-
-    def _become(self, status: BatterStatus) -> None:
-        self.status = status
-        self._line = None
-
-    def line(self) -> BattingLine:
-        if self._line is None:
-            self._line = BattingLine(
-                self.player_id,
-                self.name,
-                self.position,
-                self.runs,
-                self.balls,
-                self.fours,
-                self.sixes,
-                self.status,
-                self.how_out,
-                self.dismissal,
-                self.bowler_id,
-                self.fielders,
-                self.on_strike,
-            )
-        return self._line
-
-
-class _Bowler:
-    """A bowler's figures. Overs bowled alone count whole, however many balls the umpire let them have."""
-
-    def __init__(self, player_id: str, name: str) -> None:
-        self.player_id = player_id
-        self.name = name
-        self.whole_overs = self.loose_balls = self.maidens = 0
-        self.runs = self.wickets = self.wides = self.no_balls = 0
-        self.bowling = False
-        self._line: BowlingLine | None = None
-
-    def bowl(self, ball: Ball) -> None:
-        self.loose_balls += ball.legal
-        self.runs += conceded(ball)
-        self.wides += ball.extras.wides
-        self.no_balls += ball.extras.no_balls
-        self.wickets += sum(wicket.bowler_credited for wicket in ball.wickets)
-        self._line = None
-
-    def finish_over(self, balls: int, *, maiden: bool) -> None:
-        """Turn the balls of an over bowled alone into that over."""
-        self.loose_balls -= balls
-        self.whole_overs += 1
-        self.maidens += maiden
-        self._line = None
-
-    def be_on(self, bowling: bool) -> None:
-        if self.bowling != bowling:
-            self.bowling = bowling
-            self._line = None
-
-    def line(self, balls_per_over: int) -> BowlingLine:
-        if self._line is None:
-            overs, balls = divmod(self.loose_balls, balls_per_over)
-            self._line = BowlingLine(
-                self.player_id,
-                self.name,
-                self.whole_overs + overs,
-                balls,
-                self.maidens,
-                self.runs,
-                self.wickets,
-                self.wides,
-                self.no_balls,
-                self.bowling,
-            )
-        return self._line
 
 
 class _Over:
@@ -192,8 +58,8 @@ class InningsBook:
         self._wickets = self._legal_balls = self._completed_overs = 0
         self._byes = self._leg_byes = self._wides = self._no_balls = 0
         self._stand_runs = self._stand_balls = 0
-        self._batters: dict[str, _Batter] = {}
-        self._bowlers: dict[str, _Bowler] = {}
+        self._batters: dict[str, Batter] = {}
+        self._bowlers: dict[str, Bowler] = {}
         self._crease: tuple[str, ...] = ()
         self._over: _Over | None = None
         self._falls: list[FallOfWicket] = []
@@ -238,8 +104,7 @@ class InningsBook:
         for bowler in self._bowlers.values():
             bowler.be_on(False)
         for player_id, name in absent:
-            batter = self._batter(player_id, name)
-            batter.status, batter.how_out, batter.dismissal = BatterStatus.ABSENT, ABSENT, ABSENT
+            self._batter(player_id, name).be_absent()
 
     def score(self) -> InningsScore:
         if self._score is None:
@@ -306,16 +171,16 @@ class InningsBook:
         self._batter(ball.non_striker_id, ball.non_striker).come_in()
         self._crease = pair
 
-    def _batter(self, player_id: str, name: str) -> _Batter:
+    def _batter(self, player_id: str, name: str) -> Batter:
         batter = self._batters.get(player_id)
         if batter is None:
-            batter = self._batters[player_id] = _Batter(player_id, name, len(self._batters) + 1)
+            batter = self._batters[player_id] = Batter(player_id, name, len(self._batters) + 1)
         return batter
 
-    def _bowler_of(self, ball: Ball) -> _Bowler:
+    def _bowler_of(self, ball: Ball) -> Bowler:
         bowler = self._bowlers.get(ball.bowler_id)
         if bowler is None:
-            bowler = self._bowlers[ball.bowler_id] = _Bowler(ball.bowler_id, ball.bowler)
+            bowler = self._bowlers[ball.bowler_id] = Bowler(ball.bowler_id, ball.bowler)
         if not bowler.bowling:
             for other in self._bowlers.values():
                 other.be_on(other is bowler)
@@ -349,33 +214,8 @@ class InningsBook:
         return Partnership(self._stand_runs, self._stand_balls, self._crease)
 
 
-def conceded(ball: Ball) -> int:
-    """The runs that count against the bowler: byes, leg byes and penalties do not."""
-    return ball.batter_runs + ball.extras.wides + ball.extras.no_balls
-
-
 def runs_run(ball: Ball) -> int:
     """How often the batters crossed, as far as runs tell: not for boundaries, nor for the wide or no-ball itself."""
     extras = ball.extras
     hit = 0 if ball.four or ball.six else ball.batter_runs
     return hit + extras.byes + extras.leg_byes + max(0, extras.wides - 1) + max(0, extras.no_balls - 1)
-
-
-def dismissal_text(wicket: Wicket, bowler: str) -> str:
-    """As scorecards print it: "c Smith b Jones", "run out (Smith/Jones)". Kinds without a form of their own stand."""
-    fielders = "/".join(wicket.fielders)
-    match wicket.kind:
-        case "caught":
-            return f"c {fielders} b {bowler}" if fielders else f"caught b {bowler}"
-        case "caught and bowled":
-            return f"c & b {bowler}"
-        case "stumped":
-            return f"st {fielders} b {bowler}" if fielders else f"stumped b {bowler}"
-        case "bowled":
-            return f"b {bowler}"
-        case "lbw" | "hit wicket":
-            return f"{wicket.kind} b {bowler}"
-        case "run out":
-            return f"run out ({fielders})" if fielders else "run out"
-        case other:
-            return other
