@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conftest import ROOT, Served, call_name
+from conftest import NOON, ROOT, Served, call_name
 from graphql import GraphQLField, GraphQLObjectType
 
 import schema as api
@@ -18,6 +18,8 @@ from datastore.declarations import AccessPattern, Operation, Who
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.__main__ import page
 from datastore.keyspace.sightings import BLIP
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
 from datastore.metering import Call
 from resolvers.access import Role
 
@@ -53,6 +55,21 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("LG-4", "putLeague", {"PutItem"}, Who.SYSTEM),
     ("LG-5", "updateLeague", {"UpdateItem"}, Who.ADMIN),
     ("LG-6", "deleteLeague", {"DeleteItem"}, Who.ADMIN),
+    ("LA-2", "liveActivities", {"Query"}, Who.USER),
+    ("LA-3", "registerLiveActivity", {"UpdateItem"}, Who.USER),
+    ("LA-4", "updateLiveActivityToken", {"UpdateItem"}, Who.USER),
+    ("LA-5", "endLiveActivity", {"UpdateItem"}, Who.USER),
+    ("LA-6", "suspendLiveActivity", {"UpdateItem"}, Who.SYSTEM),
+    ("DEV-1", "device", {"Query"}, Who.USER),
+    ("DEV-2", "registerDevice", {"Query", "DeleteItem", "UpdateItem"}, Who.USER),
+    ("DEV-3", "updatePushToStartToken", {"GetItem", "UpdateItem"}, Who.USER),
+    ("DEV-4", "deleteDevice", {"DeleteItem"}, Who.USER),
+    ("FOL-1", "matchFollow", {"GetItem", "BatchGetItem"}, Who.USER),
+    # The match is read before: until when a follow holds goes by its start.
+    ("FOL-3", "followMatch", {"GetItem", "UpdateItem"}, Who.USER),
+    ("FOL-4", "unfollowMatch", {"DeleteItem"}, Who.USER),
+    ("FOL-5", "updateMatchFollow", {"UpdateItem"}, Who.USER),
+    ("FOL-6", "removeMatchFollows", {"Query", "BatchWriteItem"}, Who.SYSTEM),
 ]
 # One operation for each field with the role it is asked in, and the very calls that it makes; what it needs is put in
 # place by SETUP, whose ids stand for %s, and by SYSTEM_SETUP.
@@ -63,6 +80,14 @@ SETUP = """mutation {
 SYSTEM_SETUP = """mutation {
   syncTeams(teams: [{teamId: "1", name: "One", code: "ONE"}]) { teamId }
   putLeague(input: {leagueId: "1", name: "One", code: "ONE"}) { leagueId }
+}"""
+# It needs the match `m1`.
+FOLLOWER_SETUP = """mutation {
+  followMatch(matchId: "m1", teamId: "10") { teamId }
+  registerDevice(
+    input: {deviceToken: "11111111111111111111111111111111", platform: IOS, osVersion: "26.1", appVersion: "3.0"}
+  ) { platform }
+  registerLiveActivity(matchId: "m1", deviceId: "phone", updateToken: "11111111111111111111111111111111") { status }
 }"""
 REPORT_AGAIN = """mutation {
   reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId }
@@ -137,6 +162,84 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
         ["UpdateItem cricket-leagues"],
     ),
     "deleteLeague": ('mutation { deleteLeague(id: "1") { name } }', Role.ADMIN, ["DeleteItem cricket-leagues"]),
+    "liveActivities": (
+        '{ liveActivities(userId: "ada") { nodes { status } } }',
+        Role.USER,
+        ["Query live-activities.userId-index"],
+    ),
+    "registerLiveActivity": (
+        """mutation {
+          registerLiveActivity(
+            matchId: "m1", deviceId: "pad", updateToken: "22222222222222222222222222222222"
+          ) { status }
+        }""",
+        Role.USER,
+        ["UpdateItem live-activities"],
+    ),
+    "updateLiveActivityToken": (
+        """mutation {
+          updateLiveActivityToken(
+            matchId: "m1", deviceId: "phone", updateToken: "22222222222222222222222222222222"
+          ) { status }
+        }""",
+        Role.USER,
+        ["UpdateItem live-activities"],
+    ),
+    "endLiveActivity": (
+        'mutation { endLiveActivity(matchId: "m1", deviceId: "phone") { status } }',
+        Role.USER,
+        ["UpdateItem live-activities"],
+    ),
+    "suspendLiveActivity": (
+        'mutation { suspendLiveActivity(matchId: "m1", userId: "ada", deviceId: "phone") { status } }',
+        Role.SYSTEM,
+        ["UpdateItem live-activities"],
+    ),
+    "device": ('{ device(userId: "ada") { platform } }', Role.USER, ["Query cricket-devices"]),
+    "registerDevice": (
+        """mutation {
+          registerDevice(
+            input: {deviceToken: "22222222222222222222222222222222", platform: IOS, osVersion: "26", appVersion: "3.0"}
+          ) { platform }
+        }""",
+        Role.USER,
+        ["DeleteItem cricket-devices", "Query cricket-devices", "UpdateItem cricket-devices"],
+    ),
+    "updatePushToStartToken": (
+        """mutation {
+          updatePushToStartToken(
+            deviceToken: "11111111111111111111111111111111", pushToStartToken: "22222222222222222222222222222222"
+          ) { platform }
+        }""",
+        Role.USER,
+        ["GetItem cricket-devices", "UpdateItem cricket-devices"],
+    ),
+    "deleteDevice": (
+        'mutation { deleteDevice(deviceToken: "11111111111111111111111111111111") { platform } }',
+        Role.USER,
+        ["DeleteItem cricket-devices"],
+    ),
+    "matchFollow": ('{ matchFollow(matchId: "m1") { teamId } }', Role.USER, ["GetItem cricket-match-follows"]),
+    "followMatch": (
+        'mutation { followMatch(matchId: "m1", teamId: "20") { teamId } }',
+        Role.USER,
+        ["GetItem cricket-fixtures", "UpdateItem cricket-match-follows"],
+    ),
+    "unfollowMatch": (
+        'mutation { unfollowMatch(matchId: "m1") { teamId } }',
+        Role.USER,
+        ["DeleteItem cricket-match-follows"],
+    ),
+    "updateMatchFollow": (
+        'mutation { updateMatchFollow(matchId: "m1", teamId: "20") { teamId } }',
+        Role.USER,
+        ["UpdateItem cricket-match-follows"],
+    ),
+    "removeMatchFollows": (
+        'mutation { removeMatchFollows(matchId: "m1") }',
+        Role.SYSTEM,
+        ["BatchWriteItem cricket-match-follows", "Query cricket-match-follows"],
+    ),
 }
 
 
@@ -180,6 +283,8 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
     assert {pattern.id for pattern in PATTERNS if pattern.fields} - {id for id, *_ in CONTRACT} == {
         "BLIP-N1",
         "BLIP-N2",
+        "FOL-2",
+        "LA-1",
     }
 
 
@@ -187,6 +292,9 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
 async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str, name: str) -> None:
     prepared = (await served.ask(SETUP, user="ada")).data
     assert (await served.ask(SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
+    match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
+    await Fixtures(served.store(), NOON).sync([match])
+    assert (await served.ask(FOLLOWER_SETUP, user="ada")).errors is None
     ids = {
         "confirmSighting": prepared["reportSighting"]["sightingId"],
         "deleteWatch": prepared["createWatch"]["watchId"],

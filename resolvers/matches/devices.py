@@ -25,6 +25,14 @@ PushToStartToken = Annotated[
 ]
 
 
+# Before the input that has it: reading its fields would make an enum of another name.
+strawberry.enum(
+    Platform,
+    name="DevicePlatform",
+    description="What a device runs: the systems that Apple's push service brings matches to.",
+)
+
+
 @strawberry.input(description="A device as its app knows it.")
 class RegisterDeviceInput:
     device_token: strawberry.ID = strawberry.field(

@@ -11,12 +11,6 @@ from schema.fields import ask
 
 TOKENS = "Only its owner and the system may see it; null for others."
 
-strawberry.enum(
-    records.Platform,
-    name="DevicePlatform",
-    description="What a device runs: the systems that Apple's push service brings matches to.",
-)
-
 
 @strawberry.type(description="Where a user's push notifications go. A user has one device.")
 class Device:
