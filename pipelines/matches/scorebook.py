@@ -17,7 +17,8 @@ from datastore.matches.cricket import (
     Scorecard,
     Wicket,
 )
-from pipelines.matches.figures import NOT_A_WICKET, Batter, Bowler, conceded
+from pipelines.matches.dismissals import NOT_A_WICKET
+from pipelines.matches.figures import Batter, Bowler, conceded
 
 Player = tuple[str, str]  # id and name
 
