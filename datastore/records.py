@@ -8,6 +8,9 @@ from datastore.errors import Internal
 
 Record = TypeVar("Record")
 
+# The attributes that tell which item it is, in the log.
+KEYS = frozenset({"pk", "sk", "matchid", "teamid", "seasonid", "leagueid"})
+
 logger = logging.getLogger(__name__)
 
 
@@ -34,4 +37,4 @@ def readable(convert: Callable[[Mapping[str, Any]], Record], items: Iterable[Map
 
 
 def _key(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name.lower() in ("pk", "sk")}
+    return {name: value for name, value in item.items() if name.lower() in KEYS}

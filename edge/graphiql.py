@@ -50,9 +50,9 @@ class Example:
 
 
 def examples() -> list[Example]:
-    """The operations in `web/examples`, a file for each system."""
+    """The operations in `web/examples`, a file for each system or part of one (`matches-reference`)."""
     files = sorted((ROOT / "examples").glob("*.graphql"))
-    return [example for file in files for example in _read(file.stem.capitalize(), file.read_text())]
+    return [example for file in files for example in _read(file.stem.replace("-", " ").capitalize(), file.read_text())]
 
 
 def _read(group: str, text: str) -> Iterator[Example]:

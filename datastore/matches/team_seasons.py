@@ -64,7 +64,7 @@ class TeamSeasons:
 
     async def of_season(self, season_id: str, span: Span) -> Page:
         """TS-1: the rows of a season by team id."""
-        return await read_page(self._store, keys.TEAMS_OF_SEASON, [{"season": season_id}], span)
+        return await read_page(self._store, keys.TEAMS_OF_SEASON, [{"partition": season_id}], span)
 
     async def put_all(self, rows: Iterable[TeamSeason]) -> list[TeamSeason]:
         """TS-2: the rows as they stand now. Of two with one season and team the last counts."""

@@ -76,7 +76,8 @@ async def season_teams(
     last: Last = None,
     before: Before = None,
 ) -> Connection[TeamSeason]:
-    return await _teams(info.context, bounds.id("seasonId", season_id), Paging(first, after, last, before))
+    paging = Paging(first, after, last, before)
+    return await _teams(info.context, "Query.seasonTeams", bounds.id("seasonId", season_id), paging)
 
 
 async def teams_of_season(
@@ -87,12 +88,11 @@ async def teams_of_season(
     last: Last = None,
     before: Before = None,
 ) -> Connection[TeamSeason]:
-    return await _teams(info.context, parent.season_id, Paging(first, after, last, before))
+    return await _teams(info.context, "Season.teams", parent.season_id, Paging(first, after, last, before))
 
 
-async def _teams(context: Context, season_id: str, paging: Paging) -> Connection[TeamSeason]:
-    # One list, whichever field it is reached by: cursors of the one are good for the other.
-    of = listing(context.services.cursors, keys.TEAMS_OF_SEASON, "Season.teams", {"seasonId": season_id})
+async def _teams(context: Context, field: str, season_id: str, paging: Paging) -> Connection[TeamSeason]:
+    of = listing(context.services.cursors, keys.TEAMS_OF_SEASON, field, {"seasonId": season_id})
     page = await context.team_seasons.of_season(season_id, of.span(paging))
     return connection(of, page, team_season_from)
 

@@ -15,7 +15,7 @@ TEAMS_OF_SEASON = AccessPattern(
     operations=("Query",),
     who=Who.ANY,
     fields=("seasonTeams", "Season.teams"),
-    key="seasonId = :season",
+    key="seasonId = :partition",
 )
 SYNC_TEAM_SEASONS = AccessPattern(
     id="TS-2",
