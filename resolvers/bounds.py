@@ -56,6 +56,7 @@ def text(field: str, value: str, longest: int) -> str:
 id = partial(text, longest=LONGEST_ID)
 name = partial(text, longest=200)
 code = partial(text, longest=20)
+note = partial(text, longest=1000)
 
 
 def url(field: str, value: str) -> str:

@@ -1,7 +1,7 @@
 """What a resolver is given: who asks, the moment it is, and the store, all fresh for each operation and each event."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import Leagues
 from datastore.matches.live_activities import LiveActivities
+from datastore.matches.live_changes import ParsedMatches
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.team_seasons import TeamSeasons
 from datastore.matches.teams import Teams
@@ -54,6 +55,7 @@ class Services:
     now: Callable[[], datetime]
     new_id: Callable[[], str]
     deadline_seconds: float = 30.0
+    parsed_matches: ParsedMatches = field(default_factory=ParsedMatches)
 
 
 class Context:
@@ -67,12 +69,7 @@ class Context:
     def renew(self) -> None:
         """Begin anew: the next event of a subscription sees its own moment, and nothing that was read for the last."""
         self.now = self.services.now()
-        self.store = Store(
-            self.services.client,
-            prefix=self.services.prefix,
-            deadline=Deadline(self.services.deadline_seconds),
-            token=self.services.new_id,
-        )
+        self.store = self.new_store()
         for name in (
             "sightings",
             "reporters",
@@ -90,6 +87,15 @@ class Context:
             "live_activities",
         ):
             self.__dict__.pop(name, None)
+
+    def new_store(self) -> Store:
+        """A store that has read nothing yet, with a deadline of its own."""
+        return Store(
+            self.services.client,
+            prefix=self.services.prefix,
+            deadline=Deadline(self.services.deadline_seconds),
+            token=self.services.new_id,
+        )
 
     @cached_property
     def sightings(self) -> Sightings:

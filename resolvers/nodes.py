@@ -11,9 +11,12 @@ import strawberry
 from datastore.earthquakes import Earthquake
 from datastore.errors import BadUserInput
 from datastore.keyspace import sightings as sighting_keys
+from datastore.keyspace.matches import active_matches as active_match_keys
 from datastore.keyspace.matches import match_follows as match_follow_keys
+from datastore.matches.cricket import Match
 from datastore.matches.display import DisplayState
 from datastore.matches.leagues import League
+from datastore.matches.live_state import ActiveMatch
 from datastore.matches.match_follows import MatchFollow
 from datastore.matches.teams import Team
 from datastore.reporters import UserProfile
@@ -44,6 +47,14 @@ def user_profile_id(parent: strawberry.Parent[UserProfile]) -> strawberry.ID:
 
 def watch_id(parent: strawberry.Parent[Watch]) -> strawberry.ID:
     return global_id("Watch", parent.user_id, parent.area, parent.category, parent.watch_id)
+
+
+def match_id(parent: strawberry.Parent[Match]) -> strawberry.ID:
+    return global_id("Match", parent.match_id)
+
+
+def active_match_id(parent: strawberry.Parent[ActiveMatch]) -> strawberry.ID:
+    return global_id("ActiveMatch", parent.match_id)
 
 
 def display_state_id(parent: strawberry.Parent[DisplayState]) -> strawberry.ID:
@@ -113,6 +124,15 @@ async def _watch(context: Context, user_id: str, area: str, category: str, watch
     return await context.watches.by_key(sighting_keys.watch(user_id, area, category, watch_id))
 
 
+async def _match(context: Context, match_id: str) -> Match | None:
+    return await context.fixtures.by_id(match_id)
+
+
+async def _active_match(context: Context, match_id: str) -> ActiveMatch | None:
+    require(context.identity, active_match_keys.STATE)
+    return await context.active_matches.by_id(match_id)
+
+
 async def _display_state(context: Context, match_id: str, team_id: str) -> DisplayState | None:
     return await context.display_states.by_id(match_id, team_id)
 
@@ -132,6 +152,8 @@ async def _match_follow(context: Context, match_id: str, user_id: str) -> MatchF
 
 # Type name: how many parts its id has, and what reads it.
 READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
+    "ActiveMatch": (1, _active_match),
+    "Match": (1, _match),
     "DisplayState": (2, _display_state),
     "Earthquake": (1, _earthquake),
     "League": (1, _league),

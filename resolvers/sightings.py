@@ -226,7 +226,7 @@ async def _watch_alerts(context: Context, user_id: str, when_slow: Policy) -> As
         return _new_sighting(change)
 
     changes: AsyncGenerator[Sighting | Watch | _Unwatched, None] = follow(
-        context, keys.BLIP, relevant, when_slow, key=_place_or_watch, attached=read_watches
+        context, keys.BLIP, relevant, when_slow, key=_place_or_watch, first=read_watches
     )
     async with aclosing(changes):
         async for change in changes:

@@ -23,18 +23,18 @@ async def follow(
     when_slow: Policy,
     *,
     key: Callable[[Event], Hashable] = lambda _: None,
-    attached: Callable[[], Awaitable[None]] | None = None,
+    first: Callable[[], Awaitable[Event | None]] | None = None,
 ) -> AsyncGenerator[Event, None]:
     """The events that `select` makes of the table's changes, from now on.
 
     A change that `select` cannot read is logged and passed over. With the policy LATEST, `key` tells which waiting
-    event a newer one replaces; without it that is any. `attached` is awaited once no change can be missed any more,
-    before the first event.
+    event a newer one replaces; without it that is any. `first` is awaited once no change can be missed any more:
+    what it answers, unless None, is the first event.
     """
     changes = context.services.changes
     async with changes.follow(table, _tolerant(select), capacity=WAITING_EVENTS, policy=when_slow, key=key) as events:
-        if attached is not None:
-            await attached()
+        if first is not None and (event := await first()) is not None:
+            yield event
         async for event in events:
             yield event
 

@@ -8,13 +8,8 @@ from strawberry.extensions import ParserCache, ValidationCache
 from strawberry.types import ExecutionContext
 
 from schema.earthquakes import Earthquake, EarthquakeMutations, EarthquakeQueries, EarthquakeSubscriptions
-from schema.matches.devices import DeviceMutations, DeviceQueries
-from schema.matches.display_states import DisplayState, DisplayStateQueries
-from schema.matches.leagues import League, LeagueMutations, LeagueQueries
-from schema.matches.live_activities import LiveActivityMutations, LiveActivityQueries
-from schema.matches.match_follows import MatchFollow, MatchFollowMutations, MatchFollowQueries
-from schema.matches.team_seasons import TeamSeasonMutations, TeamSeasonQueries
-from schema.matches.teams import Team, TeamMutations, TeamQueries
+from schema.matches import NODES as MATCH_NODES
+from schema.matches import MatchMutations, MatchQueries, MatchSubscriptions
 from schema.me import MeQueries
 from schema.nodes import NodeQueries
 from schema.sightings import Sighting, SightingMutations, SightingQueries, SightingSubscriptions, UserProfile, Watch
@@ -25,38 +20,17 @@ LONGEST_CACHED = 8192
 
 
 @strawberry.type(description="What can be asked.")
-class Query(
-    SightingQueries,
-    EarthquakeQueries,
-    DisplayStateQueries,
-    LeagueQueries,
-    TeamQueries,
-    TeamSeasonQueries,
-    MatchFollowQueries,
-    DeviceQueries,
-    LiveActivityQueries,
-    NodeQueries,
-    MeQueries,
-):
+class Query(SightingQueries, EarthquakeQueries, MatchQueries, NodeQueries, MeQueries):
     pass
 
 
 @strawberry.type(description="What can be done.")
-class Mutation(
-    SightingMutations,
-    EarthquakeMutations,
-    LeagueMutations,
-    TeamMutations,
-    TeamSeasonMutations,
-    MatchFollowMutations,
-    DeviceMutations,
-    LiveActivityMutations,
-):
+class Mutation(SightingMutations, EarthquakeMutations, MatchMutations):
     pass
 
 
 @strawberry.type(description="What can be followed live.")
-class Subscription(SightingSubscriptions, EarthquakeSubscriptions):
+class Subscription(SightingSubscriptions, EarthquakeSubscriptions, MatchSubscriptions):
     pass
 
 
@@ -103,7 +77,7 @@ def build() -> Schema:
         query=Query,
         mutation=Mutation,
         subscription=Subscription,
-        types=[League, Team, DisplayState, Earthquake, MatchFollow, Sighting, UserProfile, Watch],
+        types=[Earthquake, Sighting, UserProfile, Watch, *MATCH_NODES],
         # By their classes: one of each is made for every operation.
         extensions=[SmallDocuments, SmallValidations],
     )

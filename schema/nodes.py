@@ -3,7 +3,7 @@
 import strawberry
 
 from datastore.keyspace import earthquakes, sightings
-from datastore.keyspace.matches import display_states, leagues, match_follows, teams
+from datastore.keyspace.matches import active_matches, display_states, fixtures, leagues, match_follows, teams
 from resolvers import nodes as resolve
 from schema.connections import Node
 from schema.fields import ask
@@ -13,6 +13,8 @@ POINT_READS = (
     sightings.USER_PROFILE,
     sightings.SIGHTING_NODE,
     sightings.WATCH_NODE,
+    fixtures.FIXTURE,
+    active_matches.STATE,
     match_follows.FOLLOW_OF_USER,
     teams.TEAM,
     leagues.LEAGUE,

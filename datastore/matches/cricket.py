@@ -4,6 +4,7 @@ Closed sets are enums. What providers may add to any day (status texts, formats,
 Items hold nested values as JSON text: they are read and written whole, and JSON is a third of DynamoDB's own maps.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -38,6 +39,34 @@ class MatchPhase(StrEnum):
     def is_over(self) -> bool:
         """Whether nothing more is to be expected of the match as it was scheduled."""
         return self in (MatchPhase.FINISHED, MatchPhase.ABANDONED, MatchPhase.CANCELLED, MatchPhase.POSTPONED)
+
+
+PHASES: Mapping[str, MatchPhase] = {
+    "ns": MatchPhase.UPCOMING,
+    "1st innings": MatchPhase.LIVE,
+    "2nd innings": MatchPhase.LIVE,
+    "3rd innings": MatchPhase.LIVE,
+    "4th innings": MatchPhase.LIVE,
+    "super over": MatchPhase.LIVE,
+    "innings break": MatchPhase.BREAK,
+    "tea break": MatchPhase.BREAK,
+    "tea": MatchPhase.BREAK,
+    "lunch": MatchPhase.BREAK,
+    "dinner": MatchPhase.BREAK,
+    "drinks": MatchPhase.BREAK,
+    "int": MatchPhase.INTERRUPTED,
+    "delayed": MatchPhase.INTERRUPTED,
+    "finished": MatchPhase.FINISHED,
+    "aban": MatchPhase.ABANDONED,
+    "cancl": MatchPhase.CANCELLED,
+    "postp": MatchPhase.POSTPONED,
+}
+
+
+def phase_of(status: str) -> MatchPhase:
+    """The phase that a provider's status text means; UNKNOWN for a word that is new."""
+    word = status.strip().rstrip(".").lower()
+    return MatchPhase.STUMPS if word.startswith("stump") else PHASES.get(word, MatchPhase.UNKNOWN)
 
 
 class ResultKind(StrEnum):

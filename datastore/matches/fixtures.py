@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from datastore.attributes import Item
 from datastore.errors import NotFound
 from datastore.expressions import set_or_remove
@@ -37,8 +39,12 @@ class Fixtures:
         self._now = now
 
     async def by_id(self, match_id: str) -> Match | None:
-        """FIX-1, FIX-2: a match with its scorecards; reads of one tick go out together."""
+        """FIX-1: a match with its scorecards; reads of one tick go out together."""
         return record(match_from, await self._store.get(keys.FIXTURE, keys.fixture(match_id)))
+
+    async def by_ids(self, match_ids: Sequence[str]) -> list[Match | None]:
+        """FIX-2: in the order asked, None for those that are not there."""
+        return await asyncio.gather(*[self.by_id(match_id) for match_id in match_ids])
 
     async def latest(self, match_id: str) -> Match | None:
         """The same, read consistently: what leads to a write must not be old."""
@@ -49,19 +55,25 @@ class Fixtures:
         values = {"partition": league_code, "from": iso(start), "to": iso(end)}
         return await read_page(self._store, keys.BY_LEAGUE, [values], span)
 
-    async def sync(self, matches: Sequence[Match]) -> None:
-        """FIX-4: store fixtures. Those that were played here keep their live part: only their facts are updated."""
+    async def sync(self, matches: Sequence[Match]) -> list[Match]:
+        """FIX-4: store fixtures, and answer them as they stand; of two with one id the last counts.
+
+        Those that were played here keep their live part: only their facts are updated.
+        """
+        matches = list({match.match_id: match for match in matches}.values())
         stored = await asyncio.gather(*[self.latest(match.match_id) for match in matches])
         played = {match.match_id for match in stored if match is not None and match.version}
         puts = [match_item(match, self._now) for match in matches if match.match_id not in played]
         await self._store.write_all(keys.FIXTURES, puts=puts)
         at_once = asyncio.Semaphore(UPDATES_AT_ONCE)
 
-        async def update(match: Match) -> None:
+        async def update(match: Match) -> Match:
+            if match.match_id not in played:
+                return replace(match, updated_at=self._now)
             async with at_once:
-                await self.update(match.match_id, _facts(match))
+                return await self.update(match.match_id, _facts(match))
 
-        await asyncio.gather(*[update(match) for match in matches if match.match_id in played])
+        return await asyncio.gather(*[update(match) for match in matches])
 
     async def update(self, match_id: str, attributes: Mapping[str, Any]) -> Match:
         """FIX-5: set some attributes (None removes one). Raises `NotFound` when there is no such match."""

@@ -24,6 +24,7 @@ from datastore.matches.cricket import (
 )
 from datastore.moments import from_iso, from_seconds, iso
 
+
 class ActiveStatus(StrEnum):
     """ACTIVE: polled. IDLE: to be polled again when it is back in the live scores. ENDED: kept for a while."""
 
@@ -46,7 +47,10 @@ class Part(StrEnum):
 
 
 class LiveScore(Record, frozen=True):
-    """How a match stands: all innings, who is in, who bowls, the last balls."""
+    """How a match stands: all innings, who is in, who bowls, the last balls.
+
+    `version` and `updated_at` are those of the state it is read from; a comparison of two leaves them out.
+    """
 
     status: str
     phase: MatchPhase
@@ -58,6 +62,8 @@ class LiveScore(Record, frozen=True):
     result: Result | None = None
     note: str | None = None
     recent_balls: tuple[Ball, ...] = ()
+    version: int = 0
+    updated_at: datetime | None = None
 
 
 class ActiveMatch(Record, frozen=True):
@@ -95,6 +101,7 @@ class ActiveMatch(Record, frozen=True):
 def begun(match: Match) -> ActiveMatch:
     """The state that a fixture tells: what was played before goes on from there."""
     card = match.scorecards[-1] if match.scorecards else None
+    updated_at = match.live_updated_at or match.updated_at or match.start_time
     live = LiveScore(
         status=match.status,
         phase=match.phase,
@@ -105,6 +112,8 @@ def begun(match: Match) -> ActiveMatch:
         target=match.target,
         result=match.result,
         note=match.note,
+        version=match.version,
+        updated_at=updated_at,
     )
     return ActiveMatch(
         match_id=match.match_id,
@@ -114,7 +123,7 @@ def begun(match: Match) -> ActiveMatch:
         status=ActiveStatus.ACTIVE,
         live=live,
         version=match.version,
-        updated_at=match.live_updated_at or match.updated_at or match.start_time,
+        updated_at=updated_at,
         fence=match.fence,
         previous_ball_id=match.last_ball_id,
         snapshot_version=match.version,
@@ -203,6 +212,8 @@ def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
             result=score.result,
             note=score.note,
             recent_balls=from_json(item["last30Balls"], tuple[Ball, ...]),
+            version=item["version"],
+            updated_at=from_iso(item["updatedAt"]),
         ),
         version=item["version"],
         updated_at=from_iso(item["updatedAt"]),

@@ -1,0 +1,61 @@
+"""Matches that are polled: AM-1 … AM-7, and the live score that everybody may see."""
+
+import strawberry
+
+from datastore.keyspace.matches import active_matches as keys
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import no_match
+from datastore.matches.live_state import ActiveMatch, LiveScore
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.context import Info
+from resolvers.matches.fixtures import MatchId
+
+__all__ = ["active_match", "active_matches"]
+
+
+async def active_match(info: Info, id: MatchId) -> ActiveMatch | None:
+    require(info.context.identity, keys.STATE)
+    return await info.context.active_matches.by_id(bounds.id("id", id))
+
+
+async def active(parent: strawberry.Parent[Match], info: Info) -> ActiveMatch | None:
+    require(info.context.identity, keys.STATE)
+    return await info.context.active_matches.by_id(parent.match_id)
+
+
+async def live_score(parent: strawberry.Parent[Match], info: Info) -> LiveScore | None:
+    state = await info.context.active_matches.by_id(parent.match_id)
+    return None if state is None else state.live
+
+
+async def active_matches(info: Info) -> list[ActiveMatch]:
+    require(info.context.identity, keys.ALL_ACTIVE)
+    return await info.context.active_matches.all()
+
+
+async def live_matches(info: Info) -> list[ActiveMatch]:
+    return await info.context.active_matches.live()
+
+
+async def match(parent: strawberry.Parent[ActiveMatch], info: Info) -> Match | None:
+    return await info.context.fixtures.by_id(parent.match_id)
+
+
+async def register_active_match(info: Info, id: MatchId) -> ActiveMatch:
+    require(info.context.identity, keys.REGISTER)
+    match_id = bounds.id("id", id)
+    found = await info.context.fixtures.latest(match_id)
+    if found is None:
+        raise no_match(match_id)
+    return await info.context.active_matches.register(found)
+
+
+async def deactivate_match(info: Info, id: MatchId) -> ActiveMatch:
+    require(info.context.identity, keys.DEACTIVATE)
+    return await info.context.active_matches.deactivate(bounds.id("id", id))
+
+
+async def delete_active_match(info: Info, id: MatchId) -> ActiveMatch | None:
+    require(info.context.identity, keys.DELETE)
+    return await info.context.active_matches.delete(bounds.id("id", id))

@@ -1,0 +1,230 @@
+"""Matches: FIX-1 … FIX-6, and what a match is joined with."""
+
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import strawberry
+
+from datastore.errors import BadUserInput
+from datastore.keyspace.matches import fixtures as keys
+from datastore.matches.cricket import LineupPlayer, Match, Scorecard, Venue, phase_of, to_json
+from datastore.matches.fixtures import match_from
+from datastore.matches.leagues import League
+from datastore.matches.team_seasons import Season
+from datastore.matches.teams import Team
+from datastore.moments import iso
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Info
+
+LONGEST_WINDOW = timedelta(days=3660)
+DEFAULT_PAST, DEFAULT_FUTURE = timedelta(days=7), timedelta(days=30)
+
+MatchId = Annotated[strawberry.ID, strawberry.argument(description="The `matchId`.")]
+MatchIds = Annotated[list[strawberry.ID], strawberry.argument(description="Up to 100 of `matchId`.")]
+LeagueCode = Annotated[str, strawberry.argument(description="A league's `code`.")]
+From = Annotated[
+    datetime | None,
+    strawberry.argument(name="from", description="The earliest start, included; a week ago if nothing is said."),
+]
+To = Annotated[
+    datetime | None,
+    strawberry.argument(
+        name="to",
+        description="The latest start, included, at most 3,660 days after `from`; in 30 days if nothing is said.",
+    ),
+]
+
+
+@strawberry.input(description="Where a match is played.")
+class VenueInput:
+    name: str = strawberry.field(description="1 to 200 characters.")
+    venue_id: strawberry.ID | None = strawberry.field(description="The source's id.", default=None)
+    city: str | None = strawberry.field(description="The city.", default=None)
+    country: str | None = strawberry.field(description="The country.", default=None)
+
+
+@strawberry.input(description="A fixture as its source tells of it.")
+class FixtureInput:
+    match_id: strawberry.ID = strawberry.field(description="Its id at the source, 1 to 100 characters.")
+    league_id: strawberry.ID = strawberry.field(description="The `leagueId`.")
+    league_code: str = strawberry.field(description="The league's `code`.")
+    home_team_id: strawberry.ID = strawberry.field(description="The `teamId` of the home side.")
+    away_team_id: strawberry.ID = strawberry.field(description="The `teamId` of the other side.")
+    start_time: datetime = strawberry.field(description="When it starts.")
+    season_id: strawberry.ID | None = strawberry.field(description="The season's id.", default=None)
+    round: str | None = strawberry.field(description="Such as 3rd T20I, or Final.", default=None)
+    format: str | None = strawberry.field(description="Such as T20, ODI, Test.", default=None)
+    status: str = strawberry.field(description="The source's word for where it stands.", default="NS")
+    note: str | None = strawberry.field(description="A remark, such as the result in words.", default=None)
+    venue: VenueInput | None = strawberry.field(description="Where it is played.", default=None)
+    scheduled_overs: int | None = strawberry.field(description="Overs an innings, 1 to 100.", default=None)
+    balls_per_over: int = strawberry.field(description="Usually 6; 4 to 8.", default=6)
+
+
+@strawberry.input(description="What to change of a fixture. What is left out stays as it is.")
+class UpdateFixtureInput:
+    start_time: strawberry.Maybe[datetime | None] = strawberry.field(description="When it starts.", default=None)
+    status: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
+    round: strawberry.Maybe[str | None] = strawberry.field(description="Null takes it away.", default=None)
+    format: strawberry.Maybe[str | None] = strawberry.field(description="Null takes it away.", default=None)
+    note: strawberry.Maybe[str | None] = strawberry.field(description="Null takes it away.", default=None)
+    venue: strawberry.Maybe[VenueInput | None] = strawberry.field(description="Null takes it away.", default=None)
+    scheduled_overs: strawberry.Maybe[int | None] = strawberry.field(description="1 to 100.", default=None)
+
+
+Fixtures = Annotated[list[FixtureInput], strawberry.argument(description="Up to 100 fixtures.")]
+Changes = Annotated[UpdateFixtureInput, strawberry.argument(description="At least one field to change.")]
+
+
+def _venue(field: str, venue: VenueInput) -> Venue:
+    return Venue(**bounds.checked(venue, VENUE_CHECKS, f"{field}."))
+
+
+def _overs(field: str, overs: int) -> int:
+    return bounds.number(field, overs, least=1, most=100)
+
+
+def _balls(field: str, balls: int) -> int:
+    return bounds.number(field, balls, least=4, most=8)
+
+
+def _any(_field: str, value: Any) -> Any:
+    return value
+
+
+VENUE_CHECKS: dict[str, bounds.Check] = {
+    "name": bounds.name,
+    "venue_id": bounds.id,
+    "city": bounds.name,
+    "country": bounds.name,
+}
+CHECKS: dict[str, bounds.Check] = {
+    "start_time": _any,
+    "status": bounds.id,
+    "round": bounds.name,
+    "format": bounds.id,
+    "note": bounds.note,
+    "venue": _venue,
+    "scheduled_overs": _overs,
+}
+WHOLE_CHECKS: dict[str, bounds.Check] = {
+    **CHECKS,
+    "match_id": bounds.id,
+    "league_id": bounds.id,
+    "league_code": bounds.code,
+    "home_team_id": bounds.id,
+    "away_team_id": bounds.id,
+    "season_id": bounds.id,
+    "balls_per_over": _balls,
+}
+REMOVABLE = ("round", "format", "note", "venue", "scheduled_overs")
+ATTRIBUTES = {"start_time": "startTime", "scheduled_overs": "scheduledOvers"}
+
+
+async def match(info: Info, id: MatchId) -> Match | None:
+    return await info.context.fixtures.by_id(bounds.id("id", id))
+
+
+async def matches(info: Info, ids: MatchIds) -> list[Match | None]:
+    bounds.listed("ids", ids)
+    return await info.context.fixtures.by_ids([bounds.id("ids", id) for id in ids])
+
+
+async def matches_by_league(
+    info: Info,
+    league_code: LeagueCode,
+    from_: From = None,
+    to: To = None,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Match]:
+    start, end = _window(info.context.now, from_, to)
+    # A window that moves with the clock is still the same list: its cursors go by what was said.
+    said = {
+        "leagueCode": league_code,
+        "from": iso(from_) if from_ else None,
+        "to": iso(to) if to else None,
+    }
+    of = listing(info.context.services.cursors, keys.BY_LEAGUE, "Query.matchesByLeague", said)
+    span = of.span(Paging(first, after, last, before))
+    page = await info.context.fixtures.of_league(bounds.code("leagueCode", league_code), start, end, span)
+    return connection(of, page, match_from)
+
+
+def _window(now: datetime, start: datetime | None, end: datetime | None) -> tuple[datetime, datetime]:
+    first = start if start is not None else min(now, end or now) - DEFAULT_PAST
+    last = end if end is not None else max(now, first) + DEFAULT_FUTURE
+    if last < first:
+        raise BadUserInput("`to` must not be before `from`.", field="to")
+    if last - first > LONGEST_WINDOW:
+        raise BadUserInput("`from` and `to` may lie at most 3,660 days apart.", field="to")
+    return first, last
+
+
+async def home_team(parent: strawberry.Parent[Match], info: Info) -> Team | None:
+    return await info.context.teams.by_id(parent.home_team_id)
+
+
+async def away_team(parent: strawberry.Parent[Match], info: Info) -> Team | None:
+    return await info.context.teams.by_id(parent.away_team_id)
+
+
+async def league(parent: strawberry.Parent[Match], info: Info) -> League | None:
+    return await info.context.leagues.by_id(parent.league_id)
+
+
+def season(parent: strawberry.Parent[Match], info: Info) -> Season | None:
+    return Season(parent.season_id) if parent.season_id else None
+
+
+async def scorecards(parent: strawberry.Parent[Match], info: Info) -> list[Scorecard]:
+    """Lists bring summaries: their scorecards are read when they are selected, all of a list together."""
+    cards = parent.scorecards
+    if cards is None:
+        whole = await info.context.fixtures.by_id(parent.match_id)
+        cards = whole.scorecards if whole else None
+    return list(cards or ())
+
+
+async def lineups(parent: strawberry.Parent[Match], info: Info) -> list[LineupPlayer]:
+    cached = await info.context.fixture_cache.get(parent.match_id)
+    return list(cached.snapshot.lineups) if cached else []
+
+
+async def sync_fixtures(info: Info, fixtures: Fixtures) -> list[Match]:
+    require(info.context.identity, keys.SYNC_FIXTURES)
+    bounds.listed("fixtures", fixtures)
+    found = [_match(fixture, f"fixtures[{at}].") for at, fixture in enumerate(fixtures)]
+    return await info.context.fixtures.sync(found)
+
+
+def _match(fixture: FixtureInput, at: str) -> Match:
+    values = bounds.checked(fixture, WHOLE_CHECKS, at)
+    if values["home_team_id"] == values["away_team_id"]:
+        raise BadUserInput(f"`{at}awayTeamId` must be another team.", field=f"{at}awayTeamId")
+    return Match(**values, phase=phase_of(fixture.status))
+
+
+async def update_fixture(info: Info, id: MatchId, input: Changes) -> Match:
+    require(info.context.identity, keys.UPDATE_FIXTURE)
+    changes = bounds.changes(input, CHECKS, REMOVABLE)
+    attributes = {ATTRIBUTES.get(name, name): _stored(value) for name, value in changes.items()}
+    if "status" in attributes:
+        attributes["phase"] = phase_of(attributes["status"]).value
+    return await info.context.fixtures.update(bounds.id("id", id), attributes)
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return iso(value)
+    return to_json(value) if isinstance(value, Venue) else value
+
+
+async def archive_fixture(info: Info, id: MatchId) -> Match:
+    require(info.context.identity, keys.ARCHIVE_FIXTURE)
+    return await info.context.fixtures.archive(bounds.id("id", id))

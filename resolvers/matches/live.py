@@ -1,0 +1,207 @@
+"""Matches as they are played: the subscriptions CRIC-S1 and CRIC-S2.
+
+The feed is attached before the state is read. So every version from the one that was read is either in that state or
+comes through the feed: what is not newer is passed over, and the rest is contiguous.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import strawberry
+
+from datastore.attributes import Item
+from datastore.hub import Policy
+from datastore.keyspace.matches import active_matches as keys
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import CricketEvent, EventKind, Match
+from datastore.matches.fixtures import Fixtures, no_match
+from datastore.matches.live_state import ActiveMatch, LiveScore, Part, begun
+from datastore.streams import Change
+from resolvers import bounds
+from resolvers.context import Context, Info
+from resolvers.matches.conflation import conflated
+from resolvers.matches.fixtures import MatchId
+from resolvers.subscribing import follow
+
+LONGEST_INTERVAL_MS = 60_000
+# These may wait for the interval; all others are told at once.
+PATIENT = {EventKind.FOUR, EventKind.SIX, EventKind.MAIDEN}
+
+AnyLeagueCode = Annotated[
+    str | None, strawberry.argument(description="A league's `code`; all leagues if nothing is said.")
+]
+MinIntervalMs = Annotated[
+    int,
+    strawberry.argument(
+        description="The least time between two updates of a match, in milliseconds, at most 60,000. Scores in between "
+        "are conflated; wickets, milestones, innings changes, results and the like come at once, and no event is lost."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchUpdate:
+    """A match at a version. `conflated` versions before it were left out: their events are in this one's.
+
+    A snapshot is how the match stands, without the events that led to it: apply it as it is.
+    """
+
+    match_id: str
+    league_code: str
+    version: int
+    live: LiveScore
+    is_snapshot: bool = False
+    changed: tuple[Part, ...] = ()
+    events: tuple[CricketEvent, ...] = ()
+    conflated: int = 0
+
+    @property
+    def is_urgent(self) -> bool:
+        return self.is_snapshot or any(event.kind not in PATIENT for event in self.events)
+
+    def then(self, later: "MatchUpdate") -> "MatchUpdate":
+        """This update and a later one as one."""
+        if later.is_snapshot:
+            return later
+        return MatchUpdate(
+            later.match_id,
+            later.league_code,
+            later.version,
+            later.live,
+            self.is_snapshot,
+            tuple(dict.fromkeys(self.changed + later.changed)),
+            self.events + later.events,
+            self.conflated + 1 + later.conflated,
+        )
+
+
+Updates = Sequence[MatchUpdate]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveScores:
+    """Updates of some matches. The snapshot is every match that is live: what a client knew of others is over."""
+
+    is_snapshot: bool
+    updates: Updates
+
+
+async def match_updates(
+    info: Info, match_id: MatchId, min_interval_ms: MinIntervalMs = 0
+) -> AsyncGenerator[MatchUpdate, None]:
+    context, id = info.context, bounds.id("matchId", match_id)
+
+    async def stands() -> list[MatchUpdate]:
+        return [await _stands(context, id)]
+
+    updates = _in_sequence(context, lambda image: image["matchId"] == id, stands)
+    return _each(updates, _interval(min_interval_ms))
+
+
+async def live_scores(
+    info: Info, league_code: AnyLeagueCode = None, min_interval_ms: MinIntervalMs = 0
+) -> AsyncGenerator[LiveScores, None]:
+    context = info.context
+    code = None if league_code is None else bounds.code("leagueCode", league_code)
+
+    async def stands() -> list[MatchUpdate]:
+        matches = ActiveMatches(context.new_store(), context.services.now())
+        return [_snapshot(active) for active in await matches.live_in(code)]
+
+    updates = _in_sequence(context, lambda image: code in (None, image["leagueCode"]), stands)
+    return _together(updates, _interval(min_interval_ms))
+
+
+async def match(parent: strawberry.Parent[MatchUpdate], info: Info) -> Match | None:
+    return await info.context.fixtures.by_id(parent.match_id)
+
+
+def server_time(parent: strawberry.Parent[MatchUpdate], info: Info) -> datetime:
+    return info.context.now
+
+
+def _interval(milliseconds: int) -> float:
+    """In seconds."""
+    return bounds.number("minIntervalMs", milliseconds, least=0, most=LONGEST_INTERVAL_MS) / 1000
+
+
+async def _each(updates: AsyncGenerator[Updates, None], seconds: float) -> AsyncGenerator[MatchUpdate, None]:
+    async with aclosing(conflated(updates, seconds)) as batches:
+        async for batch in batches:
+            for update in batch:
+                yield update
+
+
+async def _together(updates: AsyncGenerator[Updates, None], seconds: float) -> AsyncGenerator[LiveScores, None]:
+    async with aclosing(conflated(updates, seconds)) as batches:
+        is_first = True
+        async for batch in batches:
+            yield LiveScores(is_first, batch)
+            is_first = False
+
+
+async def _in_sequence(
+    context: Context, wanted: Callable[[Item], bool], stands: Callable[[], Awaitable[Updates]]
+) -> AsyncGenerator[Updates, None]:
+    """How things stand, then every version that follows, each once and without a gap."""
+    seen: dict[str, int] = {}
+
+    async def first() -> Updates:
+        updates = await stands()
+        seen.update({update.match_id: update.version for update in updates})
+        return updates
+
+    def select(change: Change) -> ActiveMatch | None:
+        image = change.new
+        if image is None or not wanted(image) or (change.old or {}).get("version") == image["version"]:
+            return None  # removed, another's, or a tick that changed nothing
+        return context.services.parsed_matches.of(change)
+
+    changes: AsyncGenerator[ActiveMatch | Updates, None] = follow(
+        context, keys.ACTIVE_MATCHES, select, Policy.DISCONNECT, first=first
+    )
+    async with aclosing(changes):
+        async for change in changes:
+            if not isinstance(change, ActiveMatch):
+                yield change
+            elif (update := await _next(context, change, seen.get(change.match_id))) is not None:
+                seen[update.match_id] = update.version
+                yield [update]
+
+
+async def _next(context: Context, active: ActiveMatch, seen: int | None) -> MatchUpdate | None:
+    """The update of a change; None for one that was in an earlier state already, a snapshot when some are missing."""
+    if seen is None:
+        return _snapshot(active)
+    if active.version <= seen:
+        return None
+    if active.version == seen + 1:
+        return MatchUpdate(
+            active.match_id,
+            active.league_code,
+            active.version,
+            active.live,
+            changed=active.changed,
+            events=active.events,
+        )
+    update = await _stands(context, active.match_id)
+    return update if update.version > seen else None
+
+
+async def _stands(context: Context, match_id: str) -> MatchUpdate:
+    """A match as it stands, by its live state, else by its fixture. Raises `NotFound`."""
+    store, now = context.new_store(), context.services.now()
+    active = await ActiveMatches(store, now).latest(match_id)
+    if active is None:
+        match = await Fixtures(store, now).latest(match_id)
+        if match is None:
+            raise no_match(match_id)
+        active = begun(match)
+    return _snapshot(active)
+
+
+def _snapshot(active: ActiveMatch) -> MatchUpdate:
+    return MatchUpdate(active.match_id, active.league_code, active.version, active.live, is_snapshot=True)

@@ -1,0 +1,11 @@
+"""Locks, for operators: LOCK-4."""
+
+from datastore.keyspace.matches import locks as keys
+from datastore.matches.locks import Lock, held
+from resolvers.access import require
+from resolvers.context import Info
+
+
+async def locks(info: Info) -> list[Lock]:
+    require(info.context.identity, keys.HELD)
+    return await held(info.context.store)

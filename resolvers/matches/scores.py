@@ -1,0 +1,21 @@
+"""Figures that follow from the scores."""
+
+import strawberry
+
+from datastore.matches.cricket import BattingLine, InningsScore
+from datastore.matches.teams import Team
+from resolvers.context import Info
+
+BALLS_OF_RATE = 6
+
+
+async def innings_team(parent: strawberry.Parent[InningsScore], info: Info) -> Team | None:
+    return await info.context.teams.by_id(parent.team_id)
+
+
+def run_rate(parent: strawberry.Parent[InningsScore]) -> float | None:
+    return round(parent.runs * BALLS_OF_RATE / parent.legal_balls, 2) if parent.legal_balls else None
+
+
+def strike_rate(parent: strawberry.Parent[BattingLine]) -> float | None:
+    return round(parent.runs * 100 / parent.balls, 2) if parent.balls else None
