@@ -9,6 +9,8 @@ from conftest import NOON, Answer, Served, call_name
 
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES, live_activity
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_activities import LiveActivities, LiveActivity, LiveActivityStatus
 from datastore.moments import iso, to_seconds
 from datastore.pages import Span
@@ -409,6 +411,25 @@ async def test_all_sessions_of_a_match_are_listed_but_expired_ones(served: Serve
     assert [item["userId"] for item in page.items] == [f"user-{number:04}" for number in range(100)]
     assert (page.has_next, page.has_previous) == (True, False)
     assert [item["userId"] for item in last.items] == ["user-0249", "user-0250", "user-0251"]
+
+
+LISTED = '{ match(id: "m1") { matchId liveActivities(first: 2) { nodes { userId updateToken match { matchId } } } } }'
+
+
+async def test_the_system_sees_the_sessions_of_a_match_with_their_tokens(served: Served) -> None:
+    await Fixtures(served.store(), NOON).sync([Match("m1", "L", "IPL", "10", "20", NOON)])
+    await fill(served.store(), range(3))
+
+    answer = await served.ask(LISTED, user="poller", role=Role.SYSTEM)
+
+    assert answer.data["match"]["liveActivities"]["nodes"] == [
+        {"userId": f"user-000{number}", "updateToken": TOKEN, "match": {"matchId": "m1"}} for number in range(2)
+    ]
+    assert answer.made == ["GetItem cricket-fixtures", "Query live-activities"]
+    for user, role in (("ada", Role.USER), ("root", Role.ADMIN)):
+        refused = await served.ask(LISTED, user=user, role=role)
+        assert (refused.codes, refused.made) == (["FORBIDDEN"], ["GetItem cricket-fixtures"])
+        assert refused.data == {"match": {"matchId": "m1", "liveActivities": None}}
 
 
 # What is refused

@@ -225,6 +225,37 @@ async def test_nobody_who_is_not_signed_in_has_follows(served: Served, query: st
     assert ("FORBIDDEN" in as_user.codes) is not signed_in
 
 
+@pytest.mark.usefixtures("match")
+async def test_matches_tell_whether_the_caller_follows_them(served: Served) -> None:
+    others = [Match(f"m{number}", "L", "IPL", "10", "20", NOON) for number in range(2, 40)]
+    await Fixtures(served.store(), NOON).sync(others)
+    await follow(served)
+    many = ", ".join(f'"m{number}"' for number in range(1, 40))
+    query = f"{{ matches(ids: [{many}]) {{ matchId isFollowed }} }}"
+
+    answer = await served.ask(query, user="ada")
+    signed_out = await served.ask(query)
+
+    assert [match["matchId"] for match in answer.data["matches"] if match["isFollowed"]] == ["m1"]
+    assert len(answer.data["matches"]) == 39
+    assert answer.made == ["BatchGetItem cricket-fixtures", "BatchGetItem cricket-match-follows"]
+    # The matches are for anybody all the same.
+    assert set(signed_out.codes) == {"UNAUTHENTICATED"}
+    assert [match["isFollowed"] for match in signed_out.data["matches"]] == [None] * 39
+
+
+@pytest.mark.usefixtures("match")
+async def test_a_follow_leads_to_its_match(served: Served) -> None:
+    await follow(served)
+
+    answer = await served.ask('{ matchFollow(matchId: "m1") { match { matchId homeTeamId } } }', user="ada")
+    gone = await served.ask('{ matchFollow(matchId: "m2") { match { matchId } } }', user="ada")
+
+    assert answer.data["matchFollow"] == {"match": {"matchId": "m1", "homeTeamId": "10"}}
+    assert answer.made == ["GetItem cricket-fixtures", "GetItem cricket-match-follows"]
+    assert gone.data == {"matchFollow": None}
+
+
 # FOL-4: unfollow
 
 
@@ -309,6 +340,54 @@ async def test_followers_are_paged_both_ways(open_store: Callable[[], Store]) ->
     assert forward == everybody
     assert back == everybody[::-1]
     assert sizes == sizes_back == [100, 100, 50]
+
+
+FOLLOWERS = """query ($first: Int, $after: String, $last: Int, $before: String) {
+  match(id: "m1") {
+    followers(first: $first, after: $after, last: $last, before: $before) {
+      edges { cursor node { userId } }
+      pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+    }
+  }
+}"""
+
+
+@pytest.mark.usefixtures("match")
+async def test_the_system_pages_through_250_followers_and_back(served: Served) -> None:
+    await fill(served.store(), range(250))
+    await fill(served.store(), range(1000, 1050), expiresAt=to_seconds(NOON))
+    first = await followers(served, first=100)
+    second = await followers(served, first=100, after=first["pageInfo"]["endCursor"])
+    third = await followers(served, first=100, after=second["pageInfo"]["endCursor"])
+    back = await followers(served, last=100, before=third["pageInfo"]["startCursor"])
+
+    pages = [[edge["node"]["userId"] for edge in page["edges"]] for page in (first, second, third)]
+
+    assert [len(page) for page in pages] == [100, 100, 50]
+    assert [user for page in pages for user in page] == [f"user-{number:04}" for number in range(250)]
+    assert third["pageInfo"]["hasNextPage"] is False
+    assert back["edges"] == second["edges"]
+    assert back["pageInfo"]["hasPreviousPage"] is True
+
+
+async def followers(served: Served, **paging: Any) -> Any:
+    answer = await served.ask(FOLLOWERS, paging, user="poller", role=Role.SYSTEM)
+    assert answer.errors is None
+    assert answer.made[0] == "GetItem cricket-fixtures"
+    assert set(answer.made[1:]) == {"Query cricket-match-follows"}
+    return answer.data["match"]["followers"]
+
+
+@pytest.mark.usefixtures("match")
+@pytest.mark.parametrize(("user", "role"), [("ada", Role.USER), ("root", Role.ADMIN), (None, Role.USER)])
+async def test_who_follows_a_match_is_not_for_others_than_the_system(
+    served: Served, user: str | None, role: Role
+) -> None:
+    answer = await served.ask('{ match(id: "m1") { matchId followers { nodes { userId } } } }', user=user, role=role)
+
+    assert answer.codes == ["FORBIDDEN" if user else "UNAUTHENTICATED"]
+    assert answer.data == {"match": {"matchId": "m1", "followers": None}}
+    assert answer.made == ["GetItem cricket-fixtures"]
 
 
 async def read_on(follows: MatchFollows, *, backward: bool) -> tuple[list[str], list[int]]:

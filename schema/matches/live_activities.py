@@ -1,14 +1,21 @@
 """What the API says about Live Activities: the shape only."""
 
 from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 
+from datastore.keyspace.matches import fixtures
 from datastore.keyspace.matches import live_activities as patterns
 from datastore.matches import live_activities as records
 from resolvers.matches import live_activities as resolve
 from schema.connections import Connection
 from schema.fields import ask
+
+if TYPE_CHECKING:
+    from schema.matches.fixtures import Match
+
+LazyMatch = Annotated["Match", strawberry.lazy("schema.matches.fixtures")]
 
 strawberry.enum(
     records.LiveActivityStatus,
@@ -35,6 +42,9 @@ class LiveActivity:
     end_reason: str | None = strawberry.field(description="Why it ended: `user`, `system`, or what was said.")
     suspended_at: datetime | None = strawberry.field(description="When its token was rejected.")
     expires_at: datetime = strawberry.field(description="When it is forgotten.")
+    match = ask(
+        fixtures.FIXTURE, resolver=resolve.match, graphql_type=LazyMatch | None, description="The match as it is now."
+    )
 
 
 @strawberry.type

@@ -1,16 +1,22 @@
 """What the API says about follows of matches: the shape only."""
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
+from datastore.keyspace.matches import fixtures
 from datastore.keyspace.matches import match_follows as patterns
 from datastore.matches import match_follows as records
 from resolvers import nodes
 from resolvers.matches import match_follows as resolve
 from schema.connections import Node
 from schema.fields import ask
+
+if TYPE_CHECKING:
+    from schema.matches.fixtures import Match
+
+LazyMatch = Annotated["Match", strawberry.lazy("schema.matches.fixtures")]
 
 
 @strawberry.type(description="A user follows a match: they hear of it until 48 hours after its start.")
@@ -21,6 +27,9 @@ class MatchFollow(Node):
     team_id: strawberry.ID = strawberry.field(description="The side they are for.")
     created_at: datetime = strawberry.field(description="Since when, whatever side they were for.")
     expires_at: datetime = strawberry.field(description="Until when: 48 hours after the start of the match.")
+    match = ask(
+        fixtures.FIXTURE, resolver=resolve.match, graphql_type=LazyMatch | None, description="The match as it is now."
+    )
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:
