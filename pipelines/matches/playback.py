@@ -61,15 +61,16 @@ class Timeline:
         return self.last if balls == len(self._ball_ids) else bisect_left(self.states, balls, key=lambda one: one.balls)
 
     def onwards(self, index: int, balls: int) -> int:
-        """The state so many balls further, or the next one with another status if that comes first."""
+        """The state so many balls further, or the next one that is more than balls: a break, an innings begun, the end.
+
+        That one is never passed over.
+        """
         start = index
-        while index < self.last:
-            following = self.states[index + 1]
-            if index > start and following.status != self.states[index].status:
-                break
+        goal = self.states[start].balls + balls
+        while index < self.last and self.states[index].balls < goal:
+            if self.states[index + 1].balls == self.states[index].balls:
+                return index + 1 if index == start else index
             index += 1
-            if following.phase is not MatchPhase.LIVE or following.balls - self.states[start].balls >= balls:
-                break
         return index
 
 
