@@ -1,0 +1,68 @@
+"""Options that every command takes, and what they come to."""
+
+import secrets
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from console import log_in_lines, mistake, run
+from datastore.database import StoreOptions
+from edge.settings import Misconfigured, Settings, from_environment, local_secret
+from runtime import Gateway
+
+StoreOption = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        envvar="GATEWAY_STORE",
+        help="embedded (an engine of our own), aws, or the URL of an endpoint that speaks DynamoDB's API.",
+    ),
+]
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", envvar="GATEWAY_DATA_DIR", help="Where local data and secrets are kept.")
+]
+Memory = Annotated[
+    bool,
+    typer.Option("--memory", help="The embedded engine keeps its data in memory, shared with a `serve --memory`."),
+]
+Prefix = Annotated[
+    str, typer.Option("--prefix", envvar="GATEWAY_TABLE_PREFIX", help="What the names of the tables begin with.")
+]
+Region = Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", help="The AWS region.")]
+DATA_DIR = Path(".data")
+
+
+def store_options(store: str, data_dir: Path, memory: bool, prefix: str, region: str | None) -> StoreOptions:
+    if store not in ("embedded", "aws") and not store.startswith(("http://", "https://")):
+        raise typer.BadParameter("must be embedded, aws, or an http(s) URL", param_hint="--store")
+    if memory and store != "embedded":
+        raise typer.BadParameter("is for the embedded store only", param_hint="--memory")
+    return StoreOptions(store, data_dir=data_dir, memory=memory, prefix=prefix, region=region)
+
+
+def settings_of(options: StoreOptions, data_dir: Path, **given: Any) -> Settings:
+    """Settings from the environment. Only local stores get a secret made for them: others share theirs."""
+    try:
+        found = from_environment(**given)
+        if options.store == "aws" and "secret" not in found:
+            raise Misconfigured(
+                "Set GATEWAY_SECRET (cursors are signed with it, and tokens without GATEWAY_JWKS_URL): "
+                "a store that others share gets no secret made up for it."
+            )
+        return Settings(**{"secret": found.get("secret") or local_secret(data_dir), **found})
+    except Misconfigured as problem:
+        raise mistake(problem, 2) from None
+
+
+def with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
+    """Do a piece of work with the store open, beside a serving gateway or without one."""
+    log_in_lines()
+
+    async def inside() -> None:
+        # Nobody signs in, and no cursor leaves: any secret will do.
+        async with Gateway(Settings(secret=secrets.token_urlsafe(48)), options).running(jobs=False) as gateway:
+            await work(gateway)
+
+    run(inside)

@@ -1,0 +1,32 @@
+"""A pipeline of a test's own: pollers on a gateway's tables, ticked by hand or running."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from conftest import Served
+
+from datastore.store import Store
+from pipelines.matches.orchestrator import MatchOrchestrator
+from pipelines.matches.poller import LiveChange, ScorePoller
+from pipelines.matches.providers import Provider
+
+
+class Instance:
+    """One instance of the pipeline, without live activities: `changes` are what it wrote."""
+
+    def __init__(self, served: Served, provider: Provider, name: str = "one", **options: Any) -> None:
+        self.changes: list[LiveChange] = []
+        self.ended: list[str] = []
+        lock = {"lock_seconds": options["lock_seconds"]} if "lock_seconds" in options else {}
+        now: Callable[[], Any] = options.pop("now", served.clock)
+        self.poller = ScorePoller(provider, served.store, name, now, self._changed, **lock)
+        self.orchestrator = MatchOrchestrator(
+            provider, self.poller, served.store, name, now, self._ended, **{"linger": timedelta(0), **options}
+        )
+
+    async def _changed(self, _: Store, change: LiveChange) -> None:
+        self.changes.append(change)
+
+    async def _ended(self, active: Any) -> None:
+        self.ended.append(active.match_id)
