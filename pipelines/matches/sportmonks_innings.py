@@ -152,10 +152,11 @@ def _scorecard(number: int, batting: list[Row], bowling: list[Row], play: Play, 
     balls = play.of(number)
     seen = {player for ball in balls for player in (ball.batter_id, ball.non_striker_id)}
     striker = None if closed else next_striker(balls, play.balls_per_over)
-    lines = readable("batting line", batting, lambda row: _batter(row, play, seen, closed, striker))
+    ordered = sorted(batting, key=_sort)
+    lines = readable("batting line", ordered, lambda row: _batter(row, play, seen, closed, striker))
     return Scorecard(
         number=number,
-        batting=tuple(sorted(lines, key=lambda line: line.position)),
+        batting=tuple(lines),
         bowling=tuple(readable("bowling line", sorted(bowling, key=_sort), lambda row: _bowler(row, play, closed))),
         fall_of_wickets=_fall_of_wickets(batting, lines),
         partnership=None if closed else _partnership(balls, lines),
