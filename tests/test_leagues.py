@@ -144,6 +144,8 @@ async def test_leagues_come_by_name_all_or_those_that_are_active_or_not(served: 
     assert answer.made == ["Scan cricket-leagues"] * 2
     filters = [call.request["FilterExpression"] for call in answer.calls if "FilterExpression" in call.request]
     assert filters == ["#active = :active"]
+    # A write just before them must be in what is remembered.
+    assert [call.request["ConsistentRead"] for call in answer.calls] == [True, True]
 
 
 async def test_damaged_leagues_are_left_out_and_what_says_nothing_is_not_active(served: Served) -> None:

@@ -7,7 +7,9 @@ import pytest
 from conftest import NOON, Answer, Served
 
 from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
+from datastore.keyspace.matches.teams import TEAM as TEAM_BY_ID
 from datastore.keyspace.matches.teams import TEAMS
+from datastore.keyspace.parts import Key
 from datastore.matches.team_seasons import TeamSeason, TeamSeasons
 from datastore.matches.teams import Team, Teams
 from resolvers.access import Role
@@ -96,6 +98,14 @@ async def test_a_synced_team_is_read_as_it_was_given(served: Served) -> None:
     assert india.made == ["GetItem cricket-teams"]
 
 
+async def test_what_a_team_lacks_its_item_lacks(served: Served) -> None:
+    await sync(served, MUMBAI | {"imageUrl": None})
+
+    item = await served.store().get(TEAM_BY_ID, Key("6"))
+
+    assert item == MUMBAI | {"national": False, "updatedAt": "2026-06-25T12:00:00.000Z"}
+
+
 async def test_there_may_be_no_such_team(served: Served) -> None:
     assert (await served.ask(TEAM, {"id": "nobody"})).data == {"team": None}
 
@@ -157,10 +167,18 @@ async def test_texts_of_just_the_longest_length_are_taken_without_the_space_arou
     assert answer.data["syncTeams"][0]["name"] == "n" * 200
 
 
-async def test_ids_that_are_asked_for_have_their_bounds(served: Served) -> None:
-    answer = await served.ask(TEAM, {"id": "x" * 101})
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        (TEAM, "id"),
+        ("query ($id: ID!) { league(id: $id) { name } }", "id"),
+        ("query ($id: ID!) { seasonTeams(seasonId: $id) { nodes { teamId } } }", "seasonId"),
+    ],
+)
+async def test_ids_that_are_asked_for_have_their_bounds(served: Served, query: str, field: str) -> None:
+    answer = await served.ask(query, {"id": "x" * 101})
 
-    assert refusal(answer)[:2] == ("BAD_USER_INPUT", "id")
+    assert refusal(answer)[:2] == ("BAD_USER_INPUT", field)
     assert answer.calls == []
 
 
@@ -195,6 +213,8 @@ async def test_all_teams_come_by_name(served: Served) -> None:
 
     assert [team["name"] for team in answer.data["teams"]] == ["Chennai", "India", "Mumbai"]
     assert answer.made == ["Scan cricket-teams"]
+    # A write just before it must be in what is remembered.
+    assert [call.request["ConsistentRead"] for call in answer.calls] == [True]
 
 
 async def test_a_damaged_team_is_left_out_of_the_list_and_told_in_the_log(
