@@ -5,11 +5,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
 from conftest import NOON, Answer, Served
+from fault_proxy import Proxy, Seen, forward
 
+from datastore.client import Client
+from datastore.database import Database
 from datastore.declarations import AccessPattern, Who
-from datastore.keyspace.matches.devices import DEVICES
+from datastore.errors import NotFound
+from datastore.keyspace.matches import devices as keys
+from datastore.keyspace.matches.devices import DEVICES, UPDATE_PUSH_TO_START
 from datastore.matches.devices import Devices, Platform
+from datastore.metering import Deadline
 from datastore.moments import to_seconds
 from datastore.store import Store
 from resolvers.access import Role
@@ -138,16 +145,29 @@ async def test_registrations_of_slow_and_fast_clocks_leave_one_device(served: Se
         assert len(await tokens(served.store())) == 1
 
 
-async def test_a_device_that_was_registered_anew_is_not_taken_for_a_replaced_one(served: Served) -> None:
-    """The slower of two registrations deletes what it saw, not what has come since."""
-    stores = [served.store() for _ in range(2)]
-    await put(stores[0], PHONE, registeredAt="2026-06-25T11:00:00.000Z")
-    seen = [item async for item in stores[0].query_all(ALL, {"partition": "ada"})]
-    await register(served)
+async def test_a_device_registered_anew_is_not_deleted_by_who_saw_it_before(
+    proxy: Proxy, client: Client, database: Database
+) -> None:
+    async def register_at(client: Client, token: str, seconds: int) -> None:
+        store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
+        await Devices(store, NOON + timedelta(seconds=seconds)).register(
+            "ada", token, platform=Platform.IOS, apns_token=token, os_version="1", app_version="1"
+        )
 
-    await Devices(stores[1], NOON)._replace(seen[0])
+    async def meanwhile(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        """The old phone is registered again, just after the new one's registration has read it."""
+        answer = await forward(proxy, seen)
+        await register_at(database.client, PHONE, 2)
+        return answer
 
-    assert await tokens(served.store()) == [PHONE]
+    await register_at(database.client, PHONE, 0)
+    proxy.faults.extend([forward, meanwhile])
+
+    await register_at(client, NEW_PHONE, 1)
+
+    assert proxy.operations() == ["UpdateItem", "Query", "DeleteItem"]
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
+    assert await tokens(store) == [PHONE]
 
 
 # DEV-1: the device of a user
@@ -231,13 +251,16 @@ async def test_a_device_that_is_not_ones_own_takes_no_token(served: Served) -> N
 
 
 async def test_a_token_that_comes_as_the_device_is_deleted_makes_no_device(served: Served) -> None:
-    for _ in range(10):
-        await register(served)
-        kept, deleted = await asyncio.gather(keep_token(served), served.ask(DELETE, {"device": PHONE}, user="ada"))
+    await register(served)
+    slow = served.store()
+    await slow.get(UPDATE_PUSH_TO_START, keys.device("ada", PHONE))  # remembered for the request
+    await served.ask(DELETE, {"device": PHONE}, user="ada")
 
-        assert kept.codes in ([], ["NOT_FOUND"])
-        assert deleted.data["deleteDevice"]["deviceToken"] == PHONE
-        assert await tokens(served.store()) == []
+    with pytest.raises(NotFound):
+        await Devices(slow, NOON).update_push_to_start_token("ada", PHONE, START)
+
+    assert [call.operation for call in slow.meter.calls] == ["GetItem", "UpdateItem"]
+    assert await tokens(served.store()) == []
 
 
 # DEV-4: delete

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from aiohttp import web
 from conftest import NOON, Answer, Served, call_name
-from fault_proxy import Fault, Proxy, Seen
+from fault_proxy import Fault, Proxy, Seen, forward
 
 from datastore.backoff import Backoff
 from datastore.client import Client
@@ -455,7 +455,7 @@ async def test_deletes_that_stay_unprocessed_are_sent_again(
     monkeypatch.setattr("datastore.writing.UNPROCESSED", QUICKLY)
     await fill(open_store(), range(30))
     store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
-    proxy.faults.extend([_forward, leaving(20), leaving(3), leaving(1)])
+    proxy.faults.extend([forward, leaving(20), leaving(3), leaving(1)])
 
     removed = await MatchFollows(store, NOON).remove_all("m1")
 
@@ -470,7 +470,7 @@ async def test_deletes_that_stay_unprocessed_for_good_are_told(
     monkeypatch.setattr("datastore.writing.UNPROCESSED", QUICKLY)
     await fill(open_store(), range(30))
     store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
-    proxy.faults.append(_forward)
+    proxy.faults.append(forward)
     proxy.always = leaving(1)
 
     with pytest.raises(Throttled, match="2 of 30"):
@@ -479,11 +479,6 @@ async def test_deletes_that_stay_unprocessed_for_good_are_told(
     # One of each batch is left, and goes when it is asked for again.
     assert len(await stored(open_store())) == 2
     assert await MatchFollows(open_store(), NOON).remove_all("m1") == 2
-
-
-async def _forward(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    _, headers, content = await proxy.ask(seen)
-    return web.Response(headers=headers, body=content)
 
 
 def leaving(number: int) -> Fault:
