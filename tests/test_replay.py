@@ -330,6 +330,8 @@ async def test_super_overs_one_after_another() -> None:
     end = snapshots[-1].match
     assert [one.number for one in end.innings] == [1, 2, 3, 4, 5, 6]
     assert [one.super_over for one in end.innings] == [False] * 2 + [True] * 4
+    assert end.scorecards is not None
+    assert [[line.name for line in card.batting] for card in end.scorecards[4:]] == [["R1", "R2"], ["B1", "B2"]]
     assert end.result is not None
     assert (end.result.kind, end.result.eliminator, end.result.winner_team_id) == (ResultKind.TIE, True, "blues")
     assert end.result.text == "Match tied (Blues won the super over)"
@@ -387,6 +389,15 @@ async def test_a_match_of_several_days_has_lunch_tea_and_stumps() -> None:
     assert statuses(snapshots) == ["NS", *day, "Stump Day 1", *day, "Finished"]
     phases = {one.match.status: one.match.phase for one in snapshots}
     assert (phases["Lunch"], phases["Stump Day 1"]) == (MatchPhase.BREAK, MatchPhase.STUMPS)
+
+
+async def test_a_reserve_day_brings_no_pauses_into_a_match_of_limited_overs() -> None:
+    overs = [over(index, *DOTS) for index in range(50)]
+    document = match(innings(REDS, *overs), dates=["2026-06-25", "2026-06-26"], overs=50, outcome={"result": "tie"})
+
+    snapshots = await to_the_end(replay(recorded(document), balls_per_tick=6))
+
+    assert statuses(snapshots) == ["NS", "1st Innings", "Finished"]
 
 
 RESULTS: list[tuple[Json, ResultKind | None, str | None, str]] = [
@@ -455,6 +466,18 @@ def test_a_substitute_is_to_bat_and_who_went_off_is_not() -> None:
     assert [line.name for line in before[0].batting][-1] == "R11"
     assert [line.name for line in after[0].batting][-2:] == ["R10", "R12"]
     assert [one.name for one in playback.recording.lineups if one.substitute] == ["R12"]
+
+
+def test_who_was_replaced_in_the_field_does_not_bat_later() -> None:
+    change = {"match": [{"in": "B12", "out": "B3", "team": BLUES, "reason": "concussion_substitute"}]}
+    document = match(innings(REDS, over(0, ball(replacements=change))), innings(BLUES, over(0, blues())))
+
+    cards = final(document).scorecards
+
+    assert cards is not None
+    names = [line.name for line in cards[1].batting]
+    assert "B3" not in names
+    assert names[-2:] == ["B11", "B12"]
 
 
 def test_facts_of_a_match() -> None:

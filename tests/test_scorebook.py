@@ -7,10 +7,12 @@ from cricket_count import Json, count
 from cricket_samples import BLUES, REDS, REDS_ELEVEN, ball, innings, match, over
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from datastore.matches.cricket import BatterStatus, BattingLine, BowlingLine, InningsScore, MatchSnapshot, Scorecard
 from pipelines.matches.cricsheet import read
 from pipelines.matches.playback import Playback
+from pipelines.matches.scorebook import InningsBook
 
 DOTS = [ball()] * 6
 BOWLING = ("overs", "maidens", "runs", "wickets", "wides", "no_balls")
@@ -200,7 +202,8 @@ def test_a_partnership_counts_extras_and_starts_anew_with_a_wicket() -> None:
 
 def test_a_maiden_is_a_whole_over_of_one_bowler_that_cost_nothing() -> None:
     def maidens(*balls: Json) -> int:
-        return first_innings(over(0, *balls), over(1, ball(by="B10")))[1].bowling[0].maidens
+        _, card = first_innings(over(0, *balls), over(1, ball(by="B10")))
+        return sum(line.maidens for line in card.bowling)
 
     assert maidens(*DOTS) == 1
     assert maidens(*DOTS[:5], ball(byes=4)) == 1
@@ -241,6 +244,37 @@ def test_an_over_ends_when_the_umpires_said_so(overs: list[Json], more: Json, ex
     assert score.overs == expected
     if not overs or overs[0]["over"] == 0:
         assert card.bowling == () or card.bowling[0].overs == expected
+
+
+def test_an_over_is_complete_with_its_last_ball_however_many_it_had() -> None:
+    recording = read(match(innings(REDS, over(0, *DOTS[:5]), over(1, *DOTS, ball()), over(2, ball()))), match_id="m")
+    playback = Playback(recording)
+
+    shown = [playback.at(balls + 1).match.innings[0].overs for balls in range(len(recording.balls) + 1)]
+
+    assert shown == ["0", "0.1", "0.2", "0.3", "0.4", "1", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "2", "2.1"]
+
+
+def test_without_a_word_from_the_umpires_the_legal_balls_end_an_over() -> None:
+    book = InningsBook(1, "reds", balls_per_over=5)
+    balls = read(match(innings(REDS, over(0, *DOTS), over(1, ball()))), match_id="m").balls
+
+    shown = []
+    for one in (*balls[:4], *balls[-1:]):
+        book.add(one)
+        shown.append(book.score().overs)
+    for one in balls[:5]:
+        book.add(replace(one, over=2))
+
+    assert shown == ["0.1", "0.2", "0.3", "0.4", "1.1"]
+    assert book.score().overs == "3"
+
+
+def test_four_or_six_that_were_run_are_no_boundaries() -> None:
+    _, card = first_innings(over(0, ball(4, non_boundary=True), ball(6, non_boundary=True), ball(4), ball(6), ball(6)))
+
+    line = batter(card, "R1")
+    assert (line.runs, line.fours, line.sixes) == (26, 1, 2)
 
 
 def test_overs_of_five_balls() -> None:

@@ -106,9 +106,12 @@ def _ordinal(number: int) -> str:
 
 
 def _pauses(recording: Recording) -> dict[int, tuple[str, MatchPhase]]:
-    """Lunch, tea and stumps, by the number of balls before them: files do not tell, so the days are made alike."""
+    """Lunch, tea and stumps, by the number of balls before them: files do not tell, so the days are made alike.
+
+    A match of limited overs has none: its second day is one in reserve.
+    """
     days = min(recording.days, len(recording.balls) // LEAST_BALLS_OF_DAY)
-    if recording.days == 1 or days == 0:
+    if recording.days == 1 or days == 0 or recording.match.scheduled_overs is not None:
         return {}
     over_ends = [n for n, ball in enumerate(recording.balls, 1) if ball.ball_id in recording.over_ends]
     pauses = {}
