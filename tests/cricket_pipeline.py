@@ -16,6 +16,7 @@ class Instance:
     """One instance of the pipeline, without live activities: `changes` are what it wrote."""
 
     def __init__(self, served: Served, provider: Provider, name: str = "one", **options: Any) -> None:
+        self.name = name
         self.changes: list[LiveChange] = []
         self.ended: list[str] = []
         lock = {"lock_seconds": options["lock_seconds"]} if "lock_seconds" in options else {}

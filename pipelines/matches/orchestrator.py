@@ -75,7 +75,7 @@ class MatchOrchestrator:
                 await self._safely("reconcile", self.reconcile)
                 await asyncio.sleep(self._reconcile_seconds)
         finally:
-            await self._leave_all()
+            await self.aclose()
 
     async def reconcile(self) -> None:
         """Compare the active list with the provider's live matches and with who polls; put right what differs."""
@@ -200,8 +200,8 @@ class MatchOrchestrator:
             task.cancel()
             await asyncio.wait([task])
 
-    async def _leave_all(self) -> None:
-        """Whoever comes next need not wait until these locks expire."""
+    async def aclose(self) -> None:
+        """Leave all matches: whoever comes next need not wait until these locks expire."""
         for match_id in list(self._polls):
             await self._end_poll(match_id)
             await self._safely(match_id, self._leave, match_id)
