@@ -52,9 +52,13 @@ class DisplayStates:
         return await self._build(match, active, team_id)
 
     async def of_match(self, match: Match, team_id: str) -> DisplayState:
-        """DSC-1 of a match that was read already. Raises `BadUserInput` when the team does not play in it."""
+        """DSC-1 of a match that was read already; a state that is older than the match does not serve.
+
+        Raises `BadUserInput` when the team does not play in it.
+        """
         _plays(match, team_id)
-        if (kept := await self._kept(match.match_id, team_id)) is not None:
+        kept = await self._kept(match.match_id, team_id)
+        if kept is not None and kept.version >= match.version:
             return kept
         # Its live state, both teams and the league are asked for in one tick, and so go out as one BatchGetItem.
         active, names = await asyncio.gather(

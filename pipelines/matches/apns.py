@@ -1,19 +1,15 @@
 """Delivery of Live Activity pushes to Apple's push service (APNs) over HTTP/2."""
 
 import asyncio
-import hashlib
 import logging
 import random
 import ssl
-from collections import Counter
-from collections.abc import AsyncIterable, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from enum import StrEnum
-from typing import Protocol
 from urllib.parse import quote
 
 import httpx
@@ -22,6 +18,7 @@ import orjson
 from datastore.backoff import Backoff
 from pipelines.matches.apns_credentials import ApnsCredentials, ProviderToken
 from pipelines.matches.apns_payload import Notification
+from pipelines.matches.deliveries import Outcome, Push, Sent, Summary, hashed, settled
 
 # A token that will never work again. https://developer.apple.com/documentation/usernotifications
 REJECTIONS = {
@@ -42,66 +39,6 @@ CONNECTIONS = 4
 IDLE_SECONDS = 300.0
 
 logger = logging.getLogger(__name__)
-
-
-class Outcome(StrEnum):
-    """REJECTED: the token is dead. FAILED: it was not delivered, and the token may be fine. LOGGED: not sent."""
-
-    DELIVERED = "delivered"
-    REJECTED = "rejected"
-    FAILED = "failed"
-    LOGGED = "logged"
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """How a push ended; `reason` is APNs's word where it was not delivered."""
-
-    outcome: Outcome
-    reason: str | None = None
-    retries: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Push:
-    """A notification for one device. `settle` hears how it ended."""
-
-    token: str = field(repr=False)
-    notification: Notification
-    settle: Callable[[Sent], Awaitable[None]] | None = field(default=None, repr=False)
-
-
-@dataclass(slots=True)
-class Summary:
-    """How many pushes ended how, the reasons of those that were not delivered, and how often one was tried again."""
-
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    retries: int = 0
-
-    @property
-    def total(self) -> int:
-        return self.outcomes.total()
-
-    def add(self, sent: Sent) -> None:
-        self.outcomes[sent.outcome] += 1
-        self.retries += sent.retries
-        if sent.reason is not None:
-            self.reasons[sent.reason] += 1
-
-    def __str__(self) -> str:
-        parts = [f"{count} {outcome.value}" for outcome, count in sorted(self.outcomes.items())] or ["nothing to send"]
-        parts += [f"{count} × {reason}" for reason, count in self.reasons.most_common(5)]
-        return ", ".join([*parts, f"{self.retries} retries"] if self.retries else parts)
-
-
-class Delivery(Protocol):
-    """What takes pushes. Never raises for what a device or APNs does."""
-
-    async def send_all(self, pushes: AsyncIterable[Push]) -> Summary:
-        """Send each once; a few at a time are taken from the iterator, however many it has."""
-
-    async def aclose(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +127,7 @@ class ApnsDelivery:
         summary.add(sent)
         if sent.outcome is not Outcome.DELIVERED:
             logger.debug("Push to %s: %s, %s", hashed(push.token), sent.outcome.value, sent.reason)
-        await _settled(push, sent)
+        await settled(push, sent)
 
     async def _ask(self, token: str, notification: Notification) -> "_Answer":
         provider_token = self._token.current()
@@ -322,42 +259,6 @@ def _retry_after(response: httpx.Response, now: datetime) -> float:
     except ValueError:
         return 0.0
     return max(0.0, (moment.astimezone(UTC) - now).total_seconds())
-
-
-class LoggedDelivery:
-    """Stands in where there are no credentials: it says what would be sent, once for each change."""
-
-    async def send_all(self, pushes: AsyncIterable[Push]) -> Summary:
-        summary = Summary()
-        samples: dict[str, Notification] = {}
-        async for push in pushes:
-            samples.setdefault(push.notification.event, push.notification)
-            sent = Sent(Outcome.LOGGED)
-            summary.add(sent)
-            await _settled(push, sent)
-        for event, sample in samples.items():
-            state = orjson.dumps(orjson.loads(sample.body)["aps"]["content-state"]).decode()
-            logger.info(
-                "Would send to %d devices (no APNs credentials); a Live Activity %s: %s", summary.total, event, state
-            )
-        return summary
-
-    async def aclose(self) -> None:
-        """There is nothing to close."""
-
-
-async def _settled(push: Push, sent: Sent) -> None:
-    if push.settle is None:
-        return
-    try:
-        await push.settle(sent)
-    except Exception:  # one device's trouble is not the others'
-        logger.exception("What became of a push to %s could not be told", hashed(push.token))
-
-
-def hashed(token: str) -> str:
-    """A token as logs may show it: the same for the same token, and of no use to anybody."""
-    return hashlib.sha256(token.encode(errors="replace")).hexdigest()[:8]
 
 
 # What these log while we send shows tokens: URLs, and headers as they are encoded.

@@ -1,0 +1,443 @@
+"""Changes of matches on their way to phones: real tables on one side, a real HTTP/2 server on the other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
+
+import pytest
+from apns_server import Answer, ApnsServer, Fault
+from conftest import NOON, Clock
+from msgspec.structs import replace
+from test_apns import LIMITS, credentials
+from test_display_states import CHENNAI, MUMBAI, NAMES, first, fixture, in_chase, put_in_place, second
+
+from datastore.backoff import Backoff
+from datastore.database import Database
+from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
+from datastore.keyspace.matches.live_activities import live_activity as session_key
+from datastore.keyspace.parts import key_attributes
+from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase, Result, ResultKind
+from datastore.matches.devices import Devices, Platform
+from datastore.matches.display import display_state
+from datastore.matches.live_activities import LiveActivities, LiveActivity
+from datastore.matches.match_follows import MatchFollows
+from datastore.metering import Call, Deadline
+from datastore.moments import iso
+from datastore.store import Store
+from pipelines.matches.alerts import AlertCooldowns
+from pipelines.matches.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.deliveries import LoggedDelivery, Outcome
+from pipelines.matches.live_activities import LACoordinator, MatchChange
+
+MATCH = fixture(version=7)
+FINISHED = replace(
+    MATCH, version=9, phase=MatchPhase.FINISHED, result=Result(ResultKind.WIN, "Mumbai won"), innings=(first(),)
+)
+QUICKLY = Backoff(first=0.01, most=0.05, tries=4)
+
+
+def change(version: int = 7, *events: CricketEvent) -> MatchChange:
+    active = replace(in_chase(version, innings=(first(), second(113 + version))), events=events)
+    states = {team: display_state(MATCH, active, NAMES, team) for team in ("1", "2")}
+    return MatchChange(MATCH, states, events)
+
+
+def event(kind: EventKind, text: str = "", innings: int = 2) -> CricketEvent:
+    return CricketEvent(f"m1:{kind}:{text}", kind, text or kind.value, innings=innings)
+
+
+WICKET = event(EventKind.WICKET, "Kishan is out")
+
+
+@pytest.fixture
+def open_store(database: Database) -> Callable[[], Store]:
+    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
+
+
+@pytest.fixture
+def calls(database: Database) -> list[Call]:
+    """Every call that is made to the store."""
+    calls: list[Call] = []
+    database.client.on_call = calls.append
+    return calls
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApnsServer]:
+    async with ApnsServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsDelivery]:
+    delivery = ApnsDelivery(credentials(server), clock, limits=LIMITS, verify=server.trust)
+    yield delivery
+    await delivery.aclose()
+
+
+@pytest.fixture
+async def coordinator(
+    open_store: Callable[[], Store], delivery: ApnsDelivery, clock: Clock
+) -> AsyncIterator[LACoordinator]:
+    coordinator = LACoordinator(open_store, delivery, clock, backoff=QUICKLY)
+    yield coordinator
+    await coordinator.aclose(0)
+
+
+async def register(store: Store, *users: str) -> None:
+    """A session for each, its token the user's name."""
+    for user in users:
+        await LiveActivities(store, NOON).register("m1", user, "phone", user)
+
+
+async def sessions(store: Store) -> list[LiveActivity]:
+    """The active ones."""
+    return [session async for page in LiveActivities(store, NOON).pages_of_match("m1") for session in page]
+
+
+async def session(store: Store, user: str) -> dict[str, str | None]:
+    values = {"partition": user, "now": NOON.timestamp()}
+    (item,) = [item async for item in store.query_all(ACTIVITIES_OF_USER, values)]
+    return {name: item.get(name) for name in ("status", "endReason", "updateToken")}
+
+
+def told(server: ApnsServer) -> dict[str, list[str]]:
+    """What each token was shown, in order."""
+    shown: dict[str, list[str]] = {}
+    for request in server.requests:
+        state = request.aps["content-state"]
+        shown.setdefault(request.token, []).append(f"{request.aps['event']} {state['team']['code']} {state['version']}")
+    return shown
+
+
+def rings(server: ApnsServer) -> list[tuple[int, str | None]]:
+    """The version and the alert of each push."""
+    return [
+        (request.aps["content-state"]["version"], request.aps.get("alert", {}).get("body"))
+        for request in server.requests
+    ]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - it is over the wire
+            await asyncio.sleep(0.005)
+
+
+# Whom a change reaches
+
+
+async def test_each_session_is_shown_the_side_its_user_follows_and_else_the_home_team(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada", "bob", "eve")
+    await MatchFollows(open_store(), NOON).follow(MATCH, "ada", MUMBAI.team_id)
+    await MatchFollows(open_store(), NOON).follow(MATCH, "bob", CHENNAI.team_id)
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+
+    assert told(server) == {"ada": ["update MUM 7"], "bob": ["update CHE 7"], "eve": ["update MUM 7"]}
+
+
+async def test_a_match_without_sessions_costs_one_query(
+    coordinator: LACoordinator, server: ApnsServer, calls: list[Call]
+) -> None:
+    await coordinator.deliver(change(7, WICKET))
+    await coordinator.idle()
+
+    assert [call.operation for call in calls] == ["Query"]
+    assert server.requests == []
+
+
+async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_a_time(
+    server: ApnsServer, open_store: Callable[[], Store], clock: Clock, calls: list[Call]
+) -> None:
+    users = [f"user-{number:04}" for number in range(2000)]
+    tokens = {user: f"{number:0480x}" for number, user in enumerate(users)}
+    await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, tokens[user]) for user in users])
+    delivery = ApnsDelivery(credentials(server), clock, limits=ApnsLimits(), verify=server.trust)
+    coordinator = LACoordinator(open_store, delivery, clock)
+    calls.clear()
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+
+    assert server.delivered == dict.fromkeys(tokens.values(), 1)
+    assert server.peak <= 100
+    assert server.connections == 1
+    # Two pages of sessions and the followers.
+    assert [call.operation for call in calls] == ["Query"] * 3
+    await delivery.aclose()
+
+
+def _item(user: str, token: str) -> dict[str, object]:
+    return {
+        **key_attributes(LIVE_ACTIVITIES, session_key("m1", user, "phone")),
+        "userId": user,
+        "deviceId": "phone",
+        "updateToken": token,
+        "status": "active",
+        "sessionStartedAt": iso(NOON),
+        "ttl": int((NOON + timedelta(hours=12)).timestamp()),
+    }
+
+
+# What waits
+
+
+async def test_while_a_delivery_runs_only_the_newest_change_waits_and_no_wicket_is_lost(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    held = Answer(delay=0.2)
+    server.answer = lambda request: held if request.aps["content-state"]["version"] == 7 else Answer()
+
+    await coordinator.deliver(change(7))
+    await until(lambda: len(server.requests) == 1)
+    await coordinator.deliver(change(8, WICKET))
+    await coordinator.deliver(change(10, event(EventKind.FOUR)))
+    await coordinator.deliver(change(9))
+    await coordinator.idle()
+
+    assert told(server) == {"ada": ["update MUM 7", "update MUM 10"]}
+    assert rings(server) == [(7, None), (10, "Kishan is out")]
+    assert [request.headers["apns-priority"] for request in server.requests] == ["5", "10"]
+
+
+async def test_matches_do_not_wait_for_each_other(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    await LiveActivities(open_store(), NOON).register("m2", "bob", "phone", "bob")
+    server.answer = lambda request: Answer(delay=0.3) if request.token == "ada" else Answer()
+    other = change()
+    other = MatchChange(replace(MATCH, match_id="m2"), {t: replace(s, match_id="m2") for t, s in other.states.items()})
+
+    await coordinator.deliver(change())
+    await until(lambda: len(server.requests) == 1)
+    await coordinator.deliver(other)
+    await until(lambda: len(server.requests) == 2)
+
+    assert server.open >= 1
+    await coordinator.idle()
+    assert told(server) == {"ada": ["update MUM 7"], "bob": ["update MUM 7"]}
+
+
+async def test_what_rang_a_moment_ago_does_not_ring_again(
+    server: ApnsServer, delivery: ApnsDelivery, open_store: Callable[[], Store], clock: Clock
+) -> None:
+    await register(open_store(), "ada")
+    coordinator = LACoordinator(open_store, delivery, clock, alerts=AlertCooldowns(clock))
+
+    for version, seconds, kind in (
+        (7, 0, EventKind.WICKET),
+        (8, 10, EventKind.WICKET),
+        (9, 10, EventKind.FIFTY),
+        (10, 10, EventKind.WICKET),
+    ):
+        clock.forward(seconds=seconds)
+        await coordinator.deliver(change(version, event(kind)))
+        await coordinator.idle()
+
+    assert rings(server) == [(7, "wicket"), (8, None), (9, "fifty"), (10, "wicket")]
+
+
+async def test_a_filter_that_fails_lets_ring(
+    server: ApnsServer, delivery: ApnsDelivery, open_store: Callable[[], Store], clock: Clock
+) -> None:
+    await register(open_store(), "ada")
+
+    async def broken(_: str, events: Sequence[CricketEvent]) -> Sequence[CricketEvent]:
+        raise LookupError
+
+    coordinator = LACoordinator(open_store, delivery, clock, alerts=broken)
+    await coordinator.deliver(change(7, WICKET))
+    await coordinator.idle()
+
+    assert rings(server) == [(7, "Kishan is out")]
+
+
+@pytest.mark.parametrize("failures", [2, 100])
+async def test_if_the_tables_cannot_be_read_it_is_tried_again_but_not_for_ever(
+    server: ApnsServer, delivery: ApnsDelivery, open_store: Callable[[], Store], clock: Clock, failures: int
+) -> None:
+    await register(open_store(), "ada")
+    opened = 0
+
+    def late_at_first() -> Store:
+        nonlocal opened
+        opened += 1
+        store = open_store()
+        if opened <= failures:
+            store.deadline = Deadline(0)
+        return store
+
+    coordinator = LACoordinator(late_at_first, delivery, clock, alerts=AlertCooldowns(clock), backoff=QUICKLY)
+    await coordinator.deliver(change(7, WICKET))
+    await coordinator.idle()
+
+    assert rings(server) == ([(7, "Kishan is out")] if failures == 2 else [])
+    assert opened == min(failures + 1, 4)
+
+
+# Tokens that are dead
+
+
+async def test_a_rejected_token_suspends_its_session_and_no_other(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada", "bob", "eve")
+    reasons = {"ada": Answer(410, "Unregistered"), "bob": Answer(400, "BadDeviceToken")}
+    server.answer = lambda request: reasons.get(request.token, Answer(500, "InternalServerError"))
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+
+    assert [(await session(open_store(), user))["status"] for user in ("ada", "bob", "eve")] == [
+        "suspended",
+        "suspended",
+        "active",
+    ]
+
+
+async def test_a_session_whose_token_was_renewed_meanwhile_stays(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    server.answer = lambda _: Answer(410, "Unregistered", delay=0.3)
+
+    await coordinator.deliver(change())
+    await until(lambda: len(server.requests) == 1)
+    await LiveActivities(open_store(), NOON).update_token("m1", "ada", "phone", "new")
+    await coordinator.idle()
+
+    assert await session(open_store(), "ada") == {"status": "active", "endReason": None, "updateToken": "new"}
+
+
+# The beginning
+
+
+async def test_followers_without_a_session_are_asked_in_when_the_match_begins(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    follows = MatchFollows(open_store(), NOON)
+    for number in range(40):
+        await follows.follow(MATCH, f"fan-{number:02}", CHENNAI.team_id if number % 2 else MUMBAI.team_id)
+    await follows.follow(MATCH, "ada", MUMBAI.team_id)
+    for user in ("ada", "fan-00", "fan-01", "fan-38", "stranger"):
+        await _device(open_store(), user, push_to_start=f"start-{user}")
+    await _device(open_store(), "fan-02", push_to_start=None)
+
+    await coordinator.deliver(change(7, event(EventKind.INNINGS_START, innings=1)))
+    await coordinator.deliver(change(8))
+    await coordinator.idle()
+    await coordinator.deliver(change(9, event(EventKind.INNINGS_START, innings=2)))
+    await coordinator.idle()
+
+    assert {token: shown for token, shown in told(server).items() if token != "ada"} == {
+        "start-fan-00": ["start MUM 8"],
+        "start-fan-01": ["start CHE 8"],
+        "start-fan-38": ["start MUM 8"],
+    }
+
+
+async def _device(store: Store, user: str, *, push_to_start: str | None) -> None:
+    devices = Devices(store, NOON)
+    await devices.register(
+        user, f"device-{user}", platform=Platform.IOS, apns_token="apns", os_version="18", app_version="1"
+    )
+    if push_to_start is not None:
+        await devices.update_push_to_start_token(user, f"device-{user}", push_to_start)
+
+
+# The end
+
+
+async def test_at_the_end_every_session_is_told_and_ended(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await put_in_place(open_store(), FINISHED)
+    await register(open_store(), "ada", "bob")
+    await MatchFollows(open_store(), NOON).follow(MATCH, "bob", CHENNAI.team_id)
+    server.answer = lambda request: Answer(410, "Unregistered") if request.token == "bob" else Answer()
+
+    summary = await coordinator.end(FINISHED)
+
+    assert summary.outcomes == {Outcome.DELIVERED: 1, Outcome.REJECTED: 1}
+    assert told(server) == {"ada": ["end MUM 9"], "bob": ["end CHE 9"]}
+    assert server.requests[0].aps["dismissal-date"] == int(NOON.timestamp()) + 3600
+    assert server.requests[0].aps["content-state"]["situation"] == "Mumbai won"
+    for user in ("ada", "bob"):
+        assert await session(open_store(), user) == {
+            "status": "ended",
+            "endReason": "match_finished",
+            "updateToken": user,
+        }
+
+
+async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    server.answer = lambda request: Answer(delay=0.1) if request.aps["event"] == "update" else Answer()
+
+    await coordinator.deliver(change(7))
+    await until(lambda: len(server.requests) == 1)
+    await coordinator.deliver(change(8, event(EventKind.RESULT, "Mumbai won by 7 wickets")))
+    await coordinator.end(FINISHED, change(9).states)
+    await coordinator.idle()
+
+    assert told(server) == {"ada": ["update MUM 7", "end MUM 9"]}
+    assert rings(server) == [(7, None), (9, "Mumbai won by 7 wickets")]
+
+
+async def test_an_end_that_did_not_reach_all_goes_on_when_asked_again(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada", "bob")
+    server.answer = lambda request: Answer(503, "ServiceUnavailable") if request.token == "bob" else Answer()
+
+    partly = await coordinator.end(FINISHED, change(9).states)
+    left = [session.user_id for session in await sessions(open_store())]
+    server.answer = lambda _: Answer()
+    then = await coordinator.end(FINISHED, change(9).states)
+
+    assert (partly.outcomes, left) == ({Outcome.DELIVERED: 1, Outcome.FAILED: 1}, ["bob"])
+    assert then.outcomes == {Outcome.DELIVERED: 1}
+    assert await sessions(open_store()) == []
+
+
+async def test_without_credentials_the_sessions_live_and_end_all_the_same(
+    open_store: Callable[[], Store], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await register(open_store(), "ada", "bob")
+    coordinator = LACoordinator(open_store, LoggedDelivery(), clock)
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+    alive = len(await sessions(open_store()))
+    await coordinator.end(FINISHED, change(9).states)
+
+    assert (alive, len(await sessions(open_store()))) == (2, 0)
+    would = [record for record in caplog.records if "Would send to 2 devices" in record.getMessage()]
+    assert len(would) == 2
+
+
+async def test_closing_stops_what_takes_too_long(
+    open_store: Callable[[], Store], server: ApnsServer, clock: Clock
+) -> None:
+    await register(open_store(), "ada")
+    server.answer = lambda _: Fault.HANG
+    delivery = ApnsDelivery(credentials(server), clock, verify=server.trust)
+    coordinator = LACoordinator(open_store, delivery, clock)
+    await coordinator.deliver(change())
+    await until(lambda: len(server.requests) == 1)
+
+    async with asyncio.timeout(3):
+        await coordinator.aclose(0.01)
+        await coordinator.idle()
+
+    await delivery.aclose()
