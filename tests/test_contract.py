@@ -70,6 +70,8 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("FOL-4", "unfollowMatch", {"DeleteItem"}, Who.USER),
     ("FOL-5", "updateMatchFollow", {"UpdateItem"}, Who.USER),
     ("FOL-6", "removeMatchFollows", {"Query", "BatchWriteItem"}, Who.SYSTEM),
+    # What is not kept is built from the match, its live state, the teams and the league, and put.
+    ("DSC-1", "displayState", {"GetItem", "BatchGetItem", "PutItem"}, Who.ANY),
 ]
 # One operation for each field with the role it is asked in, and the very calls that it makes; what it needs is put in
 # place by SETUP, whose ids stand for %s, and by SYSTEM_SETUP.
@@ -234,6 +236,16 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
         'mutation { updateMatchFollow(matchId: "m1", teamId: "20") { teamId } }',
         Role.USER,
         ["UpdateItem cricket-match-follows"],
+    ),
+    "displayState": (
+        '{ displayState(matchId: "m1", teamId: "10") { headline } }',
+        Role.USER,
+        [
+            "BatchGetItem active-matches+cricket-fixtures",
+            "BatchGetItem cricket-leagues+cricket-teams",
+            "GetItem DisplayStateCache",
+            "PutItem DisplayStateCache",
+        ],
     ),
     "removeMatchFollows": (
         'mutation { removeMatchFollows(matchId: "m1") }',
