@@ -1,0 +1,492 @@
+"""Sync jobs on the real engine, with SportMonks played by a local server."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from conftest import call_name
+from fault_proxy import Fault, Proxy, Seen, refuse
+from msgspec.structs import replace
+from sportmonks_samples import KITES, OWLS, START, TOKEN, Json, Service, Time, failing, fixture, page, run, serving
+
+from datastore.backoff import Backoff
+from datastore.client import Client
+from datastore.database import Database
+from datastore.keyspace.matches.locks import job_lock
+from datastore.matches.cricket import LineupPlayer, MatchPhase, MatchSnapshot
+from datastore.matches.fixture_cache import FixtureCache
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.leagues import League, Leagues
+from datastore.matches.locks import Locks, held
+from datastore.matches.team_seasons import TeamSeasons, team_season_from
+from datastore.matches.teams import Teams
+from datastore.metering import Deadline
+from datastore.pages import Span
+from datastore.store import Store
+from pipelines.matches.sportmonks import SportMonks
+from pipelines.matches.sync import FixtureSyncJob, LeagueSyncJob, Synced, SyncJob, TeamSyncJob
+
+Stores = Callable[[], Store]
+QUICKLY = Backoff(first=0.001, most=0.002, tries=5)
+LEAGUES = [
+    {"id": 7, "season_id": 70, "name": "Hill League", "code": "hl", "type": "league"},
+    {"id": 8, "season_id": 80, "name": "Dale Cup", "code": "DC", "type": "phase"},
+]
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    async with serving() as service:
+        yield service
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def opened() -> list[Store]:
+    """The stores that were opened since a test cleared them."""
+    return []
+
+
+@pytest.fixture
+def stores(database: Database, opened: list[Store]) -> Stores:
+    return stores_of(database.client, database, opened)
+
+
+def stores_of(client: Client, database: Database, opened: list[Store]) -> Stores:
+    def open_store() -> Store:
+        opened.append(Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "token"))
+        return opened[-1]
+
+    return open_store
+
+
+@pytest.fixture
+async def provider(service: Service, time: Time) -> AsyncIterator[SportMonks]:
+    async with aiohttp.ClientSession() as session:
+        yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
+
+
+def calls(opened: Sequence[Store], *besides: str) -> list[str]:
+    """The DynamoDB calls besides those for the lock."""
+    made = [call_name(call) for store in opened for call in store.meter.calls]
+    return sorted(name for name in made if "cricket-locks" not in name and not name.startswith(besides))
+
+
+async def synced(job: SyncJob, opened: list[Store]) -> tuple[Synced, list[str]]:
+    """How a run went, and the calls it made."""
+    opened.clear()
+    done = await job.run()
+    return done, calls(opened)
+
+
+@pytest.fixture
+def leagues_job(provider: SportMonks, stores: Stores, time: Time) -> LeagueSyncJob:
+    return LeagueSyncJob(provider, stores, "i1", time)
+
+
+@pytest.fixture
+def teams_job(provider: SportMonks, stores: Stores, time: Time) -> TeamSyncJob:
+    return TeamSyncJob(provider, stores, "i1", time)
+
+
+@pytest.fixture
+def fixtures_job(provider: SportMonks, stores: Stores, time: Time) -> FixtureSyncJob:
+    return FixtureSyncJob(provider, stores, "i1", time)
+
+
+async def put_league(stores: Stores, league_id: str = "7", **changes: Any) -> None:
+    defaults = {"name": "Hill League", "code": "HL", "season_id": "70"}
+    await Leagues(stores(), START).put(League(league_id, **(defaults | changes)))
+
+
+# Leagues
+
+
+async def test_leagues_are_put_when_they_are_new_or_changed(
+    leagues_job: LeagueSyncJob, service: Service, stores: Stores, opened: list[Store]
+) -> None:
+    service.says["leagues"] = LEAGUES
+    done, made = await synced(leagues_job, opened)
+    assert done == Synced(fetched=2, written=2)
+    assert made == ["PutItem cricket-leagues"] * 2 + ["Scan cricket-leagues"]
+
+    assert await synced(leagues_job, opened) == (Synced(fetched=2), ["Scan cricket-leagues"])
+
+    service.says["leagues"] = [LEAGUES[0], LEAGUES[1] | {"season_id": 81}]
+    done, made = await synced(leagues_job, opened)
+    assert done == Synced(fetched=2, written=1)
+    stored = {league.league_id: league for league in await Leagues(stores(), START).all()}
+    assert {league.code: league.season_id for league in stored.values()} == {"HL": "70", "DC": "81"}
+    assert all(league.active for league in stored.values())
+
+
+async def test_an_admins_choice_of_active_leagues_stays(
+    leagues_job: LeagueSyncJob, service: Service, stores: Stores
+) -> None:
+    service.says["leagues"] = LEAGUES
+    await leagues_job.run()
+    await Leagues(stores(), START).update("8", {"active": False})
+
+    assert await leagues_job.run() == Synced(fetched=2)
+    service.says["leagues"] = [LEAGUES[0], LEAGUES[1] | {"name": "Dale Trophy"}]
+    assert await leagues_job.run() == Synced(fetched=2, written=1)
+
+    league = await Leagues(stores(), START).by_id("8")
+    assert league is not None
+    assert (league.name, league.active) == ("Dale Trophy", False)
+
+
+# Teams
+
+
+def team(number: int, **changes: Json) -> Json:
+    return {"id": number, "name": f"Team {number}", "code": f"T{number}", "national_team": False} | changes
+
+
+async def test_teams_are_written_in_batches_of_25(
+    teams_job: TeamSyncJob, service: Service, stores: Stores, opened: list[Store]
+) -> None:
+    service.says["teams"] = [team(number) for number in range(1, 61)] + [team(0), "team"]
+    done, made = await synced(teams_job, opened)
+    assert done == Synced(fetched=60, written=60)
+    batches = ["BatchWriteItem cricket-teams"] * 3
+    assert made == [*batches, "Scan cricket-leagues", "Scan cricket-teams"]
+
+    service.says["teams"] = [team(number) for number in range(1, 62)]
+    service.says["teams"][4]["name"] = "Team V"
+    done, made = await synced(teams_job, opened)
+    assert done == Synced(fetched=61, written=2)
+    assert made.count("BatchWriteItem cricket-teams") == 1
+    stored = await Teams(stores(), START).by_id("5")
+    assert stored is not None
+    assert stored.name == "Team V"
+
+
+async def test_the_current_season_of_active_leagues_is_written(
+    teams_job: TeamSyncJob, service: Service, stores: Stores, opened: list[Store]
+) -> None:
+    await put_league(stores)
+    await put_league(stores, "8", season_id="80", active=False)
+    await put_league(stores, "9", season_id=None)
+    standing = {"league_id": 7, "position": 1, "points": 4, "netto_run_rate": 0.125}
+    service.says |= {
+        "teams": [],
+        "standings/season/70": [{"team_id": KITES, **standing}, {"team_id": OWLS, **standing}],
+    }
+    done, made = await synced(teams_job, opened)
+    assert done == Synced(fetched=2, written=2)
+    assert made.count("BatchWriteItem cricket-team-seasons") == 1
+    assert [path for path in service.paths() if path != "teams"] == ["standings/season/70"]
+
+    done, made = await synced(teams_job, opened)
+    assert done == Synced(fetched=2)
+    assert "BatchWriteItem cricket-team-seasons" not in made
+
+    service.says["standings/season/70"][0]["position"] = 2
+    assert await teams_job.run() == Synced(fetched=2, written=1)
+    found = await TeamSeasons(stores(), START).of_season("70", Span(10))
+    rows = [team_season_from(item) for item in found.items]
+    assert [(row.team_id, row.position, row.net_run_rate) for row in rows] == [("11", 2, 0.125), ("12", 1, 0.125)]
+
+
+async def test_a_season_without_standings_gives_its_teams(
+    teams_job: TeamSyncJob, service: Service, stores: Stores
+) -> None:
+    await put_league(stores)
+    service.says |= {"teams": [], "seasons/70": {"id": 70, "league_id": 7, "name": "2026", "teams": [team(11)]}}
+    assert await teams_job.run() == Synced(fetched=1, written=1)
+    assert service.paths() == ["teams", "standings/season/70", "seasons/70"]
+
+
+# Fixtures
+
+
+async def test_fixtures_are_written_when_they_are_new_or_changed(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, opened: list[Store]
+) -> None:
+    await put_league(stores)
+    await put_league(stores, "8", active=False)
+    service.says["fixtures"] = page([fixture(number) for number in range(1, 31)])
+
+    done, made = await synced(fixtures_job, opened)
+    assert done == Synced(fetched=30, written=30)
+    assert made.count("BatchWriteItem cricket-fixtures") == 2
+    assert made.count("BatchWriteItem cricket-fixture-cache") == 2
+    assert [query["filter[league_id]"] for path, query in service.asked if path == "fixtures"] == ["7"]
+    assert service.asked[-1][1]["filter[starts_between]"] == "2026-06-17,2026-07-26"
+
+    done, made = await synced(fixtures_job, opened)
+    assert done == Synced(fetched=30)
+    assert made == ["BatchGetItem cricket-fixture-cache", "Scan cricket-leagues"]
+
+    service.says["fixtures"]["data"][3] = fixture(4, starting_at="2026-06-26T12:00:00Z")
+    service.says["fixtures"]["data"].append(fixture(31))
+    assert await fixtures_job.run() == Synced(fetched=31, written=2)
+    moved = await Fixtures(stores(), START).by_id("4")
+    assert moved is not None
+    assert moved.start_time == START + timedelta(days=1)
+    cached = await FixtureCache(stores(), START).get("4")
+    assert cached is not None
+    assert (cached.snapshot.match.start_time, cached.version) == (moved.start_time, 0)
+
+
+async def test_without_active_leagues_nothing_is_asked_for(fixtures_job: FixtureSyncJob, service: Service) -> None:
+    assert await fixtures_job.run() == Synced()
+    assert service.asked == []
+
+
+async def test_more_than_a_hundred_fixtures_are_compared_in_parts(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, opened: list[Store]
+) -> None:
+    await put_league(stores)
+    numbers = list(range(1, 251))
+    service.says["fixtures"] = lambda request: page(
+        [fixture(n) for n in numbers[(int(request.query["page"]) - 1) * 100 :][:100]], int(request.query["page"]), 3
+    )
+    done, made = await synced(fixtures_job, opened)
+    assert done == Synced(fetched=250, written=250)
+    assert made.count("BatchGetItem cricket-fixture-cache") == 3
+    assert made.count("BatchWriteItem cricket-fixtures") == 10
+
+
+async def test_a_match_that_was_played_keeps_its_live_part(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, opened: list[Store]
+) -> None:
+    await put_league(stores)
+    service.says["fixtures"] = page([fixture(501)])
+    await fixtures_job.run()
+    # It is played here: the poller has written to the fixture and to the cache.
+    before = await Fixtures(stores(), START).by_id("501")
+    assert before is not None
+    played = replace(before, status="Finished", phase=MatchPhase.FINISHED, version=40, note="Kites won")
+    assert await Fixtures(stores(), START).write_live(played)
+    lineups = (LineupPlayer("1101", "Kit Adams", "11"),)
+    await FixtureCache(stores(), START).put(MatchSnapshot(played, lineups=lineups), 40)
+
+    lagging = fixture(501, status="2nd Innings", runs=[run(1, KITES, 5, 0, 1)])
+    service.says["fixtures"] = page([lagging])
+    done, made = await synced(fixtures_job, opened)
+    assert done == Synced(fetched=1)
+    assert made == ["GetItem cricket-fixture-cache", "Scan cricket-leagues"]
+
+    service.says["fixtures"] = page([lagging | {"round": "Final"}])
+    assert await fixtures_job.run() == Synced(fetched=1, written=1)
+    assert await fixtures_job.run() == Synced(fetched=1)
+    after = await Fixtures(stores(), START).by_id("501")
+    assert after is not None
+    assert (after.round, after.status, after.version, after.note) == ("Final", "Finished", 40, "Kites won")
+    cached = await FixtureCache(stores(), START).get("501")
+    assert cached is not None
+    assert (cached.version, cached.snapshot.match.round, cached.snapshot.lineups) == (40, "Final", lineups)
+
+
+async def test_the_cache_of_a_match_in_play_is_the_pollers(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores
+) -> None:
+    await put_league(stores)
+    service.says["fixtures"] = page([fixture(501)])
+    await fixtures_job.run()
+    before = await Fixtures(stores(), START).by_id("501")
+    assert before is not None
+    live = replace(before, status="1st Innings", phase=MatchPhase.LIVE, version=3)
+    assert await Fixtures(stores(), START).write_live(live)
+    await FixtureCache(stores(), START).put(MatchSnapshot(live), 3)
+
+    service.says["fixtures"] = page([fixture(501, status="1st Innings", round="Final")])
+    assert await fixtures_job.run() == Synced(fetched=1, written=1)
+
+    after = await Fixtures(stores(), START).by_id("501")
+    cached = await FixtureCache(stores(), START).get("501")
+    assert after is not None
+    assert cached is not None
+    assert (after.round, after.version) == ("Final", 3)
+    assert (cached.version, cached.snapshot.match.round) == (3, "1st Match")
+
+
+async def test_one_fixture_that_cannot_be_stored_leaves_the_others(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put_league(stores)
+    fixtures = [fixture(number) for number in range(1, 31)]
+    fixtures[12]["note"] = "x" * 500_000  # an item has 400 KB at most
+    service.says["fixtures"] = page([*fixtures, fixture(666, localteam_id=None)])
+
+    assert await fixtures_job.run() == Synced(fetched=30, written=29, rejected=1)
+
+    assert await Fixtures(stores(), START).by_id("13") is None
+    assert await Fixtures(stores(), START).by_id("14") is not None
+    assert "cannot be stored" in caplog.text
+    assert "666" in caplog.text
+
+
+# Failures
+
+
+async def test_a_provider_that_fails_ends_the_run_and_what_was_written_stays(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put_league(stores)
+
+    def said(request: web.Request) -> Json:
+        number = int(request.query["page"])
+        if number == 2:
+            service.faults += [failing(500)] * 9
+        return page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 4)
+
+    service.says["fixtures"] = said
+    done = await fixtures_job.run()
+
+    assert done == Synced(fetched=200, written=200, error="ProviderUnavailable")
+    assert "Sync of fixtures ended early: SportMonks fixtures: HTTP 500." in caplog.text
+    assert await Fixtures(stores(), START).by_id("299") is not None
+    assert await held(stores()) == []
+
+
+@pytest.mark.parametrize("kind", [LeagueSyncJob, TeamSyncJob])
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, "ProviderRefused"), (429, "ProviderUnavailable"), (200, "Malformed")]
+)
+async def test_every_kind_of_failure_is_told(
+    provider: SportMonks, service: Service, stores: Stores, time: Time, kind: type[SyncJob], status: int, error: str
+) -> None:
+    service.faults.append(failing(status))
+    assert await kind(provider, stores, "i1", time).run() == Synced(error=error)
+    assert await held(stores()) == []
+
+
+def leaving(number: int) -> Fault:
+    """The last requests of a batch are not done, and answered as unprocessed."""
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if seen.operation != "BatchWriteItem":
+            _, headers, content = await proxy.ask(seen)
+            return web.Response(body=content, headers=headers)
+        ((table, requests),) = seen.body["RequestItems"].items()
+        answered: dict[str, Any] = {}
+        if done := requests[:-number]:
+            seen.body["RequestItems"] = {table: done}
+            answered = orjson.loads((await proxy.ask(seen))[2])
+        return web.Response(body=orjson.dumps(answered | {"UnprocessedItems": {table: requests[-number:]}}))
+
+    return answer
+
+
+async def test_what_stays_unprocessed_is_written_again(
+    provider: SportMonks,
+    service: Service,
+    database: Database,
+    stores: Stores,
+    proxy: Proxy,
+    client: Client,
+    time: Time,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("datastore.writing.UNPROCESSED", QUICKLY)
+    service.says["teams"] = [team(number) for number in range(1, 31)]
+    job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
+    proxy.faults += [leaving(7)] * 5  # lock, scan, two batches, one of them again
+
+    assert await job.run() == Synced(fetched=30, written=30)
+
+    written = [seen.body["RequestItems"] for seen in proxy.seen if seen.operation == "BatchWriteItem"]
+    assert len(written) == 5
+    assert all(len(requests) <= 25 for items in written for requests in items.values())
+    assert len(await Teams(stores(), START).all()) == 30
+
+
+async def test_what_stays_unprocessed_for_good_ends_the_run_and_the_next_run_writes_it(
+    provider: SportMonks,
+    service: Service,
+    database: Database,
+    stores: Stores,
+    proxy: Proxy,
+    client: Client,
+    time: Time,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("datastore.writing.UNPROCESSED", QUICKLY)
+    service.says["teams"] = [team(number) for number in range(1, 31)]
+    job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
+    proxy.always = leaving(1)
+    assert await job.run() == Synced(fetched=30, error="Throttled")
+    assert len(await Teams(stores(), START).all()) == 28
+
+    proxy.always = None
+    assert await job.run() == Synced(fetched=30, written=2)
+
+
+async def test_a_store_that_fails_ends_the_run(
+    provider: SportMonks, service: Service, database: Database, proxy: Proxy, client: Client, time: Time
+) -> None:
+    service.says["leagues"] = LEAGUES
+    job = LeagueSyncJob(provider, stores_of(client, database, []), "i1", time)
+
+    async def locks_only(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if "cricket-locks" not in seen.body.get("TableName", ""):
+            return await refuse(400, "ProvisionedThroughputExceededException")(proxy, seen)
+        _, headers, content = await proxy.ask(seen)
+        return web.Response(body=content, headers=headers)
+
+    proxy.always = locks_only
+    assert await job.run() == Synced(fetched=2, error="Throttled")
+
+
+# Locks
+
+
+async def test_one_instance_at_a_time_does_a_job(
+    leagues_job: LeagueSyncJob, service: Service, stores: Stores, time: Time
+) -> None:
+    service.says["leagues"] = LEAGUES
+    other = Locks(stores(), "i2", time())
+    assert await other.acquire(job_lock("leagues"), 60)
+
+    assert await leagues_job.run() == Synced(locked=True)
+    assert service.asked == []
+
+    assert await other.release(job_lock("leagues"))
+    assert await leagues_job.run() == Synced(fetched=2, written=2)
+    assert await held(stores()) == []
+
+
+async def test_a_long_run_extends_its_lock(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: Time
+) -> None:
+    await put_league(stores)
+    tried: list[bool] = []
+
+    async def said_slowly(request: web.Request) -> web.StreamResponse:
+        time.forward(100)
+        tried.append(await Locks(stores(), "i2", time()).acquire(job_lock("fixtures"), 60))
+        number = int(request.query["page"])
+        return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
+
+    service.faults += [said_slowly] * 6
+    assert await fixtures_job.run() == Synced(fetched=600, written=600)
+    assert tried == [False] * 6
+
+
+async def test_a_run_that_lost_its_lock_stops(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: Time
+) -> None:
+    await put_league(stores)
+
+    async def said_too_slowly(request: web.Request) -> web.StreamResponse:
+        number = int(request.query["page"])
+        if number == 2:
+            time.forward(300)
+            assert await Locks(stores(), "i2", time()).acquire(job_lock("fixtures"), 60)
+        return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
+
+    service.faults += [said_too_slowly] * 6
+    assert await fixtures_job.run() == Synced(fetched=100, written=100, error="LockLost")
+    assert [(lock.name, lock.owner) for lock in await held(stores())] == [("job:fixtures", "i2")]
+    assert await Fixtures(stores(), START).by_id("200") is None
