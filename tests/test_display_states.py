@@ -263,6 +263,7 @@ def test_a_status_that_is_no_word_is_told_in_words(status: str, told: str) -> No
         (ball(1, extras=Extras(leg_byes=2)), "2lb"),
         (ball(1, extras=Extras(byes=1)), "1b"),
         (ball(1, 1, wickets=(Wicket("b1", "Sharma", "run out"),)), "W1"),
+        (ball(1, wickets=(Wicket("b1", "Sharma", "retired hurt"),)), "."),
         (ball(1, extras=Extras(penalty=5)), "5"),
     ],
 )
@@ -402,6 +403,20 @@ async def test_a_match_that_was_read_already_costs_one_batch(store: Store) -> No
 
     assert state.headline == "MUM 120/3 (15.4)"
     assert calls(store) == ["GetItem", "BatchGetItem", "PutItem"]
+
+
+async def test_a_state_that_is_older_than_the_match_does_not_serve(store: Store) -> None:
+    await put_in_place(store, fixture())
+    states = DisplayStates(store, NOON)
+    await states.refresh(fixture(), in_chase(version=7), names=NAMES)
+    over = fixture(
+        version=8, phase=MatchPhase.FINISHED, result=Result(ResultKind.TIE, "Match tied"), innings=(first(),)
+    )
+
+    state = await states.of_match(over, "1")
+
+    assert (state.version, state.situation) == (8, "Match tied")
+    assert await states.by_id("m1", "1") == state
 
 
 async def test_an_older_state_never_takes_the_place_of_a_newer_one(store: Store) -> None:

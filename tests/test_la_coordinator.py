@@ -155,9 +155,17 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
 ) -> None:
     users = [f"user-{number:04}" for number in range(2000)]
     tokens = {user: f"{number:0480x}" for number, user in enumerate(users)}
+    server.answer = lambda _: Answer(delay=0.1)
+
+    def hurried() -> Store:
+        """Its time is up before the first page is sent."""
+        store = open_store()
+        store.deadline = Deadline(1)
+        return store
+
     await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, tokens[user]) for user in users])
     delivery = ApnsDelivery(credentials(server), clock, limits=ApnsLimits(), verify=server.trust)
-    coordinator = LACoordinator(open_store, delivery, clock)
+    coordinator = LACoordinator(hurried, delivery, clock)
     calls.clear()
 
     await coordinator.deliver(change())

@@ -244,7 +244,7 @@ def _recent(balls: tuple[Ball, ...], current: InningsScore) -> str:
 
 def ball_text(ball: Ball) -> str:
     """As scorers write it: `.` for no run, 4, W, 2wd, 5nb, 1lb, W1 (a run out after a run)."""
-    extras = ball.extras
+    extras, out = ball.extras, any(wicket.is_out for wicket in ball.wickets)
     if extras.wides:
         text = f"{extras.wides if extras.wides > 1 else ''}wd"
     elif extras.no_balls:
@@ -252,8 +252,8 @@ def ball_text(ball: Ball) -> str:
     elif extras.leg_byes or extras.byes:
         text = f"{extras.leg_byes}lb" if extras.leg_byes else f"{extras.byes}b"
     else:
-        text = str(ball.runs) if ball.runs else ("" if ball.wickets else ".")
-    return f"W{text}" if ball.wickets else text
+        text = str(ball.runs) if ball.runs else ("" if out else ".")
+    return f"W{text}" if out else text
 
 
 def _situation(match: Match, live: LiveScore, sides: tuple[DisplaySide, DisplaySide], chase: Chase | None) -> str:

@@ -16,6 +16,7 @@ from datastore.matches.display import DisplayState
 from datastore.matches.display_states import DisplayStates
 from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollow, MatchFollows
+from datastore.metering import Deadline
 from datastore.store import Store
 from pipelines.matches import apns_payload
 from pipelines.matches.alerts import AlertFilter, all_alerts
@@ -25,6 +26,7 @@ from pipelines.matches.deliveries import Delivery, Outcome, Push, Sent, Summary
 FINISHED = "match_finished"
 MOST_ALERTS = 20  # that wait
 DEVICE_READS = 16  # at a time
+PAGE_SECONDS = 30.0
 READ_AGAIN = Backoff(first=1.0, most=10.0, tries=5)
 
 logger = logging.getLogger(__name__)
@@ -71,8 +73,7 @@ class _Desk:
 class LACoordinator:
     """Delivers to the sessions of a match, each from the side its user follows, the home team's without a follow.
 
-    `open_store` gives a fresh store for each piece of work; its deadline must last for the delivery to all sessions
-    of a match, as the pages of sessions are read while those before are sent.
+    `open_store` gives a fresh store for each piece of work.
     """
 
     def __init__(
@@ -204,6 +205,8 @@ class LACoordinator:
                 batch.holders.add(session.user_id)
                 team = sides.get(session.user_id, match.home_team_id)
                 yield Push(session.update_token, notifications[team], partial(batch.settle, session))
+            # The next page has time of its own, however long sending this one took.
+            store.deadline = Deadline(PAGE_SECONDS)
 
     async def _sides(self, store: Store, match: Match) -> Mapping[str, str]:
         """FOL-2: the followers of the away team; all others see the home team's side, and need no memory."""
@@ -212,8 +215,8 @@ class LACoordinator:
 
     async def _invitations(self, batch: "_Batch", starts: Mapping[str, Notification]) -> AsyncIterator[Push]:
         """Starts for followers without a session whose device takes them; a few devices are read at a time."""
-        match = batch.match
-        async for page in MatchFollows(self._open_store(), self._now()).pages_of_match(match.match_id):
+        store, match = self._open_store(), batch.match
+        async for page in MatchFollows(store, self._now()).pages_of_match(match.match_id):
             invited = [follow for follow in page if follow.user_id not in batch.holders]
             for first in range(0, len(invited), DEVICE_READS):
                 follows = invited[first : first + DEVICE_READS]
@@ -222,6 +225,7 @@ class LACoordinator:
                     if device is not None and device.push_to_start_token is not None:
                         team = match.away_team_id if _is_away(follow, match) else match.home_team_id
                         yield Push(device.push_to_start_token, starts[team])
+            store.deadline = Deadline(PAGE_SECONDS)
 
     async def _device(self, user_id: str) -> Device | None:
         try:
