@@ -38,6 +38,7 @@ from pipelines.matches.sportmonks import SportMonks
 
 QUICK = Backoff(first=0.5, most=2.0, tries=3)
 HOUR = 3600
+IMPATIENT = aiohttp.ClientTimeout(total=0.05)
 
 
 @pytest.fixture
@@ -91,9 +92,9 @@ async def test_one_call_serves_all_live_matches(provider: SportMonks, service: S
     assert len(includes) <= 10
 
 
-async def test_an_answer_is_given_again_for_two_seconds(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_an_answer_is_given_again_until_the_next_tick(provider: SportMonks, service: Service, time: Time) -> None:
     await provider.live()
-    time.forward(1.9)
+    time.forward(1.8)
     await provider.live()
     assert service.paths() == ["livescores"]
 
@@ -215,7 +216,10 @@ async def test_what_may_pass_is_tried_again(provider: SportMonks, service: Servi
 
 
 @pytest.mark.parametrize("fault", [failing(500), failing(599), cut, cut_body, hang])
-async def test_what_does_not_pass_is_unavailable(provider: SportMonks, service: Service, fault: Handler) -> None:
+async def test_what_does_not_pass_is_unavailable(
+    service: Service, session: aiohttp.ClientSession, time: Time, fault: Handler
+) -> None:
+    provider = provider_of(service, session, time, limits=IMPATIENT)
     service.faults += [fault] * 9
     with pytest.raises(ProviderUnavailable) as caught:
         await provider.live()
@@ -231,7 +235,7 @@ async def test_a_port_nobody_listens_on_is_unavailable(
         await provider_of(nobody, session, time).live()
 
 
-@pytest.mark.parametrize("status", [301, 302, 400, 401, 403, 418])
+@pytest.mark.parametrize("status", [301, 302, 400, 401, 403, 404, 418])
 async def test_a_refusal_is_not_repeated(provider: SportMonks, service: Service, status: int) -> None:
     service.faults.append(failing(status, Location="http://127.0.0.1:1/elsewhere"))
     with pytest.raises(ProviderRefused) as caught:
@@ -535,11 +539,15 @@ async def fixtures(provider: SportMonks) -> object:
 async def test_the_token_is_in_no_error_and_no_log(
     provider: SportMonks,
     service: Service,
+    session: aiohttp.ClientSession,
+    time: Time,
     caplog: pytest.LogCaptureFixture,
     ask: Callable[[SportMonks], Awaitable[object]],
     fault: Handler,
 ) -> None:
     caplog.set_level(logging.DEBUG)
+    if fault is hang:
+        provider = provider_of(service, session, time, limits=IMPATIENT)
     service.says |= {"livescores": [], "fixtures": [], "leagues": []}
     service.faults += [fault] * 9
     error: BaseException | None = None

@@ -1,7 +1,10 @@
 """A whole small match, served ball by ball as SportMonks would, told by the provider as snapshots that grow."""
 
+import json
+import random
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -27,8 +30,24 @@ from sportmonks_samples import (
     total,
 )
 
-from datastore.matches.cricket import BatterStatus, MatchPhase, MatchSnapshot, ResultKind, Target
+from datastore.database import Database
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import (
+    BatterStatus,
+    EventKind,
+    MatchPhase,
+    MatchSnapshot,
+    ResultKind,
+    Target,
+    to_json,
+)
+from datastore.matches.fixtures import Fixtures
+from datastore.metering import Deadline
+from datastore.store import Store
+from pipelines.matches.poller import LiveChange, ScorePoller, Tick
 from pipelines.matches.sportmonks import SportMonks
+from pipelines.matches.sportmonks_fixtures import snapshot_of
+from pipelines.matches.sportmonks_values import Unreadable
 
 OVERS = 2
 # How the scorer in the ground counts: name: batter's runs, wides, no-balls, byes, leg byes.
@@ -282,3 +301,72 @@ async def test_a_correction_changes_a_ball_and_its_place_stays() -> None:
     assert [one.ball_id for one in second.balls] == [one.ball_id for one in first.balls[:-1]]
     changed = [(a.ball_id, b.runs) for a, b in zip(first.balls, second.balls, strict=False) if a != b]
     assert changed == [(1002, 5)]
+
+
+async def test_the_poller_takes_it_from_there(database: Database) -> None:
+    service, time, changes = Service(), Time(), list[LiveChange]()
+
+    def open_store() -> Store:
+        return Store(database.client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "token")
+
+    async def on_change(_store: Store, change: LiveChange) -> None:
+        changes.append(change)
+
+    async with serving(service), aiohttp.ClientSession() as session:
+        provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
+        poller = ScorePoller(provider, open_store, "i1", time, on_change)
+        for _, payload in story():
+            service.says["livescores"] = [payload]
+            if service.asked == []:
+                (upcoming,) = await provider.live()
+                await Fixtures(open_store(), time()).sync([upcoming])
+                await ActiveMatches(open_store(), time()).register(upcoming, instance_id="i1")
+            assert await poller.tick("501") in (Tick.CHANGED, Tick.UNCHANGED)
+            time.forward(2)
+        final = await provider.match("501")
+
+    versions = [change.active.version for change in changes]
+    assert versions == list(range(versions[0], versions[0] + len(changes)))
+    told = Counter(event.kind for change in changes for event in change.active.events)
+    scored = Counter([*FIRST, *SECOND])
+    assert told[EventKind.WICKET] == sum(scored[name] for name in OUT) == 4
+    assert (told[EventKind.SIX], told[EventKind.FOUR]) == (scored["SIX"], scored["FOUR"]) == (4, 3)
+    assert (told[EventKind.RESULT], told[EventKind.INNINGS_BREAK], told[EventKind.CORRECTION]) == (1, 1, 0)
+    stored = await Fixtures(open_store(), time()).by_id("501")
+    assert final is not None
+    assert stored is not None
+    assert (stored.innings, stored.scorecards, stored.result) == (
+        final.match.innings,
+        final.match.scorecards,
+        final.match.result,
+    )
+
+
+JUNK: tuple[Json, ...] = (
+    None, True, 0, -1, 10**30, 1e300, 0.1, float("nan"), float("inf"), "", " ", "x", "0.10", "9" * 500, [], [1], [[]],
+    {}, {"data": None}, {"data": [5]}, "٣", "S1", [None], [{}],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_damaged_the_rest_is_read_or_it_is_no_fixture(seed: int) -> None:
+    chance, read = random.Random(seed), 0
+    payloads = [json.dumps(payload) for _, payload in story()]
+    for _ in range(60):
+        payload = json.loads(chance.choice(payloads))
+        for _ in range(chance.choice((1, 3, 10))):
+            _damage(payload, chance)
+        with suppress(Unreadable):
+            to_json(snapshot_of(payload, {}, {}))
+            read += 1
+    assert read > 15
+
+
+def _damage(value: Json, chance: random.Random) -> None:
+    """Put junk in the place of something, anywhere."""
+    while True:
+        key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        if not isinstance(value[key], dict | list) or not value[key] or chance.random() < 0.2:
+            value[key] = chance.choice(JUNK)
+            return
+        value = value[key]

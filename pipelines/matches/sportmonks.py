@@ -30,8 +30,9 @@ from pipelines.matches.sportmonks_values import readable, row
 # At most ten are allowed.
 EVERYTHING = "balls.score,batting.result,bowling,scoreboards,runs,lineup,venue,league,manofmatch"
 SUMMARY = "runs,scoreboards,venue,league,manofmatch"
-# The service answers every two seconds with something new at best, and its quota allows for no more.
-INTERVAL = timedelta(seconds=2)
+# The quota allows for a call every 1.8 seconds. Pollers tick every two: an answer must be old when they do, and a tick
+# that comes a little early must not get the last one's.
+INTERVAL = timedelta(seconds=1.9)
 KEPT = timedelta(minutes=1)
 SCORES_AGAIN = timedelta(minutes=1)
 LIVESCORES = "livescores"

@@ -68,7 +68,7 @@ class SportMonksHttp:
         self._quotas: dict[str, Quota] = {}
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes | None:
-        """The body of a 200; None for a 404. Raises `ProviderError`."""
+        """The body of a 200; None for a 404 of what has an id. Raises `ProviderError`."""
         delays = self._retry.delays(random.random)
         while True:
             found = await self._once(path, params)
@@ -90,7 +90,7 @@ class SportMonksHttp:
             return reply
         if (reply.remaining or "").isdecimal():
             quota.heard(int(reply.remaining or 0))
-        if reply.status == 404:
+        if reply.status == 404 and path != endpoint:
             return None
         return self._failure(endpoint, reply) or reply.body
 
