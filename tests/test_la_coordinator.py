@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 
 import pytest
-from apns_server import Answer, ApnsServer, Fault
+from apns_server import Answer, ApnsServer, Fault, Request
 from conftest import NOON, Clock
 from msgspec.structs import replace
 from test_apns import LIMITS, credentials
@@ -389,7 +389,14 @@ async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
-    server.answer = lambda request: Answer(delay=0.1) if request.aps["event"] == "update" else Answer()
+    under_way_at_the_end = []
+
+    def slowly(request: Request) -> Answer:
+        if request.aps["event"] == "end":
+            under_way_at_the_end.append(server.open)
+        return Answer(delay=0.1)
+
+    server.answer = slowly
 
     await coordinator.deliver(change(7))
     await until(lambda: len(server.requests) == 1)
@@ -398,6 +405,7 @@ async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
     await coordinator.idle()
 
     assert told(server) == {"ada": ["update MUM 7", "end MUM 9"]}
+    assert under_way_at_the_end == [1]
     assert rings(server) == [(7, None), (9, "Mumbai won by 7 wickets")]
 
 
