@@ -553,16 +553,25 @@ def decided(first: int, second: int, out: int = 4, **changes: Json) -> Match:
 
 
 def test_what_is_needed_is_one_more() -> None:
-    first = [run(1, KITES, 150, 6, 20)]
-    assert match(status="1st Innings", runs=first).target is None
-    assert match(status="Innings Break", runs=first).target == Target(151, "20")
+    short, first = [run(1, KITES, 150, 6, 19.5)], [run(1, KITES, 150, 6, 20)]
+    assert match(status="1st Innings", runs=short).target is None
+    assert match(status="Int.", runs=short).target is None
+    assert match(status="Innings Break", runs=short).target == Target(151, "20")
+    assert match(status="2nd Innings", runs=short).target == Target(151, "20")
+    # Rain in the break takes no target away.
+    assert match(status="Int.", runs=first).target == Target(151, "20")
+    assert match(status="Int.", runs=[run(1, KITES, 99, 10, 12)]).target == Target(100, "20")
     assert match(status="2nd Innings", runs=first).target == Target(151, "20")
     assert decided(150, 20, status="2nd Innings").target == Target(151, "20")
 
 
 def test_what_is_needed_over_four_innings() -> None:
-    runs = [run(1, KITES, 300, 10, 80), run(2, OWLS, 200, 10, 70), run(3, KITES, 150, 10, 40)]
+    runs = [run(1, KITES, 300, 10, 80), run(2, OWLS, 200, 10, 70), run(3, KITES, 150, 9, 40)]
     assert match(type="Test", status="3rd Innings", runs=runs).target is None
+    assert match(type="Test", status="Innings Break", runs=runs).target == Target(251)
+    followed_on = [run(1, KITES, 300, 10, 80), run(2, OWLS, 100, 10, 70), run(3, OWLS, 150, 10, 40)]
+    assert match(type="Test", status="Tea Break", runs=followed_on).target is None
+    assert match(type="Test", status="Lunch", runs=[*followed_on[:2], run(3, OWLS, 250, 10, 90)]).target == Target(51)
     last = [*runs, run(4, OWLS, 10, 0, 3)]
     assert match(type="Test", status="4th Innings", runs=last, total_overs_played=None).target == Target(251)
 

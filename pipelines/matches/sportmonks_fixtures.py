@@ -21,7 +21,7 @@ from datastore.matches.cricket import (
 from pipelines.matches.sportmonks_balls import Names, Scores, balls_in_over, balls_of, player_name
 from pipelines.matches.sportmonks_innings import Play, innings_of, scorecards_of
 from pipelines.matches.sportmonks_reference import league_code
-from pipelines.matches.sportmonks_results import result_of
+from pipelines.matches.sportmonks_results import WICKETS, result_of
 from pipelines.matches.sportmonks_values import (
     Row,
     Unreadable,
@@ -172,21 +172,22 @@ def _target(fixture: Row, match: Match, innings: tuple[InningsScore, ...], sever
         return Target(revised[0], _revised_overs(fixture) or _scheduled(match), "D/L")
     regular = {total.number: total for total in innings if not total.super_over}
     last = 4 if several_days else 2
-    if set(regular) == set(range(1, last)) and _next_is_due(match):
-        side = _other(match, regular[last - 1]) if not several_days else None
-    elif set(regular) == set(range(1, last + 1)):
+    if set(regular) == set(range(1, last + 1)):
         side = regular[last].team_id
+    elif set(regular) == set(range(1, last)) and _is_due(match, last, regular[last - 1]):
+        side = _other(match, regular[last - 1])
     else:
-        side = None
-    if side is None:
         return None
     others = sum(total.runs for total in regular.values() if total.team_id != side)
     own = sum(total.runs for number, total in regular.items() if total.team_id == side and number < last)
     return Target(others - own + 1, _scheduled(match)) if others >= own else None
 
 
-def _next_is_due(match: Match) -> bool:
-    return match.status.lower().startswith(("innings break", "2nd innings"))
+def _is_due(match: Match, last: int, before: InningsScore) -> bool:
+    """Whether the last innings is next: the one before it is over, also when rain keeps the players off."""
+    begun = match.status.lower().startswith(("innings break", f"{last}nd innings", f"{last}th innings"))
+    bowled = match.scheduled_overs is not None and before.completed_overs >= match.scheduled_overs
+    return begun or bowled or before.wickets >= WICKETS
 
 
 def _other(match: Match, total: InningsScore) -> str:
