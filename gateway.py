@@ -13,7 +13,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 import schema as api
-from commands import ingest, tables
+from commands import ingest, matches, tables
 from commands.options import (
     DATA_DIR,
     DataDir,
@@ -31,6 +31,7 @@ from edge.application import application
 from edge.identity import Tokens, TokenSettings
 from edge.server import listen, serve_until_signal
 from edge.settings import Settings
+from pipelines.matches.setup import Source
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Role
@@ -85,10 +86,13 @@ cli = typer.Typer(
 )
 cli.add_typer(tables.commands, name="tables")
 cli.add_typer(ingest.commands, name="ingest")
+cli.add_typer(matches.commands, name="pipeline")
+cli.command("replay")(matches.replay)
 ENVIRONMENT = (
     "More is set in the environment: GATEWAY_SECRET, GATEWAY_JWKS_URL, GATEWAY_JWT_ISSUER, GATEWAY_JWT_AUDIENCE, "
     "GATEWAY_ROLE_CLAIM, GATEWAY_AREAS, GATEWAY_CATEGORIES, GATEWAY_INGEST_HOSTS, GATEWAY_ALLOWED_ORIGINS, "
-    "GATEWAY_DEADLINE_SECONDS, GATEWAY_POLL_INTERVAL_SECONDS."
+    "GATEWAY_DEADLINE_SECONDS, GATEWAY_POLL_INTERVAL_SECONDS, SPORTMONKS_API_TOKEN, SPORTMONKS_URL, APNS_KEY_FILE, "
+    "APNS_KEY_ID, APNS_TEAM_ID, APNS_BUNDLE_ID, APNS_URL."
 )
 
 
@@ -113,9 +117,19 @@ def serve(
         str | None,
         typer.Option(envvar="GATEWAY_INGEST", help="A USGS feed to ingest every minute, such as all_hour."),
     ] = None,
+    source: Annotated[
+        Source | None,
+        typer.Option(
+            "--matches",
+            envvar="GATEWAY_MATCHES",
+            help="Which live matches to poll: invented ones, those of SportMonks, or none. Invented ones in the demo.",
+        ),
+    ] = None,
 ) -> None:
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
-    settings, options = _set_up(store, data_dir, memory, prefix, region, host=host, port=port, demo=demo, ingest=ingest)
+    settings, options = _set_up(
+        store, data_dir, memory, prefix, region, host=host, port=port, demo=demo, ingest=ingest, source=source
+    )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         sockets = listen(host, port)
@@ -140,13 +154,16 @@ def _set_up(
     *,
     demo: bool | None,
     ingest: str | None,
+    source: Source | None,
     **given: Any,
 ) -> tuple[Settings, StoreOptions]:
     """What the options of `serve` come to."""
     _check_feed(ingest)
     options = store_options(store, data_dir, memory, prefix, region) if isinstance(store, str) else store
     demo = options.embedded if demo is None else demo
-    return settings_of(options, data_dir, demo=demo, ingest=ingest, **given), options
+    source = source or (Source.DEMO if demo else Source.NONE)
+    matches.setup_of(source)  # what is missing is told now
+    return settings_of(options, data_dir, demo=demo, ingest=ingest, matches=source.value, **given), options
 
 
 def _check_feed(feed: str | None) -> None:

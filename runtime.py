@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import os
 import random
+import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -35,6 +37,9 @@ from edge.websocket import GraphQLWebSocket, SocketLimits
 from pipelines.demo import Demo
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.jobs import every
+from pipelines.matches.pipeline import CricketPipeline
+from pipelines.matches.providers import Provider
+from pipelines.matches.setup import PipelineSetup, Source, pipeline_setup
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Identity, Role
@@ -43,6 +48,8 @@ from resolvers.context import Context, Places, Services
 INGEST_EVERY_SECONDS = 60.0
 INGEST_STOP_SECONDS = 5.0
 JOB_PAUSE_SECONDS = 10.0
+# Delivering to all phones of a match reads page after page while it sends.
+PIPELINE_DEADLINE_SECONDS = 120.0
 DEMO_TOKEN_SECONDS = 12 * 3600.0
 DEMO_USERS = (("Demo user", "demo", Role.USER), ("Admin", "admin", Role.ADMIN), ("System", "system", Role.SYSTEM))
 
@@ -70,6 +77,7 @@ class Gateway:
         on_result: OnResult | None = None,
     ) -> None:
         self.settings = settings
+        self.matches = pipeline_setup(Source(settings.matches or Source.NONE))
         self._store = store
         self._now = now
         self._new_id = new_id
@@ -196,6 +204,8 @@ class Gateway:
             yield partial(sweep_forever, self.database.client, TABLES, self._store.prefix, self._now)
         if self.settings.demo:
             yield self.demo().live
+        if self.matches.source is not Source.NONE:
+            yield self.cricket(self.matches).run
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
 
@@ -205,11 +215,22 @@ class Gateway:
             await asyncio.wait(self._ingests, timeout=INGEST_STOP_SECONDS)
         await _stop([*self._ingests])
 
-    def open_store(self) -> Store:
-        """A store for a piece of background work."""
+    def open_store(self, seconds: float | None = None) -> Store:
+        """A store for a piece of background work that takes so long at the most."""
         assert self.database is not None
-        deadline = Deadline(self.settings.deadline_seconds)
+        deadline = Deadline(seconds or self.settings.deadline_seconds)
         return Store(self.database.client, prefix=self._store.prefix, deadline=deadline, token=self._new_id)
+
+    def cricket(self, setup: PipelineSetup, provider: Provider | None = None, **given: Any) -> CricketPipeline:
+        """A pipeline on this gateway's tables; `given` is for it."""
+        return CricketPipeline(
+            provider or setup.provider(self._http(), self._now),
+            partial(self.open_store, PIPELINE_DEADLINE_SECONDS),
+            setup.delivery(self._now),
+            instance_id=f"{socket.gethostname()}-{os.getpid()}-{self._new_id()[:8]}",
+            now=self._now,
+            **given,
+        )
 
     def demo(self) -> Demo:
         return Demo(

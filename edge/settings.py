@@ -23,7 +23,8 @@ class Misconfigured(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`secret` signs cursors, and tokens when there is no JWKS. `ingest` names the feed to ingest every minute.
+    """`secret` signs cursors, and tokens when there is no JWKS. `ingest` names the feed to ingest every minute,
+    `matches` the source of matches that this process polls: demo or sportmonks.
 
     Raises `Misconfigured` for a JWKS without an issuer and an audience.
     """
@@ -43,6 +44,7 @@ class Settings:
     allowed_origins: tuple[str, ...] = ()
     deadline_seconds: float = 30.0
     poll_interval: float = 0.25
+    matches: str | None = None
 
     def __post_init__(self) -> None:
         wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
@@ -72,6 +74,7 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
         "audience": "GATEWAY_JWT_AUDIENCE",
         "role_claim": "GATEWAY_ROLE_CLAIM",
         "ingest": "GATEWAY_INGEST",
+        "matches": "GATEWAY_MATCHES",
     }
     lists = {
         "areas": "GATEWAY_AREAS",

@@ -143,11 +143,12 @@ class Listener:
         await self.socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": self._query}})
 
     async def message(self, timeout: float = 10) -> Any:  # noqa: ASYNC109
-        """The next message that is not a ping."""
+        """The next message that is not a ping; pings are answered."""
         while True:
             message = await self.socket.receive_json(timeout=timeout)
             if message["type"] != "ping":
                 return message
+            await self.socket.send_json({"type": "pong"})
 
     async def event(self, timeout: float = 10) -> Any:  # noqa: ASYNC109
         """The data of the next event."""

@@ -1,5 +1,6 @@
 """The provider that plays recorded matches, at a speed or ball by ball."""
 
+import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -79,7 +80,10 @@ class ReplayProvider:
                 yield replay.summary(now)
 
     async def leagues(self) -> Sequence[League]:
-        return list({one.recording.league.league_id: one.recording.league for one in self._replays.values()}.values())
+        leagues = [
+            dataclasses.replace(one.recording.league, season_id=one.fixture.season_id) for one in self._replays.values()
+        ]
+        return list({league.league_id: league for league in leagues}.values())
 
     async def teams(self) -> Sequence[Team]:
         return list({team.team_id: team for one in self._replays.values() for team in one.recording.teams}.values())

@@ -1,0 +1,137 @@
+"""The live score pipeline as one thing: sync jobs, orchestrator, pollers, display states and Live Activities."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from datastore.matches.cricket import Match
+from datastore.matches.display import Names
+from datastore.matches.display_states import DisplayStates
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.live_state import ActiveMatch
+from datastore.matches.locks import LIFETIME_SECONDS
+from datastore.store import Store
+from pipelines.jobs import every
+from pipelines.matches.alerts import AlertCooldowns
+from pipelines.matches.deliveries import Delivery
+from pipelines.matches.live_activities import LACoordinator, MatchChange
+from pipelines.matches.orchestrator import LINGER, RECONCILE_SECONDS, TICK_SECONDS, MatchOrchestrator
+from pipelines.matches.poller import LiveChange, ScorePoller
+from pipelines.matches.providers import Provider
+from pipelines.matches.sync import FixtureSyncJob, LeagueSyncJob, SyncJob, TeamSyncJob
+
+NAMES_KEPT = 1000
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often what is done. `linger`: how long a finished match is still polled."""
+
+    tick_seconds: float = TICK_SECONDS
+    reconcile_seconds: float = RECONCILE_SECONDS
+    lock_seconds: float = LIFETIME_SECONDS
+    linger: timedelta = LINGER
+    sync_seconds: float = 900.0
+
+
+class CricketPipeline:
+    """One instance. Any number may run on the same tables; `on_change` hears of what this one wrote.
+
+    `open_store` gives a fresh store for each piece of work.
+    """
+
+    def __init__(
+        self,
+        provider: Provider,
+        open_store: Callable[[], Store],
+        delivery: Delivery,
+        *,
+        instance_id: str,
+        now: Callable[[], datetime],
+        pace: Pace = Pace(),
+        on_change: Callable[[LiveChange], None] = lambda _: None,
+    ) -> None:
+        self._provider = provider
+        self._open_store = open_store
+        self._now = now
+        self._pace = pace
+        self._on_change = on_change
+        self._delivery = delivery
+        self._coordinator = LACoordinator(open_store, delivery, now, alerts=AlertCooldowns(now))
+        self._names: dict[str, Names] = {}
+        self.poller = ScorePoller(provider, open_store, instance_id, now, self._changed, lock_seconds=pace.lock_seconds)
+        self.orchestrator = MatchOrchestrator(
+            provider,
+            self.poller,
+            open_store,
+            instance_id,
+            now,
+            self._ended,
+            tick_seconds=pace.tick_seconds,
+            reconcile_seconds=pace.reconcile_seconds,
+            lock_seconds=pace.lock_seconds,
+            linger=pace.linger,
+        )
+        jobs = (LeagueSyncJob, TeamSyncJob, FixtureSyncJob)
+        self._jobs: list[SyncJob] = [job(provider, open_store, instance_id, now) for job in jobs]
+
+    async def run(self) -> None:
+        """Sync and poll until cancelled; then leave the matches to others."""
+        async with self.open():
+            await self.sync()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._sync_again())
+                tasks.create_task(self.orchestrator.run())
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator["CricketPipeline"]:
+        """For whoever starts matches by hand; closes what deliveries hold."""
+        try:
+            yield self
+        finally:
+            await self.orchestrator.aclose()
+            await self._coordinator.aclose()
+            await self._delivery.aclose()
+
+    async def sync(self) -> None:
+        """Leagues, then teams, then fixtures: each needs those before it."""
+        for job in self._jobs:
+            done = await job.run()
+            if done.written or done.rejected or done.error:
+                logger.info("Sync of %s: %s", job.name, done)
+
+    async def _sync_again(self) -> None:
+        await asyncio.sleep(self._pace.sync_seconds)
+        await every(self._pace.sync_seconds, self.sync)
+
+    async def _changed(self, store: Store, change: LiveChange) -> None:
+        """A version was written: widgets and phones are told. Their trouble is no trouble of the match."""
+        self._on_change(change)
+        try:
+            display = DisplayStates(store, self._now())
+            states = await display.refresh(change.match, change.active, names=await self._names_of(display, change))
+            await self._coordinator.deliver(MatchChange(change.match, states, change.active.events))
+        except Exception:
+            logger.exception(
+                "Version %d of match %s is not shown on widgets", change.active.version, change.match.match_id
+            )
+
+    async def _names_of(self, display: DisplayStates, change: LiveChange) -> Names:
+        """Read once a match: names do not change while one is played."""
+        match_id = change.match.match_id
+        if match_id not in self._names:
+            if len(self._names) >= NAMES_KEPT:
+                self._names.clear()
+            self._names[match_id] = await display.names(change.match)
+        return self._names[match_id]
+
+    async def _ended(self, active: ActiveMatch) -> None:
+        match: Match | None = await Fixtures(self._open_store(), self._now()).by_id(active.match_id)
+        if match is not None:
+            await self._coordinator.end(match)
+        self._names.pop(active.match_id, None)

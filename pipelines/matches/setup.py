@@ -1,0 +1,74 @@
+"""How the pipeline is set up: which provider, and how phones are reached. All of it comes from the environment."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+
+import aiohttp
+
+from pipelines.matches.apns import ApnsDelivery
+from pipelines.matches.apns_credentials import PRODUCTION, ApnsCredentials
+from pipelines.matches.deliveries import Delivery, LoggedDelivery
+from pipelines.matches.demo import DemoProvider
+from pipelines.matches.providers import Provider
+from pipelines.matches.sportmonks import SportMonks
+from pipelines.matches.sportmonks_http import BASE_URL
+
+APNS = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
+
+
+class Source(StrEnum):
+    """Where the matches come from. NONE: another process polls them, or nobody."""
+
+    NONE = "none"
+    DEMO = "demo"
+    SPORTMONKS = "sportmonks"
+
+
+class SetupError(ValueError):
+    """The environment does not name what is needed; the text says what to set."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSetup:
+    """A source that can be used, with its token; credentials for APNs, or None to log what would be sent."""
+
+    source: Source
+    sportmonks_token: str = field(default="", repr=False)
+    sportmonks_url: str = BASE_URL
+    apns: ApnsCredentials | None = None
+
+    def provider(self, session: aiohttp.ClientSession, now: Callable[[], datetime]) -> Provider:
+        if self.source is Source.SPORTMONKS:
+            return SportMonks(session, self.sportmonks_token, base_url=self.sportmonks_url, now=now)
+        return DemoProvider(now)
+
+    def delivery(self, now: Callable[[], datetime]) -> Delivery:
+        return LoggedDelivery() if self.apns is None else ApnsDelivery(self.apns, now)
+
+
+def pipeline_setup(source: Source, environment: Mapping[str, str] = os.environ) -> PipelineSetup:
+    """What the environment says. Raises `SetupError`, or `CredentialsError` for keys that cannot be right."""
+    token = environment.get("SPORTMONKS_API_TOKEN", "")
+    if source is Source.SPORTMONKS and not token:
+        raise SetupError("Set SPORTMONKS_API_TOKEN: the SportMonks Cricket API answers nobody without one.")
+    url = environment.get("SPORTMONKS_URL") or BASE_URL
+    return PipelineSetup(source, token, url, _apns(environment))
+
+
+def _apns(environment: Mapping[str, str]) -> ApnsCredentials | None:
+    missing = [name for name in APNS if not environment.get(name)]
+    if len(missing) == len(APNS):
+        return None
+    if missing:
+        raise SetupError(f"Set {' and '.join(missing)} too, or none of {', '.join(APNS)}.")
+    path = Path(environment["APNS_KEY_FILE"])
+    try:
+        key = path.read_text()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise SetupError(f"APNS_KEY_FILE: {path} cannot be read: {problem}") from None
+    _, key_id, team_id, bundle_id = (environment[name] for name in APNS)
+    return ApnsCredentials(key, key_id, team_id, bundle_id, environment.get("APNS_URL") or PRODUCTION)

@@ -1,0 +1,47 @@
+"""One instance of the pipeline in a process of its own, for tests that kill it: it plays a match by the clock."""
+
+import asyncio
+import random
+import sys
+import uuid
+from datetime import UTC, date, datetime, timedelta
+
+from datastore.database import StoreOptions, open_database
+from datastore.metering import Deadline
+from datastore.store import Store
+from pipelines.matches.cricsheet import read
+from pipelines.matches.deliveries import LoggedDelivery
+from pipelines.matches.demo_match import demo_match
+from pipelines.matches.pipeline import CricketPipeline, Pace
+from pipelines.matches.recordings import Recording
+from pipelines.matches.replay import ReplayProvider
+
+
+def recording(match_id: str) -> Recording:
+    return read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id=match_id)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def main(engine: str, prefix: str, instance_id: str, *numbers: str) -> None:
+    start, speed, lock_seconds = map(float, numbers)
+    provider = ReplayProvider(
+        [recording("m1")], now=utc_now, speed=speed, start_times={"m1": datetime.fromtimestamp(start, UTC)}
+    )
+    async with open_database(StoreOptions(store=engine, prefix=prefix)) as database:
+
+        def open_store() -> Store:
+            return Store(database.client, prefix=prefix, deadline=Deadline(20), token=lambda: str(uuid.uuid4()))
+
+        pace = Pace(tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1))
+        pipeline = CricketPipeline(
+            provider, open_store, LoggedDelivery(), instance_id=instance_id, now=utc_now, pace=pace
+        )
+        async with pipeline.open():
+            await pipeline.orchestrator.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
