@@ -11,7 +11,7 @@ import jwt
 import orjson
 import pytest
 from apns_server import SERVING, Answer, ApnsServer, Fault, Request
-from conftest import NOON, Clock
+from conftest import NOON, ROOT, Clock
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given
@@ -24,7 +24,7 @@ from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
 from datastore.matches.display import DisplayBatter, DisplayBowler, DisplaySide, DisplayState
 from pipelines.matches.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.apns_credentials import ApnsCredentials, CredentialsError
-from pipelines.matches.apns_payload import collapse_id, end, start, update
+from pipelines.matches.apns_payload import collapse_id, content_state, end, start, update
 from pipelines.matches.deliveries import LoggedDelivery, Outcome, Push, Sent
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -167,6 +167,17 @@ def test_an_end_says_when_it_leaves_the_screen_and_a_start_what_it_is_about() ->
         "startTime": int(NOON.timestamp()),
     }
     assert started["alert"]["title"] == "Mumbai v Chennai"
+
+
+def test_every_key_of_the_content_state_is_there_and_documented() -> None:
+    page = (ROOT / "docs" / "live-activities.md").read_text()
+    bare = display(batters=(), bowler=None, recent="", target=None, required_runs=None, balls_left=None)
+
+    full, empty = content_state(display()), content_state(bare)
+
+    assert full.keys() == empty.keys()
+    assert [key for key in [*full, *full["team"], *full["batters"][0]] if f"`{key}`" not in page] == []
+    assert [kind for kind in MatchPhase if f"`{kind.value}`" not in page] == []
 
 
 # What fits

@@ -353,6 +353,26 @@ async def test_a_state_is_a_node(served: Served) -> None:
     assert answer.made == ["GetItem DisplayStateCache"]
 
 
+async def test_a_list_of_matches_has_its_states_from_a_few_batches(served: Served) -> None:
+    ids = [f"m{number}" for number in range(12)]
+    for id in ids:
+        await put_in_place(served.store(), fixture(match_id=id), replace(in_chase(), match_id=id))
+    query = 'query ($ids: [ID!]!) { matches(ids: $ids) { displayState(teamId: "1") { matchId headline } } }'
+
+    built = await served.ask(query, {"ids": ids})
+    kept = await served.ask(query, {"ids": ids})
+
+    assert [match["displayState"]["matchId"] for match in built.data["matches"]] == ids
+    assert built.made == [
+        "BatchGetItem DisplayStateCache",
+        "BatchGetItem active-matches+cricket-leagues+cricket-teams",
+        "BatchGetItem cricket-fixtures",
+        *["PutItem DisplayStateCache"] * 12,
+    ]
+    assert kept.data == built.data
+    assert kept.made == ["BatchGetItem DisplayStateCache", "BatchGetItem cricket-fixtures"]
+
+
 async def test_a_damaged_state_is_built_anew(served: Served) -> None:
     await put_in_place(served.store(), fixture(), in_chase())
     damaged = display_state_item(shown(in_chase()), NOON) | {"state": '{"headline": 5}', "version": 1}
