@@ -11,6 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Self, get_args
 
 import aiohttp
@@ -36,6 +37,7 @@ THROTTLING = {
 }
 # A cancelled transaction is tried again when this is all that stood in its way.
 TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+LARGE_BODY = 2**20
 CONNECT_SECONDS = 1.0
 ATTEMPT_SECONDS = 5.0
 DEFAULT_SECONDS = 10.0
@@ -198,7 +200,8 @@ class Client:
         headers = self._signer.headers(await self._credentials.current(), host, target, body)
         assert self._session is not None, "The client is used outside its `async with`."
         try:
-            async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+            data = body if len(body) < LARGE_BODY else BytesIO(body)  # which goes out in pieces
+            async with self._session.post(url, data=data, headers=headers, allow_redirects=False) as response:
                 return response.status, response.headers, await response.read()
         except TimeoutError as problem:
             raise _Transient(Timeout(LATE)) from problem

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Self
 
 import aiohttp
@@ -80,7 +81,7 @@ class Proxy:
         """What the engine answers."""
         kept = ("x-amz-target", "content-type", "authorization", "x-amz-date")
         headers = {name: seen.request.headers[name] for name in kept}
-        async with self.http.post(self.engine, data=orjson.dumps(seen.body), headers=headers) as response:
+        async with self.http.post(self.engine, data=BytesIO(orjson.dumps(seen.body)), headers=headers) as response:
             content = await response.read()
             return response.status, {"x-amz-crc32": response.headers["x-amz-crc32"]}, content
 
