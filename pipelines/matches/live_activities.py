@@ -96,7 +96,7 @@ class LACoordinator:
         """Hand a change over. It answers at once; while a delivery of the match runs, only the newest change waits."""
         desk = self._desks.setdefault(change.match.match_id, _Desk())
         desk.add(change)
-        if desk.task is None:
+        if desk.task is None or desk.task.done():
             desk.task = asyncio.create_task(self._work(change.match.match_id, desk))
 
     async def end(self, match: Match, states: Mapping[str, DisplayState] | None = None) -> Summary:
@@ -120,37 +120,35 @@ class LACoordinator:
 
     async def idle(self) -> None:
         """Wait until everything that was handed over is delivered."""
-        while tasks := [desk.task for desk in self._desks.values() if desk.task is not None]:
+        while tasks := self._running():
             await asyncio.wait(tasks)
 
     async def aclose(self, seconds: float = 5.0) -> None:
         """Let deliveries end for so long, then stop them."""
-        tasks = [desk.task for desk in self._desks.values() if desk.task is not None]
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=seconds)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
+        if tasks := self._running():
+            _, late = await asyncio.wait(tasks, timeout=seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _running(self) -> list[asyncio.Task[None]]:
+        return [desk.task for desk in self._desks.values() if desk.task is not None and not desk.task.done()]
 
     # One match
 
     async def _work(self, match_id: str, desk: _Desk) -> None:
-        try:
-            with self._used(match_id, desk):
-                delays = self._backoff.delays()
-                while desk.waiting is not None:
-                    async with desk.busy:
-                        delivered = await self._try(match_id, desk)
-                    if delivered:
-                        delays = self._backoff.delays()
-                    elif (delay := next(delays, None)) is not None:
-                        await asyncio.sleep(delay)
-                    else:
-                        logger.error("The sessions of match %s cannot be read: a change is given up", match_id)
-                        desk.waiting = None
-        finally:
-            desk.task = None
+        with self._used(match_id, desk):
+            delays = self._backoff.delays()
+            while desk.waiting is not None:
+                async with desk.busy:
+                    delivered = await self._try(match_id, desk)
+                if delivered:
+                    delays = self._backoff.delays()
+                elif (delay := next(delays, None)) is not None:
+                    await asyncio.sleep(delay)
+                else:
+                    logger.error("The sessions of match %s cannot be read: a change is given up", match_id)
+                    desk.waiting = None
 
     async def _try(self, match_id: str, desk: _Desk) -> bool:
         """Deliver what waits. False when that failed; it waits again then, unless something newer does."""
