@@ -1,6 +1,7 @@
 """What inputs may hold: each check names the field and the limit."""
 
 from collections.abc import Callable, Collection, Mapping, Sized
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ Check = Callable[[str, Any], Any]
 LONGEST_ID = 100
 LONGEST_URL = 1000
 LONGEST_LIST = 100
+FIRST_YEAR, LAST_YEAR = 1000, 9000  # so that a window around a moment is one too
 
 
 def checked(input: object, checks: Mapping[str, Check], at: str = "") -> dict[str, Any]:
@@ -76,6 +78,19 @@ def number(field: str, value: Number, *, least: Number, most: Number) -> Number:
     if not least <= value <= most:
         raise BadUserInput(f"`{field}` must be between {least} and {most}.", field=field)
     return value
+
+
+def moment(field: str, value: datetime) -> datetime:
+    """The moment in UTC. Raises `BadUserInput` for one without an offset, or in no year that counts."""
+    if value.tzinfo is None:
+        raise BadUserInput(f"`{field}` needs an offset from UTC, such as 2026-06-25T14:30:00Z.", field=field)
+    try:
+        utc = value.astimezone(UTC)
+    except OverflowError:
+        utc = None
+    if utc is None or not FIRST_YEAR <= utc.year <= LAST_YEAR:
+        raise BadUserInput(f"`{field}` must lie in the years {FIRST_YEAR} to {LAST_YEAR} (UTC).", field=field)
+    return utc
 
 
 def listed(field: str, values: Sized) -> None:

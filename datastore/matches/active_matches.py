@@ -73,18 +73,20 @@ class ActiveMatches:
         if resting is not None and resting.status is not ActiveStatus.IDLE:
             raise _not_idle(match.match_id)
         active = begun(match) if resting is None else resting
+        version = max(active.version, match.version) + 1
         active = replace(
             active,
             status=ActiveStatus.ACTIVE,
             instance_id=instance_id,
             fence=max(active.fence, match.fence) + 1,
-            version=max(active.version, match.version) + 1,
+            live=replace(active.live, version=version, updated_at=self._now),
+            version=version,
             updated_at=self._now,
             last_tick_at=self._now if instance_id else None,
             events=(),
             changed=(Part.STATUS,),
         )
-        values = {"idle": ActiveStatus.IDLE.value}
+        values = {"idle": ActiveStatus.IDLE.value, "now": self._now.timestamp()}
         if not (await self._store.put(keys.REGISTER, active_match_item(active), **values)).ok:
             raise _not_idle(match.match_id)
         return active

@@ -42,9 +42,9 @@ class Fixtures:
         """FIX-1: a match with its scorecards; reads of one tick go out together."""
         return record(match_from, await self._store.get(keys.FIXTURE, keys.fixture(match_id)))
 
-    async def by_ids(self, match_ids: Sequence[str]) -> list[Match | None]:
-        """FIX-2: in the order asked, None for those that are not there."""
-        return await asyncio.gather(*[self.by_id(match_id) for match_id in match_ids])
+    async def by_ids(self, match_ids: Sequence[str]) -> list[Match | BaseException | None]:
+        """FIX-2: in the order asked, None for those that are not there, what went wrong for those that fail."""
+        return await asyncio.gather(*[self.by_id(match_id) for match_id in match_ids], return_exceptions=True)
 
     async def latest(self, match_id: str) -> Match | None:
         """The same, read consistently: what leads to a write must not be old."""

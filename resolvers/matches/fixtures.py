@@ -91,10 +91,6 @@ def _balls(field: str, balls: int) -> int:
     return bounds.number(field, balls, least=4, most=8)
 
 
-def _any(_field: str, value: Any) -> Any:
-    return value
-
-
 VENUE_CHECKS: dict[str, bounds.Check] = {
     "name": bounds.name,
     "venue_id": bounds.id,
@@ -102,7 +98,7 @@ VENUE_CHECKS: dict[str, bounds.Check] = {
     "country": bounds.name,
 }
 CHECKS: dict[str, bounds.Check] = {
-    "start_time": _any,
+    "start_time": bounds.moment,
     "status": bounds.id,
     "round": bounds.name,
     "format": bounds.id,
@@ -128,8 +124,9 @@ async def match(info: Info, id: MatchId) -> Match | None:
     return await info.context.fixtures.by_id(bounds.id("id", id))
 
 
-async def matches(info: Info, ids: MatchIds) -> list[Match | None]:
+async def matches(info: Info, ids: MatchIds) -> list[Match | BaseException | None]:
     bounds.listed("ids", ids)
+    # An error stands in the place of its own match only.
     return await info.context.fixtures.by_ids([bounds.id("ids", id) for id in ids])
 
 
@@ -143,6 +140,8 @@ async def matches_by_league(
     last: Last = None,
     before: Before = None,
 ) -> Connection[Match]:
+    from_ = bounds.moment("from", from_) if from_ else None
+    to = bounds.moment("to", to) if to else None
     start, end = _window(info.context.now, from_, to)
     # A window that moves with the clock is still the same list: its cursors go by what was said.
     said = {

@@ -79,7 +79,8 @@ REGISTER = AccessPattern(
     operations=("GetItem", "PutItem"),
     who=Who.SYSTEM,
     fields=("registerActiveMatch",),
-    condition="attribute_not_exists(matchId) OR #status = :idle",
+    # What has expired is not there any more; DynamoDB may take days to delete it.
+    condition="attribute_not_exists(matchId) OR #status = :idle OR #ttl <= :now",
     consistent=True,
 )
 COMMIT = AccessPattern(
