@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import suppress
 from typing import Protocol, Self, TypeVar
 
 
@@ -20,30 +19,31 @@ U = TypeVar("U", bound=Update)
 
 
 async def conflated(updates: AsyncGenerator[Sequence[U], None], seconds: float) -> AsyncGenerator[Sequence[U], None]:
-    """The first batch as it comes; from then on at most one batch in so many seconds, unless something is urgent.
+    """The first batch as it comes; from then on each match at most once in so many seconds, unless it is urgent.
 
     Updates of a match that wait are made into one. With 0 seconds every batch passes as it is.
     """
     loop = asyncio.get_running_loop()
     pending: dict[str, U] = {}
-    sent = -seconds
+    due: dict[str, float] = {}  # from when on a match may be told again
+    is_first = True
     coming = asyncio.ensure_future(anext(updates))
     try:
         while True:
-            wait = max(0.0, sent + seconds - loop.time()) if pending else None
+            wait = max(0.0, min(due[id] for id in pending) - loop.time()) if pending else None
             await asyncio.wait([coming], timeout=wait)
-            is_due, is_first = not coming.done(), sent < 0
+            urgent: set[str] = set()
             if coming.done():
                 batch = coming.result()
-                for update in batch:
-                    waiting = pending.get(update.match_id)
-                    pending[update.match_id] = update if waiting is None else waiting.then(update)
-                is_due = is_first or seconds == 0 or any(update.is_urgent for update in batch)
+                _add(pending, batch)
+                urgent = {update.match_id for update in batch if update.is_urgent}
                 coming = asyncio.ensure_future(anext(updates))
-            if is_due or loop.time() >= sent + seconds:
-                sent = loop.time()
-                batch, pending = list(pending.values()), {}
-                yield batch
+            now = loop.time()
+            ready = [id for id in pending if id in urgent or now >= due.get(id, now)]
+            due |= dict.fromkeys(ready, now + seconds)
+            if ready or is_first:
+                is_first = False
+                yield [pending.pop(id) for id in ready]
     except StopAsyncIteration:
         if pending:
             yield list(pending.values())
@@ -52,8 +52,15 @@ async def conflated(updates: AsyncGenerator[Sequence[U], None], seconds: float) 
             yield list(pending.values())
         raise
     finally:
-        if not coming.done():
-            coming.cancel()
-            with suppress(asyncio.CancelledError):
-                await coming
+        coming.cancel()
+        # However it ends, nobody is there to be told any more.
+        await asyncio.wait([coming])
+        if not coming.cancelled():
+            coming.exception()
         await updates.aclose()
+
+
+def _add(pending: dict[str, U], batch: Sequence[U]) -> None:
+    for update in batch:
+        waiting = pending.get(update.match_id)
+        pending[update.match_id] = update if waiting is None else waiting.then(update)

@@ -6,7 +6,7 @@ comes through the feed: what is not newer is passed over, and the rest is contig
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated
 
@@ -63,9 +63,9 @@ class MatchUpdate:
         return self.is_snapshot or any(event.kind not in PATIENT for event in self.events)
 
     def then(self, later: "MatchUpdate") -> "MatchUpdate":
-        """This update and a later one as one."""
+        """This update and a later one as one. A snapshot takes the place of what came before, but for the events."""
         if later.is_snapshot:
-            return later
+            return replace(later, events=self.events + later.events)
         return MatchUpdate(
             later.match_id,
             later.league_code,

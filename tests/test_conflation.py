@@ -1,0 +1,294 @@
+"""Fewer updates for slow clients: what waits, for how long, and that nothing is lost or left behind."""
+
+import asyncio
+import gc
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from datastore.errors import SlowSubscriber
+from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
+from datastore.matches.live_state import LiveScore, Part
+from resolvers.matches.conflation import conflated
+from resolvers.matches.live import PATIENT, MatchUpdate
+
+LIVE = LiveScore("1st Innings", MatchPhase.LIVE)
+INTERVAL = 0.2
+
+
+def update(version: int, *kinds: EventKind, match_id: str = "m1", snapshot: bool = False) -> MatchUpdate:
+    """A version with an event of each kind."""
+    events = tuple(CricketEvent(f"{match_id}:{version}:{kind.value}", kind, kind.value) for kind in kinds)
+    return MatchUpdate(match_id, "IPL", version, LIVE, snapshot, (Part.SCORE,), events)
+
+
+class Source:
+    """Updates as a test hands them over. `closed` when whoever reads them has closed them."""
+
+    def __init__(self) -> None:
+        self._queue: asyncio.Queue[Sequence[MatchUpdate] | Exception | None] = asyncio.Queue()
+        self.closed = False
+
+    def tell(self, *updates: MatchUpdate) -> None:
+        self._queue.put_nowait(updates)
+
+    def end(self, problem: Exception | None = None) -> None:
+        self._queue.put_nowait(problem)
+
+    async def updates(self) -> AsyncGenerator[Sequence[MatchUpdate], None]:
+        try:
+            while (batch := await self._queue.get()) is not None:
+                if isinstance(batch, Exception):
+                    raise batch
+                yield batch
+        finally:
+            self.closed = True
+
+
+@pytest.fixture(autouse=True)
+async def tidy() -> AsyncIterator[None]:
+    """Nothing is left behind: no task, and no exception that nobody looked at."""
+    loop = asyncio.get_running_loop()
+    wrong: list[dict[str, Any]] = []
+    loop.set_debug(True)
+    loop.set_exception_handler(lambda _, context: wrong.append(context))
+    before = asyncio.all_tasks()
+    yield
+    gc.collect()
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() - before <= {asyncio.current_task()}
+    assert wrong == []
+
+
+def versions(batch: Sequence[MatchUpdate]) -> list[tuple[str, int, int]]:
+    """Match, version, and how many versions were left out before it."""
+    return [(one.match_id, one.version, one.conflated) for one in batch]
+
+
+async def soon(batches: AsyncGenerator[Sequence[MatchUpdate], None]) -> Sequence[MatchUpdate]:
+    """The next batch, which must not wait for the interval."""
+    async with asyncio.timeout(INTERVAL / 2):
+        return await anext(batches)
+
+
+async def test_the_first_batch_comes_at_once_also_an_empty_one() -> None:
+    for first in ((), (update(3, snapshot=True),)):
+        source = Source()
+        source.tell(*first)
+        async with aclosing(conflated(source.updates(), 60)) as batches:
+            assert await soon(batches) == list(first)
+
+
+async def test_without_an_interval_every_batch_passes_as_it_is() -> None:
+    source = Source()
+    told = [(update(1, snapshot=True), update(9, match_id="m2", snapshot=True)), (update(2),), (update(3),)]
+    for batch in told:
+        source.tell(*batch)
+    source.end()
+
+    assert [batch async for batch in conflated(source.updates(), 0)] == [list(batch) for batch in told]
+    assert source.closed
+
+
+async def test_what_may_wait_comes_as_one_when_the_interval_is_over() -> None:
+    loop = asyncio.get_running_loop()
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    async with aclosing(conflated(source.updates(), INTERVAL)) as batches:
+        await soon(batches)
+        since = loop.time()
+        for version in (2, 3, 4):
+            source.tell(update(version, EventKind.FOUR if version == 3 else EventKind.MAIDEN))
+
+        (one,) = await anext(batches)
+
+        assert loop.time() - since >= INTERVAL * 0.9
+        assert (one.version, one.conflated, one.is_snapshot) == (4, 2, False)
+        assert [event.kind for event in one.events] == [EventKind.MAIDEN, EventKind.FOUR, EventKind.MAIDEN]
+        assert one.changed == (Part.SCORE,)
+
+
+async def test_after_a_quiet_interval_an_update_comes_at_once() -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    async with aclosing(conflated(source.updates(), 0.02)) as batches:
+        await soon(batches)
+        await asyncio.sleep(0.03)
+        source.tell(update(2))
+
+        assert versions(await soon(batches)) == [("m1", 2, 0)]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in EventKind if kind not in PATIENT])
+async def test_what_is_urgent_comes_at_once_with_what_waited(kind: EventKind) -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    async with aclosing(conflated(source.updates(), 60)) as batches:
+        await soon(batches)
+        source.tell(update(2, EventKind.SIX))
+        source.tell(update(3))
+        source.tell(update(4, kind))
+
+        (one,) = await soon(batches)
+
+        assert (one.version, one.conflated) == (4, 2)
+        assert [event.kind for event in one.events] == [EventKind.SIX, kind]
+
+
+async def test_one_match_does_not_hurry_another() -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True), update(1, match_id="m2", snapshot=True))
+    async with aclosing(conflated(source.updates(), INTERVAL)) as batches:
+        await soon(batches)
+        source.tell(update(2, match_id="m2"))
+        source.tell(update(2, EventKind.WICKET))
+        source.tell(update(3, match_id="m2"))
+
+        assert versions(await soon(batches)) == [("m1", 2, 0)]
+        assert versions(await anext(batches)) == [("m2", 3, 1)]
+
+
+async def test_matches_that_wait_come_together() -> None:
+    source = Source()
+    source.tell(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(5)])
+    async with aclosing(conflated(source.updates(), INTERVAL)) as batches:
+        await soon(batches)
+        for version in (2, 3):
+            for number in range(5):
+                source.tell(update(version, match_id=f"m{number}"))
+
+        assert versions(await anext(batches)) == [(f"m{number}", 3, 1) for number in range(5)]
+
+
+async def test_a_snapshot_takes_the_place_of_what_waits_but_for_its_events() -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    async with aclosing(conflated(source.updates(), 60)) as batches:
+        await soon(batches)
+        source.tell(update(2, EventKind.FOUR))
+        source.tell(update(9, snapshot=True))
+
+        (one,) = await soon(batches)
+
+        assert (one.version, one.is_snapshot, one.conflated) == (9, True, 0)
+        assert [event.event_id for event in one.events] == ["m1:2:four"]
+
+
+async def test_what_waits_at_the_end_is_told_before_it() -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    source.tell(update(2))
+    source.tell(update(3))
+    source.end()
+
+    batches = [versions(batch) async for batch in conflated(source.updates(), 60)]
+
+    assert batches == [[("m1", 1, 0)], [("m1", 3, 1)]]
+    assert source.closed
+
+
+async def test_what_waits_when_something_fails_is_told_before_the_failure() -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    source.tell(update(2, EventKind.FOUR))
+    source.end(SlowSubscriber("too slow", behind=1001))
+    batches = conflated(source.updates(), 60)
+
+    await anext(batches)
+    assert versions(await anext(batches)) == [("m1", 2, 0)]
+    with pytest.raises(SlowSubscriber, match="too slow"):
+        await anext(batches)
+    with pytest.raises(StopAsyncIteration):
+        await anext(batches)
+    assert source.closed
+
+
+async def test_a_failure_before_the_first_batch_is_told() -> None:
+    source = Source()
+    source.end(LookupError("no such match"))
+
+    with pytest.raises(LookupError, match="no such match"):
+        await anext(conflated(source.updates(), 60))
+    assert source.closed
+
+
+@pytest.mark.parametrize("waiting", [True, False], ids=["with updates that wait", "with none"])
+async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    batches = conflated(source.updates(), 60)
+    await soon(batches)
+    if waiting:
+        source.tell(update(2))
+
+    reader = asyncio.create_task(anext(batches))
+    await asyncio.sleep(0.01)
+    reader.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert source.closed
+
+
+async def test_closed_between_two_batches_it_closes_its_source() -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    batches = conflated(source.updates(), 60)
+    await soon(batches)
+
+    await batches.aclose()
+
+    assert source.closed
+
+
+async def test_closed_before_it_was_told_of_a_failure_it_leaves_none_behind() -> None:
+    source = Source()
+    source.tell(update(1, snapshot=True))
+    batches = conflated(source.updates(), 0)
+    await anext(batches)
+    source.end(SlowSubscriber("too slow", behind=1001))
+    await asyncio.sleep(0.01)
+
+    await batches.aclose()
+
+    assert source.closed
+
+
+async def test_whatever_comes_when_no_event_is_lost_and_versions_add_up() -> None:
+    chance = random.Random(7)
+    kinds = list(EventKind)
+    source = Source()
+    source.tell(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(3)])
+    told: dict[str, list[str]] = {f"m{number}": [] for number in range(3)}
+    latest = dict.fromkeys(told, 1)
+
+    async def play() -> None:
+        for _ in range(300):
+            match_id = chance.choice(list(told))
+            latest[match_id] += 1
+            one = update(latest[match_id], *chance.sample(kinds, chance.choice((0, 0, 0, 1, 2))), match_id=match_id)
+            told[match_id] += [event.event_id for event in one.events]
+            source.tell(one)
+            if chance.random() < 0.2:
+                await asyncio.sleep(chance.random() * 0.01)
+        source.end()
+
+    playing = asyncio.create_task(play())
+    heard: dict[str, list[str]] = {match_id: [] for match_id in told}
+    seen = dict.fromkeys(told, 0)
+    sizes = 0
+    async for batch in conflated(source.updates(), 0.01):
+        assert len({one.match_id for one in batch}) == len(batch)
+        for one in batch:
+            assert one.version == seen[one.match_id] + 1 + one.conflated
+            seen[one.match_id] = one.version
+            heard[one.match_id] += [event.event_id for event in one.events]
+            sizes += 1
+    await playing
+
+    assert heard == told
+    assert seen == latest
+    assert sizes < 303
