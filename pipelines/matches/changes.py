@@ -1,23 +1,16 @@
 """What a tick finds: how a match stands now, against the state that was stored, and what happened in between."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from datastore.matches.cricket import (
-    RECENT_BALLS,
-    Ball,
-    CricketEvent,
-    EventKind,
-    InningsScore,
-    Match,
-    MatchPhase,
-    MatchSnapshot,
-)
+from datastore.matches.cricket import RECENT_BALLS, Ball, CricketEvent, EventKind, Match, MatchSnapshot
 from datastore.matches.live_state import ActiveMatch, LiveScore, Part, at_the_crease
-from pipelines.matches.ball_events import BallWalk, boundary_and_wickets
-from pipelines.matches.corrections import Amendments, amendments, corrections
+from pipelines.matches.announcements import Announcer
+from pipelines.matches.ball_events import BallWalk, fallen, told_as
+from pipelines.matches.corrections import Amendments, amendments, correction, corrections, is_lower
 
 PARTS: Mapping[Part, tuple[str, ...]] = {
     Part.STATUS: ("status", "phase"),
@@ -32,7 +25,10 @@ PARTS: Mapping[Part, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What changed: the state as it is now, the parts that differ, the events, and all that was announced so far."""
+    """What changed: the state as it is now, the parts that differ, the events, and all that was announced so far.
+
+    `last_ball_id` is the last ball whose events were told. It never goes back: a ball that was taken back was told.
+    """
 
     live: LiveScore
     parts: tuple[Part, ...]
@@ -49,7 +45,8 @@ class Found:
 class MatchWatch:
     """One match as its poller remembers it. `previous` is what the provider said when the state was written, if known.
 
-    `team_name` tells the name of a team by its id.
+    `previous` may have the last balls only; earlier ones are taken to be as they are now. `team_name` tells the name
+    of a team by its id.
     """
 
     match_id: str
@@ -57,56 +54,113 @@ class MatchWatch:
     team_name: Callable[[str], str] = str
     _walk: BallWalk | None = None
     _walked: tuple[Ball, ...] = ()
-    _penalties: dict[int, int] = field(default_factory=dict)
+    _told: set[Hashable] = field(default_factory=set)
+    _taken_back: set[int] = field(default_factory=set)
+    _penalties: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _ball_penalties: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    _super_overs: set[int] = field(default_factory=set)
+    _doubted: bool = False
 
     def compare(self, active: ActiveMatch, snapshot: MatchSnapshot) -> Found:
         """What the snapshot tells that is new. The watch moves on; after a write that failed, begin with a new one."""
-        snapshot = self._with_balls(snapshot)
-        live = live_score(snapshot)
-        known = self._known_balls(active) if snapshot.balls else ()
-        amended = amendments(known, snapshot.balls)
-        once = _Announcer(active, snapshot.match, self.team_name)
+        snapshot = self._with_balls(active, snapshot)
+        known = self._known_balls(active)
+        has_grown = snapshot.balls[: len(known)] == known
+        if self._is_doubtful(active, known, snapshot, has_grown):
+            return Found(active.live, (), (), active.announced, active.previous_ball_id)
+        amended = Amendments() if has_grown else amendments(known, snapshot.balls)
+        self._super_overs.update(score.number for score in snapshot.match.innings if score.super_over)
+        if self._walk is None:
+            self._walk_in_silence(active, known, snapshot)
+        once = Announcer(active, snapshot.match, self.team_name)
         events = [*corrections(active, self.previous, snapshot, amended)]
-        events += [
-            event for ball in amended.now_more_dramatic for event in boundary_and_wickets(self.match_id, ball, None)
-        ]
-        if amended:
-            self._walk = None
-        events += self._walk_on(active, snapshot, amended, once)
+        self._taken_back.update(ball.ball_id for ball in amended.removed)
+        events += self._walk_on(active, snapshot, once)
         events += once.state_events()
+        live = live_score(snapshot)
         parts = [part for part, names in PARTS.items() if any(_differs(active.live, live, name) for name in names)]
         if self.previous is not None and _details(self.previous.match) != _details(snapshot.match):
             parts.append(Part.SCORECARDS)
         self.previous = snapshot
         last = snapshot.balls[-1].ball_id if snapshot.balls else 0
-        if not amended.removed:
-            last = max(last, active.previous_ball_id)
-        return Found(live, tuple(parts), tuple(events), tuple(once.announced), last)
+        return Found(live, tuple(parts), tuple(events), tuple(once.announced), max(last, active.previous_ball_id))
 
-    def _with_balls(self, snapshot: MatchSnapshot) -> MatchSnapshot:
+    def _with_balls(self, active: ActiveMatch, snapshot: MatchSnapshot) -> MatchSnapshot:
         """An answer that has innings and not one ball lacks them: they were not all taken back."""
-        if snapshot.balls or self.previous is None or not any(score.legal_balls for score in snapshot.match.innings):
+        if snapshot.balls or not any(score.legal_balls for score in snapshot.match.innings):
             return snapshot
-        return replace(snapshot, balls=self.previous.balls)
+        return replace(snapshot, balls=self._known_balls(active))
 
-    def _known_balls(self, active: ActiveMatch) -> Sequence[Ball]:
+    def _known_balls(self, active: ActiveMatch) -> tuple[Ball, ...]:
         return active.live.recent_balls if self.previous is None else self.previous.balls
 
-    def _walk_on(
-        self, active: ActiveMatch, snapshot: MatchSnapshot, amended: Amendments, once: "_Announcer"
-    ) -> Iterator[CricketEvent]:
-        """The events of balls that were not told; those before them are walked in silence."""
-        self._penalties.update(_penalties_without_ball(snapshot))
+    def _is_doubtful(
+        self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot, has_grown: bool
+    ) -> bool:
+        """Whether it looks like an answer that is older than the one before. Told twice running, it is believed."""
         balls = snapshot.balls
-        if self._walk is None or balls[: len(self._walked)] != self._walked:
-            self._walk = BallWalk(self.match_id, snapshot.match.balls_per_over, lambda n: self._penalties.get(n, 0))
-            self._walked = ()
-        for ball in balls[len(self._walked) :]:
-            found = self._walk.feed(ball)
-            if ball.ball_id > active.previous_ball_id or ball.ball_id in amended.inserted:
+        is_earlier = not has_grown and len(balls) < len(known) and known[: len(balls)] == balls
+        goes_back = is_earlier or (has_grown and is_lower(active, snapshot))
+        self._doubted = goes_back and self._walk is not None and not self._doubted
+        return self._doubted
+
+    def _walk_in_silence(self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot) -> None:
+        """Walk what was told by somebody else, or before a restart."""
+        before = [ball for ball in snapshot.balls if not known or ball.ball_id < known[0].ball_id]
+        old = tuple(ball for ball in (*before, *known) if ball.ball_id <= active.previous_ball_id)
+        for _, events in self._walked_through(replace(snapshot, balls=old)):
+            self._told.update(map(told_as, events))
+
+    def _walk_on(self, active: ActiveMatch, snapshot: MatchSnapshot, once: Announcer) -> Iterator[CricketEvent]:
+        """The events of balls that were not told; those before them are walked in silence."""
+        for ball, events in self._walked_through(snapshot):
+            if ball.ball_id > active.previous_ball_id:
                 yield from once.innings_events(ball)
-                yield from found
+                yield from events
+            else:
+                yield from self._late(active, ball, events)
+            self._told.update(map(told_as, events))
+
+    def _walked_through(self, snapshot: MatchSnapshot) -> Iterator[tuple[Ball, list[CricketEvent]]]:
+        """The balls that were not walked and their events; all of them, when one that was walked has changed."""
+        balls, walked = snapshot.balls, self._walked
+        if self._walk is None or balls[: len(walked)] != walked:
+            walked = ()
+            self._ball_penalties.clear()
+            self._walk = BallWalk(
+                self.match_id,
+                snapshot.match.balls_per_over,
+                self._penalties.__getitem__,
+                self._super_overs.__contains__,
+            )
+        new = balls[len(walked) :]
+        self._count_penalties(snapshot.match, new)
         self._walked = balls
+        for ball in new:
+            yield ball, self._walk.feed(ball)
+
+    def _count_penalties(self, match: Match, new: tuple[Ball, ...]) -> None:
+        """Penalty runs that were awarded between balls: a running score from balls alone would lack them."""
+        for ball in new:
+            self._ball_penalties[ball.innings] += ball.extras.penalty
+        self._penalties.clear()
+        for score in match.innings:
+            self._penalties[score.number] = max(0, score.extras.penalty - self._ball_penalties[score.number])
+
+    def _late(self, active: ActiveMatch, ball: Ball, events: list[CricketEvent]) -> Iterator[CricketEvent]:
+        """What an amended or inserted ball tells that was not told: with an id of its own, for the ball's may be used.
+
+        A ball that is back after it was taken back is told once more only for its wicket.
+        """
+        for event in events:
+            if told_as(event) not in self._told:
+                yield replace(event, event_id=f"{event.event_id}@{active.version + 1}")
+        if ball.ball_id in self._taken_back:
+            self._taken_back.discard(ball.ball_id)
+            for number, wicket in enumerate(fallen(ball)):
+                if (EventKind.WICKET, ball.innings, wicket.player_id, None) in self._told:
+                    text = f"Correction: {wicket.name} is out after all"
+                    yield correction(active, f"back:{ball.ball_id}:{number}", text, ball.innings, ball)
 
 
 def live_score(snapshot: MatchSnapshot) -> LiveScore:
@@ -130,122 +184,6 @@ def _differs(before: LiveScore, after: LiveScore, name: str) -> bool:
     return bool(getattr(before, name) != getattr(after, name))
 
 
-def _details(match: Match) -> Match:
-    """A match without what its live score and its bookkeeping tell."""
-    return replace(
-        match,
-        status="",
-        phase=MatchPhase.UNKNOWN,
-        innings=(),
-        target=None,
-        result=None,
-        note=None,
-        version=0,
-        fence=0,
-        last_ball_id=0,
-        updated_at=None,
-        live_updated_at=None,
-        archived_at=None,
-    )
-
-
-def _penalties_without_ball(snapshot: MatchSnapshot) -> dict[int, int]:
-    """Penalty runs that were awarded between balls: a running score from balls alone would lack them."""
-    total = {score.number: score.extras.penalty for score in snapshot.match.innings if score.extras.penalty}
-    for ball in snapshot.balls if total else ():
-        if ball.innings in total:
-            total[ball.innings] -= ball.extras.penalty
-    return {number: max(0, runs) for number, runs in total.items()}
-
-
-class _Announcer:
-    """Events that come once in a match: `announced` keeps what was told, whatever happens in between."""
-
-    def __init__(self, active: ActiveMatch, match: Match, team_name: Callable[[str], str]) -> None:
-        self._active = active
-        self._match = match
-        self._team_name = team_name
-        self._scores = {score.number: score for score in match.innings}
-        self.announced = list(active.announced)
-
-    def innings_events(self, ball: Ball) -> Iterator[CricketEvent]:
-        """At a ball: the innings before is over, this one begins."""
-        number = ball.innings
-        score = self._scores.get(number)
-        if number > 1:
-            yield from self._break_after(number - 1)
-        if score is not None and score.super_over and not self._is_second_super_over(number):
-            yield from self._once(f"super:{number}", EventKind.SUPER_OVER, "Super over!", number)
-        side = f"{self._side(score)} bat: " if score is not None else ""
-        yield from self._once(f"start:{number}", EventKind.INNINGS_START, f"{side}innings {number} begins", number)
-
-    def state_events(self) -> Iterator[CricketEvent]:
-        """What the match says of itself now."""
-        match, before = self._match, self._active.live.phase
-        if match.innings and match.status.strip().lower() == "innings break":
-            yield from self._break_after(match.innings[-1].number)
-        if match.target is not None:
-            yield from self._target()
-        if match.phase is MatchPhase.INTERRUPTED and before is not MatchPhase.INTERRUPTED and match.innings:
-            yield self._event(
-                f"rain:{self._active.version + 1}", EventKind.RAIN, f"Play is interrupted ({match.status})"
-            )
-        if match.phase is MatchPhase.LIVE and before is MatchPhase.INTERRUPTED:
-            yield self._event(f"resumption:{self._active.version + 1}", EventKind.RESUMPTION, "Play resumes")
-        if match.result is not None:
-            yield from self._once(f"result:{match.result.text}", EventKind.RESULT, match.result.text)
-        elif match.phase.is_over:
-            yield from self._once(f"over:{match.phase.value}", EventKind.RESULT, match.note or match.status)
-
-    def _break_after(self, number: int) -> Iterator[CricketEvent]:
-        score = self._scores.get(number)
-        if score is not None:
-            text = f"Innings break: {self._side(score)} {_total(score)}"
-            yield from self._once(f"break:{number}", EventKind.INNINGS_BREAK, text, number, _total(score))
-
-    def _target(self) -> Iterator[CricketEvent]:
-        target = self._match.target
-        assert target is not None
-        revised = any(key.startswith("target:") for key in self.announced)
-        overs = f" from {target.overs} overs" if target.overs else ""
-        by = f" ({target.method})" if target.method else ""
-        text = f"Target {'revised to ' if revised else ''}{target.runs}{overs}{by}"
-        key = f"target:{target.runs}:{target.overs}"
-        yield from self._once(key, EventKind.TARGET, text, value=target.runs)
-
-    def _side(self, score: InningsScore) -> str:
-        return self._team_name(score.team_id)
-
-    def _is_second_super_over(self, number: int) -> bool:
-        """Super overs come in pairs; the event is told at the first of each."""
-        first = min(score.number for score in self._scores.values() if score.super_over)
-        return (number - first) % 2 == 1
-
-    def _once(
-        self,
-        key: str,
-        kind: EventKind,
-        text: str,
-        innings: int | None = None,
-        score: str | None = None,
-        value: int | None = None,
-    ) -> Iterator[CricketEvent]:
-        if key not in self.announced:
-            self.announced.append(key)
-            yield self._event(key, kind, text, innings, score, value)
-
-    def _event(
-        self,
-        key: str,
-        kind: EventKind,
-        text: str,
-        innings: int | None = None,
-        score: str | None = None,
-        value: int | None = None,
-    ) -> CricketEvent:
-        event_id = f"{self._match.match_id}:{key}"
-        return CricketEvent(event_id=event_id, kind=kind, text=text, innings=innings, score=score, value=value)
-
-
-def _total(score: InningsScore) -> str:
-    return f"{score.runs}/{score.wickets}" + ("d" if score.declared else "")
+def _details(match: Match) -> tuple[object, ...]:
+    """What is written of a match at a change, besides its live score."""
+    return match.scorecards or (), match.toss, match.follow_on, match.player_of_match

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import groupby
 
 from msgspec.structs import replace
 
@@ -146,8 +147,16 @@ class ScorePoller:
             teams.by_id(active.away_team_id),
         )
         names = {team.team_id: team.name for team in (home, away) if team is not None}
-        previous = cached.snapshot if cached is not None and cached.version == active.snapshot_version else None
+        told = cached is not None and cached.version == active.snapshot_version
+        previous = cached.snapshot if cached is not None and told else await self._stored(store, active)
         return MatchWatch(match_id, previous, lambda team_id: names.get(team_id, team_id))
+
+    async def _stored(self, store: Store, active: ActiveMatch) -> MatchSnapshot | None:
+        """The last balls with the fixture as it was written with them: less than the cache had, and without a limit."""
+        match = await Fixtures(store, self._now()).latest(active.match_id)
+        if match is None or match.version != active.snapshot_version:
+            return None
+        return MatchSnapshot(match, active.live.recent_balls)
 
     async def _heartbeat(self, store: Store, active: ActiveMatch) -> None:
         if not await ActiveMatches(store, self._now()).ticked(active.match_id, active.fence):
@@ -218,11 +227,11 @@ def _cooled_down(
 def _grouped(events: tuple[CricketEvent, ...]) -> list[tuple[CricketEvent, ...]]:
     """The events of one version each; those of one ball stay together."""
     groups: list[tuple[CricketEvent, ...]] = [()]
-    for number, event in enumerate(events):
-        same_ball = number and event.ball is not None and event.ball == events[number - 1].ball
-        if len(groups[-1]) >= MOST_EVENTS and not same_ball:
+    for _, same_ball in groupby(events, key=lambda event: event.ball and event.ball.ball_id):
+        bundle = tuple(same_ball)
+        if groups[-1] and len(groups[-1]) + len(bundle) > MOST_EVENTS:
             groups.append(())
-        groups[-1] += (event,)
+        groups[-1] += bundle
     return groups
 
 

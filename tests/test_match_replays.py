@@ -1,0 +1,193 @@
+"""Recorded matches, played through pollers, tables and the change feed into a subscriber."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Served
+from cricket_count import count, winner
+from cricket_events import Found, events
+from cricket_pipeline import Instance
+from cricket_play import SCORECARDS, Subscriber, list_match, play, state, subscribed
+from cricket_samples import BLUES, RECORDINGS, REDS, ball, blues, innings, match, over, real_data, real_files
+
+from pipelines.matches.cricsheet import load, read
+from pipelines.matches.poller import MOST_EVENTS
+from pipelines.matches.recordings import Recording
+from pipelines.matches.replay import ReplayProvider
+
+Json = dict[str, Any]
+
+FIGURES = ("overs", "maidens", "runs", "wickets", "wides", "noBalls")
+BATTED = ("out", "not_out", "retired", "absent")
+
+
+async def replayed(served: Served, recording: Recording, balls_per_tick: int) -> tuple[Subscriber, Instance]:
+    """What a subscriber hears of a match from its first ball to its last."""
+    provider = ReplayProvider([recording], now=served.clock, balls_per_tick=balls_per_tick)
+    await list_match(served, recording.match, recording.teams)
+    instance = Instance(served, provider)
+    async with subscribed(served, recording.match_id) as subscriber:
+        await play(instance, provider, recording.match_id)
+        await subscriber.at(instance.changes[-1].active.version)
+    return subscriber, instance
+
+
+def found_in(told: list[Json]) -> Found:
+    """The events of a subscriber as `cricket_events` writes them."""
+    return Counter(map(_found, told))
+
+
+def _found(event: Json) -> tuple[Any, ...]:
+    kind, innings, ball = event["kind"], event["innings"], event["ball"]
+    if ball is None:
+        return (kind, innings, event["value"]) if kind == "TARGET" else (kind, innings)
+    place = f"{ball['over']}/{int(ball['ballId']) % 100}"
+    if kind == "MAIDEN":
+        return kind, innings, ball["over"], event["player"]
+    if kind in ("FOUR", "SIX"):
+        return kind, innings, place
+    if kind == "PARTNERSHIP":
+        return kind, innings, place, event["value"]
+    if kind in ("FIFTY", "HUNDRED", "MILESTONE"):
+        return kind, innings, place, event["player"], event["value"]
+    return kind, innings, place, event["player"]
+
+
+def counted(ended: Json, names: dict[str, str]) -> list[Json]:
+    """Innings and scorecards of the API as `cricket_count` writes them."""
+    return [_counted(*both, names) for both in zip(ended["innings"], ended["scorecards"], strict=True)]
+
+
+def _counted(score: Json, card: Json, names: dict[str, str]) -> Json:
+    extras = score["extras"]
+    return {
+        "team": names[score["teamId"]],
+        "super_over": score["superOver"],
+        "declared": score["declared"],
+        "forfeited": score["forfeited"],
+        "runs": score["runs"],
+        "wickets": score["wickets"],
+        "overs": score["overs"],
+        "legal_balls": score["legalBalls"],
+        "extras": {
+            "byes": extras["byes"],
+            "leg_byes": extras["legByes"],
+            "wides": extras["wides"],
+            "no_balls": extras["noBalls"],
+            "penalty": extras["penalty"],
+        },
+        "batting": {
+            line["name"]: {name: line[name] for name in ("runs", "balls", "fours", "sixes")}
+            | {"status": line["status"].lower()}
+            for line in card["batting"]
+            if line["status"].lower() in BATTED
+        },
+        "bowling": {
+            line["name"]: dict(zip(("overs", "maidens", "runs", "wickets", "wides", "no_balls"), values, strict=True))
+            for line in card["bowling"]
+            for values in [[line[name] for name in FIGURES]]
+        },
+        "falls": [(fall["name"], fall["runs"]) for fall in card["fallOfWickets"]],
+    }
+
+
+def expected(document: Json) -> list[Json]:
+    return [
+        {name: value for name, value in innings.items() if name not in ("fours", "sixes")}
+        for innings in count(document)
+    ]
+
+
+def names_of(recording: Recording, document: Json) -> dict[str, str]:
+    teams = zip(recording.teams, document["info"]["teams"], strict=True)
+    return {team.team_id: name for team, name in teams}
+
+
+def read_json(path: Path) -> Json:
+    document: Json = json.loads(path.read_bytes())
+    return document
+
+
+def assert_contiguous(subscriber: Subscriber) -> None:
+    versions = [update["version"] for update in subscriber.updates]
+    first = subscriber.snapshot["version"] + 1
+    assert versions == list(range(first, first + len(versions)))
+    assert not any(update["isSnapshot"] or update["conflated"] for update in subscriber.updates)
+
+
+def assert_each_told_once(subscriber: Subscriber) -> None:
+    ids = [event["eventId"] for event in subscriber.events]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("path", real_files())
+async def test_a_real_match_arrives_as_counted_from_its_file(served: Served, path: Path) -> None:
+    document = read_json(path)
+    recording = load(path)
+    names = names_of(recording, document)
+
+    subscriber, _ = await replayed(served, recording, 24)
+    answer = await served.ask(SCORECARDS, {"id": path.stem})
+
+    ended = answer.data["match"]
+    assert counted(ended, names) == expected(document)
+    assert names.get(ended["result"]["winnerTeamId"] or "") == winner(document)
+    assert_contiguous(subscriber)
+    assert_each_told_once(subscriber)
+    assert found_in(subscriber.events) == events(document)
+    active = await state(served, path.stem)
+    assert subscriber.last["version"] == active.version == ended["version"]
+    assert subscriber.last["liveScore"] == ended["liveScore"]
+    assert active.previous_ball_id == recording.balls[-1].ball_id
+
+
+@real_data
+async def test_ball_by_ball_the_same_is_told(served: Served) -> None:
+    path = RECORDINGS / "1345425.json"
+    document, recording = read_json(path), load(path)
+
+    subscriber, _ = await replayed(served, recording, 1)
+
+    assert found_in(subscriber.events) == events(document)
+    assert len(subscriber.updates) >= len(recording.balls)
+    assert_contiguous(subscriber)
+    for update in subscriber.updates:
+        balls = update["liveScore"]["recentBalls"]
+        told = [event["ball"]["ballId"] for event in update["events"] if event["ball"]]
+        assert set(told) <= {balls[-1]["ballId"]} if balls else not told
+
+
+async def test_a_whole_innings_in_one_tick_is_told_in_several_versions(served: Served) -> None:
+    sixes = [over(index, *[ball(6)] * 6) for index in range(20)]
+    document = match(innings(REDS, *sixes), innings(BLUES, over(0, *[blues(6)] * 6), target={"runs": 721, "overs": 20}))
+    recording = read(document, match_id="m")
+
+    subscriber, instance = await replayed(served, recording, 10_000)
+
+    assert found_in(subscriber.events) == events(document)
+    assert_each_told_once(subscriber)
+    assert_contiguous(subscriber)
+    sizes = [len(update["events"]) for update in subscriber.updates]
+    assert max(sizes) <= MOST_EVENTS
+    assert sum(sizes) > 120 + 6
+    known = 0
+    for change in instance.changes:
+        told = [event.ball.ball_id for event in change.active.events if event.ball is not None]
+        assert all(known < ball_id <= change.active.previous_ball_id for ball_id in told)
+        known = change.active.previous_ball_id
+    assert known == recording.balls[-1].ball_id
+
+
+@real_data
+async def test_a_test_match_in_few_ticks_loses_nothing(served: Served) -> None:
+    path = RECORDINGS / "1389401.json"
+    document, recording = read_json(path), load(path)
+
+    subscriber, _ = await replayed(served, recording, 10_000)
+
+    assert found_in(subscriber.events) == events(document)
+    assert_each_told_once(subscriber)
+    assert_contiguous(subscriber)
