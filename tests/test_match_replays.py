@@ -1,7 +1,10 @@
 """Recorded matches, played through pollers, tables and the change feed into a subscriber."""
 
+import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,8 @@ from cricket_pipeline import Instance
 from cricket_play import SCORECARDS, Subscriber, list_match, play, state, subscribed
 from cricket_samples import BLUES, RECORDINGS, REDS, ball, blues, innings, match, over, real_data, real_files
 
+from datastore.keyspace.matches import fixture_cache
+from datastore.matches.cricket import MatchSnapshot
 from pipelines.matches.cricsheet import load, read
 from pipelines.matches.poller import MOST_EVENTS
 from pipelines.matches.recordings import Recording
@@ -191,3 +196,133 @@ async def test_a_test_match_in_few_ticks_loses_nothing(served: Served) -> None:
     assert found_in(subscriber.events) == events(document)
     assert_each_told_once(subscriber)
     assert_contiguous(subscriber)
+
+
+REVISED = "1270836"
+
+
+def revisions() -> tuple[Recording, Recording]:
+    first = load(RECORDINGS / f"{REVISED}_rev1.json", match_id=REVISED)
+    return first, load(RECORDINGS / f"{REVISED}.json")
+
+
+async def finished(served: Served, recording: Recording) -> int:
+    """A match that was played and has left the list: its last ball."""
+    subscriber, instance = await replayed(served, recording, 24)
+    assert subscriber.last["liveScore"]["phase"] == "FINISHED"
+    active = await state(served, REVISED)
+    await instance.orchestrator.finish(active)
+    return active.previous_ball_id
+
+
+class Watched(ReplayProvider):
+    """Tells when the end of a match was shown twice: the first one was written by then."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.end_shown = asyncio.Event()
+        self._ends = 0
+
+    async def match(self, match_id: str) -> MatchSnapshot | None:
+        snapshot = await super().match(match_id)
+        self._ends += self.is_over(match_id)
+        if self._ends == 3:
+            self.end_shown.set()
+        return snapshot
+
+
+@asynccontextmanager
+async def replayed_over(served: Served, recording: Recording, last_ball_id: int) -> AsyncIterator[Subscriber]:
+    """A recording replayed by an orchestrator over a match that was finished, until nothing more changes."""
+    provider = Watched([recording], now=served.clock, balls_per_tick=24)
+    provider.start_at(REVISED, last_ball_id)
+    instance = Instance(served, provider, "two", tick_seconds=0.0)
+    async with subscribed(served, REVISED) as subscriber:
+        await instance.orchestrator.start(recording.match)
+        async with asyncio.timeout(30):
+            await provider.end_shown.wait()
+        await instance.orchestrator.finish(await state(served, REVISED))
+        assert instance.orchestrator.polled == set()
+        await subscriber.at(instance.changes[-1].active.version)
+        yield subscriber
+
+
+def amended_balls(first: Recording, second: Recording) -> list[str]:
+    return [str(new.ball_id) for old, new in zip(first.balls, second.balls, strict=True) if old != new]
+
+
+async def final(served: Served) -> Json:
+    answer = await served.ask(SCORECARDS, {"id": REVISED})
+    ended: Json = answer.data["match"]
+    return ended
+
+
+@real_data
+async def test_a_revision_over_a_finished_match_corrects_the_amended_balls(served: Served) -> None:
+    first, second = revisions()
+    last_ball_id = await finished(served, first)
+    before = await final(served)
+
+    async with replayed_over(served, second, last_ball_id) as subscriber:
+        pass
+
+    document = read_json(RECORDINGS / f"{REVISED}.json")
+    after = await final(served)
+    assert subscriber.snapshot["version"] >= before["version"]
+    assert_contiguous(subscriber)
+    assert {event["kind"] for event in subscriber.events} == {"CORRECTION"}
+    assert [event["ball"]["ballId"] for event in subscriber.events] == amended_balls(first, second)
+    assert counted(after, names_of(second, document)) == expected(document)
+    assert before["scorecards"] != after["scorecards"]
+    assert after["liveScore"]["result"]["text"] == "Bangladesh won by 10 runs"
+
+
+@real_data
+async def test_without_the_cache_a_revision_corrects_the_batters_whose_dismissal_reads_otherwise(
+    served: Served,
+) -> None:
+    first, second = revisions()
+    last_ball_id = await finished(served, first)
+    before = await final(served)
+    await served.store().delete(fixture_cache.CACHE, fixture_cache.cached(REVISED))
+
+    async with replayed_over(served, second, last_ball_id) as subscriber:
+        pass
+
+    after = await final(served)
+    amended = [
+        (new["name"], old["dismissal"], new["dismissal"])
+        for cards in zip(before["scorecards"], after["scorecards"], strict=True)
+        for old, new in zip(cards[0]["batting"], cards[1]["batting"], strict=True)
+        if old != new
+    ]
+    assert amended
+    assert [event["text"] for event in subscriber.events] == [
+        f"Correction: {name}, {was}, is now {now}" for name, was, now in amended
+    ]
+    assert_contiguous(subscriber)
+
+
+@real_data
+async def test_a_replay_from_the_start_over_a_finished_match_takes_it_back_and_ends_the_same(served: Served) -> None:
+    first, _ = revisions()
+    await finished(served, first)
+    before = await final(served)
+
+    async with replayed_over(served, first, 0) as subscriber:
+        pass
+
+    after = await final(served)
+    assert_contiguous(subscriber)
+    assert_each_told_once(subscriber)
+    kinds = Counter(event["kind"] for event in subscriber.events)
+    wickets = sum(innings["wickets"] for innings in after["innings"])
+    assert kinds == {"CORRECTION": 3 + wickets, "RESULT": 1}
+    assert [event["text"] for event in subscriber.events[:3]] == [
+        "Correction: innings 1 was taken back",
+        "Correction: innings 2 was taken back",
+        "Correction: the match goes on (Bangladesh won by 10 runs)",
+    ]
+    assert {name: after[name] for name in ("innings", "scorecards", "result")} == {
+        name: before[name] for name in ("innings", "scorecards", "result")
+    }

@@ -59,15 +59,18 @@ class MatchWatch:
     _penalties: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _ball_penalties: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _super_overs: set[int] = field(default_factory=set)
+    _compared_from: int = 0
     _doubted: bool = False
 
-    def compare(self, active: ActiveMatch, snapshot: MatchSnapshot) -> Found:
+    def compare(self, active: ActiveMatch, told: MatchSnapshot) -> Found:
         """What the snapshot tells that is new. The watch moves on; after a write that failed, begin with a new one."""
-        snapshot = self._with_balls(active, snapshot)
+        snapshot = self._with_balls(active, told)
         known = self._known_balls(active)
         has_grown = snapshot.balls[: len(known)] == known
         if self._is_doubtful(active, known, snapshot, has_grown):
             return Found(active.live, (), (), active.announced, active.previous_ball_id)
+        if has_grown:  # the same balls are compared once; what is the same object after that costs nothing
+            snapshot = replace(snapshot, balls=known + snapshot.balls[len(known) :])
         amended = Amendments() if has_grown else amendments(known, snapshot.balls)
         self._super_overs.update(score.number for score in snapshot.match.innings if score.super_over)
         if self._walk is None:
@@ -76,6 +79,8 @@ class MatchWatch:
         events = [*corrections(active, self.previous, snapshot, amended)]
         self._taken_back.update(ball.ball_id for ball in amended.removed)
         events += self._walk_on(active, snapshot, once)
+        if told.balls:
+            self._compared_from = 0
         events += once.state_events()
         live = live_score(snapshot)
         parts = [part for part, names in PARTS.items() if any(_differs(active.live, live, name) for name in names)]
@@ -110,6 +115,7 @@ class MatchWatch:
         old = tuple(ball for ball in (*before, *known) if ball.ball_id <= active.previous_ball_id)
         for _, events in self._walked_through(replace(snapshot, balls=old)):
             self._told.update(map(told_as, events))
+        self._compared_from = known[0].ball_id if known else active.previous_ball_id + 1
 
     def _walk_on(self, active: ActiveMatch, snapshot: MatchSnapshot, once: Announcer) -> Iterator[CricketEvent]:
         """The events of balls that were not told; those before them are walked in silence."""
@@ -117,7 +123,7 @@ class MatchWatch:
             if ball.ball_id > active.previous_ball_id:
                 yield from once.innings_events(ball)
                 yield from events
-            else:
+            elif ball.ball_id >= self._compared_from:
                 yield from self._late(active, ball, events)
             self._told.update(map(told_as, events))
 
