@@ -21,6 +21,16 @@ ALLOWED_ANSWERS = {
     "updateTeam": ["NOT_FOUND"],
     "updateLeague": ["NOT_FOUND"],
     "deleteLeague": ["NOT_FOUND"],
+    "updateFixture": ["NOT_FOUND"],
+    "archiveFixture": ["NOT_FOUND"],
+    "registerActiveMatch": ["NOT_FOUND"],
+    "deactivateMatch": ["NOT_FOUND"],
+    "updateLiveActivityToken": ["NOT_FOUND"],
+    "endLiveActivity": ["NOT_FOUND"],
+    "suspendLiveActivity": ["NOT_FOUND"],
+    "updatePushToStartToken": ["NOT_FOUND"],
+    "followMatch": ["NOT_FOUND"],
+    "updateMatchFollow": ["NOT_FOUND"],
 }
 
 IDS = {"ingestEarthquakes": "http://127.0.0.1:1/none"}

@@ -11,13 +11,16 @@ import pytest
 from aiohttp import web
 from conftest import NOON, ROOT, Served, call_name
 from graphql import GraphQLField, GraphQLObjectType
+from msgspec.structs import replace
 
 import schema as api
 from datastore.client import STREAM_OPERATIONS
-from datastore.declarations import AccessPattern, Operation, Who
+from datastore.declarations import AccessPattern, Operation, Table, Who
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.__main__ import page
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
+from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.metering import Call
@@ -43,6 +46,23 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("QUAKE-4", "requestLogs", {"Query"}, Who.ADMIN),
     ("QUAKE-5", "earthquake", {"GetItem", "BatchGetItem"}, Who.ANY),
     ("QUAKE-S1", "earthquakeDetected", set(), Who.ANY),
+    ("FIX-1", "match", {"GetItem", "BatchGetItem"}, Who.ANY),
+    ("FIX-2", "matches", {"GetItem", "BatchGetItem"}, Who.ANY),
+    ("FIX-3", "matchesByLeague", {"Query"}, Who.ANY),
+    # A put would take away what was played: those matches are found first, and updated.
+    ("FIX-4", "syncFixtures", {"GetItem", "BatchGetItem", "BatchWriteItem", "UpdateItem"}, Who.SYSTEM),
+    ("FIX-5", "updateFixture", {"UpdateItem"}, Who.SYSTEM),
+    ("FIX-6", "archiveFixture", {"UpdateItem"}, Who.SYSTEM),
+    ("AM-1", "activeMatch", {"GetItem", "BatchGetItem"}, Who.SYSTEM),
+    ("AM-2", "activeMatches", {"Scan"}, Who.SYSTEM),
+    ("AM-2", "liveMatches", {"Scan"}, Who.ANY),
+    # The state of one that rests is read before: it goes on from there.
+    ("AM-3", "registerActiveMatch", {"GetItem", "PutItem"}, Who.SYSTEM),
+    ("AM-6", "deactivateMatch", {"UpdateItem"}, Who.SYSTEM),
+    ("AM-7", "deleteActiveMatch", {"DeleteItem"}, Who.SYSTEM),
+    ("LOCK-4", "locks", {"Scan"}, Who.SYSTEM),
+    ("CRIC-S1", "matchUpdates", {"GetItem"}, Who.ANY),
+    ("CRIC-S2", "liveScores", {"Scan"}, Who.ANY),
     ("TM-1", "team", {"GetItem", "BatchGetItem"}, Who.ANY),
     ("TM-2", "teams", {"Scan"}, Who.ANY),
     ("TM-3", "syncTeams", {"BatchWriteItem"}, Who.SYSTEM),
@@ -129,6 +149,53 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
     ),
     "requestLogs": ("{ requestLogs(type: QUERY) { nodes { route } } }", Role.ADMIN, ["Query earthquake-events"]),
     "earthquake": ('{ earthquake(eventId: "x") { place } }', Role.USER, ["GetItem earthquake-events"]),
+    "match": ('{ match(id: "m1") { status scorecards { number } } }', Role.USER, ["GetItem cricket-fixtures"]),
+    "matches": ('{ matches(ids: ["m1", "m2"]) { status } }', Role.USER, ["BatchGetItem cricket-fixtures"]),
+    "matchesByLeague": (
+        '{ matchesByLeague(leagueCode: "ONE") { nodes { status } } }',
+        Role.USER,
+        ["Query cricket-fixtures.leagueCode-startTime-index"],
+    ),
+    # `m2` is new, `m3` was played.
+    "syncFixtures": (
+        """mutation { syncFixtures(fixtures: [
+          {matchId: "m2", leagueId: "1", leagueCode: "ONE", homeTeamId: "10", awayTeamId: "20",
+            startTime: "2026-06-25T12:00:00Z"}
+          {matchId: "m3", leagueId: "1", leagueCode: "ONE", homeTeamId: "10", awayTeamId: "20",
+            startTime: "2026-06-25T12:00:00Z"}
+        ]) { status } }""",
+        Role.SYSTEM,
+        ["BatchGetItem cricket-fixtures", "BatchWriteItem cricket-fixtures", "UpdateItem cricket-fixtures"],
+    ),
+    "updateFixture": (
+        'mutation { updateFixture(id: "m1", input: {round: "Final"}) { round } }',
+        Role.SYSTEM,
+        ["UpdateItem cricket-fixtures"],
+    ),
+    "archiveFixture": (
+        'mutation { archiveFixture(id: "m1") { archivedAt } }',
+        Role.SYSTEM,
+        ["UpdateItem cricket-fixtures"],
+    ),
+    "activeMatch": ('{ activeMatch(id: "m3") { fence } }', Role.SYSTEM, ["GetItem active-matches"]),
+    "activeMatches": ("{ activeMatches { fence } }", Role.SYSTEM, ["Scan active-matches"]),
+    "liveMatches": ("{ liveMatches { version } }", Role.USER, ["Scan active-matches"]),
+    "registerActiveMatch": (
+        'mutation { registerActiveMatch(id: "m1") { fence } }',
+        Role.SYSTEM,
+        ["GetItem active-matches", "GetItem cricket-fixtures", "PutItem active-matches"],
+    ),
+    "deactivateMatch": (
+        'mutation { deactivateMatch(id: "m3") { fence } }',
+        Role.SYSTEM,
+        ["UpdateItem active-matches"],
+    ),
+    "deleteActiveMatch": (
+        'mutation { deleteActiveMatch(id: "m1") { fence } }',
+        Role.SYSTEM,
+        ["DeleteItem active-matches"],
+    ),
+    "locks": ("{ locks { owner } }", Role.SYSTEM, ["Scan cricket-locks"]),
     "team": ('{ team(id: "1") { name } }', Role.USER, ["GetItem cricket-teams"]),
     "teams": ("{ teams { name } again: teams { name } }", Role.USER, ["Scan cricket-teams"]),
     "syncTeams": (
@@ -296,6 +363,7 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
         "BLIP-N1",
         "BLIP-N2",
         "FOL-2",
+        "FXC-1",
         "LA-1",
     }
 
@@ -306,6 +374,7 @@ async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str
     assert (await served.ask(SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
     match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
     await Fixtures(served.store(), NOON).sync([match])
+    await play(served)
     assert (await served.ask(FOLLOWER_SETUP, user="ada")).errors is None
     ids = {
         "confirmSighting": prepared["reportSighting"]["sightingId"],
@@ -328,6 +397,15 @@ async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str
     assert {bool(call.request.get("ConsistentRead")) for call in reading} <= {
         pattern.consistent for pattern in patterns
     }
+
+
+async def play(served: Served) -> None:
+    """The match `m3`, which has begun and is polled."""
+    match = Match("m3", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
+    fixtures = Fixtures(served.store(), NOON)
+    await fixtures.sync([match])
+    assert await fixtures.write_live(replace(match, status="1st Innings", version=1))
+    await ActiveMatches(served.store(), NOON).register(match)
 
 
 @contextmanager
@@ -373,16 +451,29 @@ def _answer(body: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     return answer
 
 
-async def test_alerts_read_the_watches_once_and_consistently(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("field", "table", "expected"),
+    [
+        ('watchAlerts(userId: "ada") { area }', BLIP, "Query blip"),
+        ('matchUpdates(matchId: "m3") { version }', ACTIVE_MATCHES, "GetItem active-matches"),
+        ("liveScores { isSnapshot }", ACTIVE_MATCHES, "Scan active-matches"),
+        ('liveScores(leagueCode: "ONE") { isSnapshot }', ACTIVE_MATCHES, "Scan active-matches"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, str) else "",
+)
+async def test_a_subscription_reads_what_it_begins_with_once_and_consistently(
+    served: Served, field: str, table: Table, expected: str
+) -> None:
+    await play(served)
     with every_call(served) as calls:
-        listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
-        await served.settle(BLIP)
+        listener = await served.listen(f"subscription {{ {field} }}", user="ada")
+        await served.settle(table)
         async with asyncio.timeout(5):
-            while "Query" not in [call.operation for call in calls]:  # noqa: ASYNC110 - it is over the wire
+            while expected not in [call_name(call) for call in calls]:  # noqa: ASYNC110 - it is over the wire
                 await asyncio.sleep(0.01)
 
     reads = [call for call in calls if call.operation not in STREAM_OPERATIONS | {"DescribeTable"}]
-    assert [(call_name(call), call.request.get("ConsistentRead")) for call in reads] == [("Query blip", True)]
+    assert [(call_name(call), call.request.get("ConsistentRead")) for call in reads] == [(expected, True)]
     await listener.socket.close()
 
 

@@ -50,6 +50,11 @@ def is_over(update: Any) -> bool:
     return bool(update["liveScore"]["phase"] == "FINISHED")
 
 
+def reached(version: int) -> Callable[[Any], bool]:
+    """Whether an update is at a version, or the last."""
+    return lambda update: update["version"] >= version or is_over(update)
+
+
 def check_sequence(updates: list[Any]) -> None:
     """A snapshot, then every version once."""
     assert updates[0]["isSnapshot"]
@@ -241,9 +246,7 @@ async def test_a_subscriber_whose_socket_is_cut_ends_with_the_same_state(served:
 
     for versions in (10, 25, 1000):
         listener = await follow(served)
-        seen.append(
-            await updates_of(listener, lambda update, last=versions: update["version"] >= last or is_over(update))
-        )
+        seen.append(await updates_of(listener, reached(versions)))
         # Cut, without a word of goodbye.
         listener.socket._response.connection.transport.abort()
     await playing
