@@ -59,13 +59,14 @@ class MatchWatch:
     _penalties: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _ball_penalties: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     _super_overs: set[int] = field(default_factory=set)
-    _compared_from: int = 0
     _doubted: bool = False
 
-    def compare(self, active: ActiveMatch, told: MatchSnapshot) -> Found:
+    def compare(self, active: ActiveMatch, snapshot: MatchSnapshot) -> Found:
         """What the snapshot tells that is new. The watch moves on; after a write that failed, begin with a new one."""
-        snapshot = self._with_balls(active, told)
-        known = self._known_balls(active)
+        known = active.live.recent_balls if self.previous is None else self.previous.balls
+        lacks_balls = _lacks_balls(snapshot)
+        if lacks_balls:
+            snapshot = replace(snapshot, balls=known)
         has_grown = snapshot.balls[: len(known)] == known
         if self._is_doubtful(active, known, snapshot, has_grown):
             return Found(active.live, (), (), active.announced, active.previous_ball_id)
@@ -73,14 +74,11 @@ class MatchWatch:
             snapshot = replace(snapshot, balls=known + snapshot.balls[len(known) :])
         amended = Amendments() if has_grown else amendments(known, snapshot.balls)
         self._super_overs.update(score.number for score in snapshot.match.innings if score.super_over)
-        if self._walk is None:
-            self._walk_in_silence(active, known, snapshot)
         once = Announcer(active, snapshot.match, self.team_name)
         events = [*corrections(active, self.previous, snapshot, amended)]
         self._taken_back.update(ball.ball_id for ball in amended.removed)
-        events += self._walk_on(active, snapshot, once)
-        if told.balls:
-            self._compared_from = 0
+        if not lacks_balls:
+            events += self._walk_on(active, known, snapshot, once)
         events += once.state_events()
         live = live_score(snapshot)
         parts = [part for part, names in PARTS.items() if any(_differs(active.live, live, name) for name in names)]
@@ -89,15 +87,6 @@ class MatchWatch:
         self.previous = snapshot
         last = snapshot.balls[-1].ball_id if snapshot.balls else 0
         return Found(live, tuple(parts), tuple(events), tuple(once.announced), max(last, active.previous_ball_id))
-
-    def _with_balls(self, active: ActiveMatch, snapshot: MatchSnapshot) -> MatchSnapshot:
-        """An answer that has innings and not one ball lacks them: they were not all taken back."""
-        if snapshot.balls or not any(score.legal_balls for score in snapshot.match.innings):
-            return snapshot
-        return replace(snapshot, balls=self._known_balls(active))
-
-    def _known_balls(self, active: ActiveMatch) -> tuple[Ball, ...]:
-        return active.live.recent_balls if self.previous is None else self.previous.balls
 
     def _is_doubtful(
         self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot, has_grown: bool
@@ -115,15 +104,20 @@ class MatchWatch:
         old = tuple(ball for ball in (*before, *known) if ball.ball_id <= active.previous_ball_id)
         for _, events in self._walked_through(replace(snapshot, balls=old)):
             self._told.update(map(told_as, events))
-        self._compared_from = known[0].ball_id if known else active.previous_ball_id + 1
 
-    def _walk_on(self, active: ActiveMatch, snapshot: MatchSnapshot, once: Announcer) -> Iterator[CricketEvent]:
-        """The events of balls that were not told; those before them are walked in silence."""
+    def _walk_on(
+        self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot, once: Announcer
+    ) -> Iterator[CricketEvent]:
+        """The events of balls that were not told, and what balls that were told tell now and did not."""
+        compared_from = 0
+        if self._walk is None:
+            self._walk_in_silence(active, known, snapshot)
+            compared_from = known[0].ball_id if known else active.previous_ball_id + 1
         for ball, events in self._walked_through(snapshot):
             if ball.ball_id > active.previous_ball_id:
                 yield from once.innings_events(ball)
                 yield from events
-            elif ball.ball_id >= self._compared_from:
+            elif ball.ball_id >= compared_from:
                 yield from self._late(active, ball, events)
             self._told.update(map(told_as, events))
 
@@ -167,6 +161,11 @@ class MatchWatch:
                 if (EventKind.WICKET, ball.innings, wicket.player_id, None) in self._told:
                     text = f"Correction: {wicket.name} is out after all"
                     yield correction(active, f"back:{ball.ball_id}:{number}", text, ball.innings, ball)
+
+
+def _lacks_balls(snapshot: MatchSnapshot) -> bool:
+    """Innings and not one ball of them: they were not all taken back, the provider leaves them out."""
+    return not snapshot.balls and any(score.legal_balls for score in snapshot.match.innings)
 
 
 def live_score(snapshot: MatchSnapshot) -> LiveScore:
