@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from datastore.keyspace.matches import fixture_cache
+from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import (
     Ball,
     CricketEvent,
@@ -429,7 +430,12 @@ async def test_rain_that_flaps_is_told_once_in_five_minutes(live: Live, served: 
     stores.clear()
     assert await live.texts(raining) == ["Play is interrupted (Int.)"]
     calls = [call_name(call) for store in stores for call in store.meter.calls]
-    assert calls[-3:] == ["UpdateItem active-matches", "UpdateItem active-matches", "DeleteItem cricket-locks"]
+    assert calls[-4:] == [
+        "UpdateItem active-matches",
+        "UpdateItem active-matches",
+        "PutItem cricket-fixture-cache",
+        "DeleteItem cricket-locks",
+    ]
     assert await live.texts(playing) == ["Play resumes"]
     for _ in range(3):
         assert await live.texts(raining) == []
@@ -602,3 +608,52 @@ def test_whatever_scorers_do_no_wicket_is_lost_and_no_event_told_twice(edits: It
     assert len(wickets) == len(ever_out)
     assert active.live.innings == told(*script.balls, begun=1).match.innings
     assert all(event.ball is None or event.ball.batter_runs >= 0 for event in said)
+
+
+class CutOff(Exception):
+    """A process that dies."""
+
+
+async def test_a_tick_cut_off_before_its_commit_is_found_again(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Amended balls too: also those that the state alone does not know any more."""
+    balls = [ball(1), ball(2), *[ball(place) for place in range(3, 50)]]
+    await live.tick(told(*balls))
+    changed = told(balls[0], out(2, kind="caught"), *balls[2:], ball(50, 4))
+
+    async def dies(*_: object) -> bool:
+        raise CutOff
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ActiveMatches, "commit", dies)
+        with pytest.raises(CutOff):
+            await live.tick(changed)
+
+    assert await live.texts(changed) == [
+        "Correction at 0.2: no run, now R1 caught",
+        "WICKET! R1 caught b B11",
+        "FOUR! R1 off B11",
+    ]
+
+
+async def test_events_of_several_versions_are_complete_when_it_is_cut_off_between_them(live: Live) -> None:
+    sixes = [ball(place, 6) for place in range(1, 101)]
+    end = told(*sixes, ball(1, innings=2), status="2nd Innings", target=Target(601, "20"))
+    whole = MatchWatch("m").compare(begun(FIXTURE), end).events
+    changed = live.instance.poller._on_change
+
+    async def dies(store: Store, change: Any) -> None:
+        await changed(store, change)
+        raise CutOff
+
+    live.instance.poller._on_change = dies
+    deaths = 0
+    while (await live.state()).previous_ball_id < end.balls[-1].ball_id:
+        with pytest.raises(CutOff):
+            await live.tick(end)
+        deaths += 1
+    live.instance.poller._on_change = changed
+    await live.tick(end)
+
+    events = [event for change in live.instance.changes for event in change.active.events]
+    assert deaths > 3
+    assert sorted(event.event_id for event in events) == sorted(event.event_id for event in whole)

@@ -1,7 +1,8 @@
 """One tick of one match: lock, ask the provider, compare, write what changed, unlock.
 
-The order of the writes makes a tick that is cut off harmless at any point: the cache and the fixture first, the active
-match last. Only with that last write has anything happened; until then the next tick finds the same difference again.
+The order of the writes makes a tick that is cut off harmless at any point: the fixture first, then the active match.
+Only with that write has anything happened; until then the next tick finds the same difference again, for the cache is
+written last: it holds what the state was compared with.
 """
 
 import asyncio
@@ -167,7 +168,6 @@ class ScorePoller:
         events, cooldowns = _cooled_down(found.events, active.cooldowns, now)
         groups = _grouped(events)
         match = _as_stored(snapshot.match, active, active.version + len(groups), found.last_ball_id)
-        await FixtureCache(store, now).put(snapshot, match.version)
         await self._write_fixture(store, match)
         for number, group in enumerate(groups, 1):
             last = number == len(groups)
@@ -188,6 +188,7 @@ class ScorePoller:
             await self._on_change(store, LiveChange(match, active))
         if cooldowns != active.cooldowns:
             await ActiveMatches(store, now).cool_down(active.match_id, active.fence, cooldowns)
+        await FixtureCache(store, now).put(snapshot, match.version)
 
     async def _write_fixture(self, store: Store, match: Match) -> None:
         if not await Fixtures(store, self._now()).write_live(match):
