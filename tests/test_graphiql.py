@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 from starlette.requests import Request
-from test_commands import Process, serving
+from test_commands import Process, _until, serving
 from websockets.sync.client import connect
 
 from datastore.keyspace import PATTERNS
@@ -39,6 +39,7 @@ REPORT = """mutation {
   reportSighting(input: { area: "Harbor", category: "Cats", description: "%s" }) { sightingId }
 }"""
 
+LIVE = "{ liveMatches { matchId } }"
 SIGHTINGS = '{ sightings(area: "Downtown") { nodes { id } } }'
 WATCH = 'mutation { createWatch(input: { area: "Downtown", category: "Cats" }) { id watchId } }'
 
@@ -333,6 +334,9 @@ def _pasted(variables: dict[str, Any] | None, gateway: Process, token: str) -> d
     [(name, value)] = (variables or {"": ""}).items()
     if not str(value).startswith("paste"):
         return variables
+    if "live match" in value:
+        _until(lambda: gateway.data(LIVE)["liveMatches"], 20)
+        return {name: gateway.data(LIVE)["liveMatches"][0]["matchId"]}
     if "sighting" in value:
         return {name: gateway.data(SIGHTINGS)["sightings"]["nodes"][0]["id"]}
     return {name: gateway.data(WATCH, token)["createWatch"][name]}
@@ -341,7 +345,7 @@ def _pasted(variables: dict[str, Any] | None, gateway: Process, token: str) -> d
 def _followed(example: Example, gateway: Process, token: str) -> bool:
     """Whether the subscription goes on without an error for a moment."""
     with _socket(gateway, token) as socket:
-        payload: dict[str, Any] = {"query": example.query, "variables": example.variables}
+        payload: dict[str, Any] = {"query": example.query, "variables": _pasted(example.variables, gateway, token)}
         socket.send(json.dumps({"id": "1", "type": "subscribe", "payload": payload}))
         try:
             message = json.loads(socket.recv(0.5))
