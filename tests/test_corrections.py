@@ -261,6 +261,16 @@ async def test_a_ball_in_the_middle_is_taken_back_at_once(live: Live) -> None:
     assert (await live.state()).live.innings[0].runs == 7
 
 
+async def test_balls_that_get_other_ids_are_no_news(live: Live) -> None:
+    await live.tick(told(*OVER))
+
+    assert await live.tick(told(*OVER[:3], *[replace(one, ball_id=one.ball_id + 500) for one in OVER[3:]])) == []
+    assert await live.tick(told(*[replace(one, ball_id=one.ball_id - 90_000) for one in OVER])) == []
+    more = [replace(ball(place, 4), ball_id=20_000 + place) for place in (7, 8)]
+    renumbered = [replace(one, ball_id=one.ball_id - 90_000) for one in OVER]
+    assert await live.kinds(told(*renumbered, *more)) == [EventKind.FOUR] * 2
+
+
 async def test_a_whole_over_is_taken_back(live: Live) -> None:
     more = [ball(7), ball(8)]
     await live.tick(told(*OVER, *more))
@@ -518,7 +528,20 @@ async def forget_cache(served: Served) -> None:
     await served.store().delete(fixture_cache.CACHE, fixture_cache.cached("m"))
 
 
-EDITS = ("bowl", "wicket", "four", "amend", "take back", "insert", "no balls", "restart", "no cache", "lag", "reset")
+EDITS = (
+    "bowl",
+    "wicket",
+    "four",
+    "amend",
+    "take back",
+    "insert",
+    "no balls",
+    "restart",
+    "no cache",
+    "lag",
+    "reset",
+    "renumber",
+)
 
 
 class Script:
@@ -539,6 +562,9 @@ class Script:
             self.balls[at] = self._some(self.balls[at].ball_id % 100_000 // 10, self._pick("bowl", "wicket", "four"))
         elif edit == "take back" and self.balls:
             del self.balls[self._index()]
+        elif edit == "renumber" and self.balls:
+            first = self._index()
+            self.balls[first:] = [replace(one, ball_id=one.ball_id + 1) for one in self.balls[first:]]
         elif edit == "insert" and self.balls:
             place = self.balls[self._index()].ball_id % 100_000 // 10 - 1
             if all(one.ball_id != ball(place).ball_id for one in self.balls):

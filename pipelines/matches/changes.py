@@ -78,7 +78,7 @@ class MatchWatch:
         events = [*corrections(active, self.previous, snapshot, amended)]
         self._taken_back.update(ball.ball_id for ball in amended.removed)
         if not lacks_balls:
-            events += self._walk_on(active, known, snapshot, once)
+            events += self._walk_on(active, known, snapshot, once, amended)
         events += once.state_events()
         live = live_score(snapshot)
         parts = [part for part, names in PARTS.items() if any(_differs(active.live, live, name) for name in names)]
@@ -106,7 +106,12 @@ class MatchWatch:
             self._told.update(map(told_as, events))
 
     def _walk_on(
-        self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot, once: Announcer
+        self,
+        active: ActiveMatch,
+        known: tuple[Ball, ...],
+        snapshot: MatchSnapshot,
+        once: Announcer,
+        amended: Amendments,
     ) -> Iterator[CricketEvent]:
         """The events of balls that were not told, and what balls that were told tell now and did not."""
         compared_from = 0
@@ -114,7 +119,9 @@ class MatchWatch:
             self._walk_in_silence(active, known, snapshot)
             compared_from = known[0].ball_id if known else active.previous_ball_id + 1
         for ball, events in self._walked_through(snapshot):
-            if ball.ball_id > active.previous_ball_id:
+            if ball.ball_id in amended.renumbered:
+                pass  # was told under its old id
+            elif ball.ball_id > active.previous_ball_id:
                 yield from once.innings_events(ball)
                 yield from events
             elif ball.ball_id >= compared_from:

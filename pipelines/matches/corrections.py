@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from datastore.matches.cricket import Ball, BatterStatus, BattingLine, CricketEvent, EventKind, MatchSnapshot
 from datastore.matches.live_state import ActiveMatch
 
@@ -11,10 +13,11 @@ MOST_TOLD = 12  # balls or batters, each by itself
 
 @dataclass(frozen=True, slots=True)
 class Amendments:
-    """How balls that were known differ now."""
+    """How balls that were known differ now. `renumbered` are new ids of balls that are otherwise as they were."""
 
     changed: tuple[tuple[Ball, Ball], ...] = ()
     removed: tuple[Ball, ...] = ()
+    renumbered: frozenset[int] = frozenset()
 
     @property
     def innings(self) -> set[int]:
@@ -24,11 +27,26 @@ class Amendments:
 def amendments(known: Sequence[Ball], balls: Sequence[Ball]) -> Amendments:
     """`known` may be the last balls only: what lies before them is not compared."""
     old = {ball.ball_id: ball for ball in known}
-    now = {ball.ball_id: ball for ball in balls if ball.ball_id in old}
+    now = {ball.ball_id: ball for ball in balls}
+    gone = {id: ball for id, ball in old.items() if id not in now}
+    renumbered = _renumbered(gone, [ball for id, ball in now.items() if id not in old]) if gone else {}
     return Amendments(
-        changed=tuple((old[id], ball) for id, ball in now.items() if old[id] != ball),
-        removed=tuple(ball for id, ball in old.items() if id not in now),
+        changed=tuple((was, now[id]) for id, was in old.items() if id in now and now[id] != was),
+        removed=tuple(ball for id, ball in gone.items() if id not in renumbered),
+        renumbered=frozenset(renumbered.values()),
     )
+
+
+def _renumbered(gone: Mapping[int, Ball], new: Sequence[Ball]) -> Mapping[int, int]:
+    """The ids of balls that are gone, with those under which they are back."""
+    back: dict[Ball, list[int]] = {}
+    for ball in new:
+        back.setdefault(replace(ball, ball_id=0), []).append(ball.ball_id)
+    found: dict[int, int] = {}
+    for id, ball in gone.items():
+        if ids := back.get(replace(ball, ball_id=0)):
+            found[id] = ids.pop(0)
+    return found
 
 
 def corrections(
