@@ -3,10 +3,11 @@
 import argparse
 import sys
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import clients, data, queries, subscriptions
+from benchmarks import clients, data, matches, naive_tick, queries, subscriptions
 from benchmarks.measuring import run
 from benchmarks.report import Report
 from benchmarks.server import serving
@@ -17,34 +18,69 @@ from datastore.engine_process import EngineFailed
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much is measured; `effort` scales the calls of a round."""
+    """How much is measured; `effort` scales the calls of a round. Ticks are measured for `tick_seconds` a round."""
 
     rounds: int
     effort: float
     subscribers: int
     seconds: float
+    matches: tuple[int, ...]
+    tick_rounds: int
+    tick_seconds: float
+    news_seconds: float
+    viewers: int
+    viewed_seconds: float
 
 
-FULL = Extent(rounds=7, effort=1.0, subscribers=100, seconds=5.0)
-QUICK = Extent(rounds=1, effort=0.1, subscribers=10, seconds=0.5)
+FULL = Extent(7, 1.0, 100, 5.0, (20, 200), 2, 30.0, 20.0, 1000, 10.0)
+QUICK = Extent(1, 0.1, 10, 0.5, (5,), 1, 6.0, 4.0, 20, 2.0)
+
+PARTS = ("clients", "gateway", "subscriptions", "ticks", "naive", "news", "viewers")
 
 
-async def measure(extent: Extent) -> Report:
-    """On an engine in memory that is there for this alone."""
+async def measure(extent: Extent, parts: Collection[str]) -> Report:
+    """On engines in memory that are there for this alone."""
     began = time.perf_counter()
+    report = Report(extent.rounds)
+    if not {"clients", "gateway", "subscriptions"}.isdisjoint(parts):
+        await _measure_gateway(report, extent, parts)
+    await _measure_matches(report, extent, parts)
+    report.seconds = time.perf_counter() - began
+    return report
+
+
+async def _measure_gateway(report: Report, extent: Extent, parts: Collection[str]) -> None:
     async with open_database(StoreOptions()) as database:
         assert database.engine is not None
         await database.create_tables()
         await data.fill(database.client)
         url = database.engine.endpoint
-        _say("measuring the clients")
-        by_client = await clients.measure(database.client, url, extent.rounds, extent.effort)
+        if "clients" in parts:
+            _say("measuring the clients")
+            report.clients = await clients.measure(database.client, url, extent.rounds, extent.effort)
         async with serving(url) as server:
-            _say("measuring the gateway")
-            by_query = await queries.measure(server, extent.rounds, extent.effort)
-            _say("measuring subscriptions")
-            live = await subscriptions.measure(server, database.client, extent.subscribers, extent.seconds)
-    return Report(by_client, by_query, live, extent.rounds, time.perf_counter() - began)
+            if "gateway" in parts:
+                _say("measuring the gateway")
+                report.queries = await queries.measure(server, extent.rounds, extent.effort)
+            if "subscriptions" in parts:
+                _say("measuring subscriptions")
+                feed = subscriptions.sightings(database.client)
+                report.subscriptions = await subscriptions.measure(server, feed, extent.subscribers, extent.seconds)
+
+
+async def _measure_matches(report: Report, extent: Extent, parts: Collection[str]) -> None:
+    if "ticks" in parts:
+        _say("measuring ticks")
+        report.ticks = await matches.measure_ticks(max(extent.matches), extent.tick_rounds, extent.tick_seconds)
+    if "naive" in parts:
+        _say("measuring naive ticks")
+        report.naive = await naive_tick.measure(extent.rounds)
+    if "news" in parts:
+        _say("measuring how long news take")
+        report.news = [one for many in extent.matches for one in await matches.measure_news(many, extent.news_seconds)]
+    if "viewers" in parts:
+        _say("measuring viewers")
+        report.viewers = await matches.measure_viewers(extent.viewers, extent.viewed_seconds)
 
 
 def _say(what: str) -> None:
@@ -53,11 +89,12 @@ def _say(what: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="see that it works: one short round, no figures to trust")
+    parser.add_argument("--quick", action="store_true", help="see that it works: short rounds, no figures to trust")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     given = parser.parse_args()
     try:
-        report = run(measure(QUICK if given.quick else FULL))
+        report = run(measure(QUICK if given.quick else FULL, given.only))
     except (EngineMissing, EngineFailed) as problem:
         print(f"Error: {problem}", file=sys.stderr)
         return 1

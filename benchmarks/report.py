@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -11,9 +11,13 @@ from typing import Any
 
 import orjson
 
+from benchmarks import match_report
 from benchmarks.clients import OURS, ClientResult
+from benchmarks.matches import NewsResult, TickResult
+from benchmarks.naive_tick import TickCost
 from benchmarks.queries import QueryResult
 from benchmarks.subscriptions import SubscriptionResult
+from benchmarks.text_table import table
 
 LIBRARIES = (
     ("aiohttp", "orjson", "uvloop", "uvicorn", "starlette"),
@@ -21,27 +25,49 @@ LIBRARIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Report:
-    """Everything that was measured."""
+    """Everything that was measured; None is what was left out."""
 
-    clients: Sequence[ClientResult]
-    queries: Sequence[QueryResult]
-    subscriptions: SubscriptionResult
     rounds: int
-    seconds: float
+    seconds: float = 0.0
+    clients: Sequence[ClientResult] | None = None
+    queries: Sequence[QueryResult] | None = None
+    subscriptions: SubscriptionResult | None = None
+    ticks: TickResult | None = None
+    naive: Mapping[str, TickCost] | None = None
+    news: Sequence[NewsResult] | None = None
+    viewers: Mapping[str, SubscriptionResult] | None = None
 
     def text(self) -> str:
-        blocks = (self._head(), _clients(self.clients), _queries(self.queries), _subscriptions(self.subscriptions))
+        blocks: list[Iterator[str]] = [self._head()]
+        if self.clients is not None:
+            blocks.append(_clients(self.clients))
+        if self.queries is not None:
+            blocks.append(_queries(self.queries))
+        if self.subscriptions is not None:
+            blocks.append(_subscriptions(self.subscriptions))
+        if self.ticks is not None:
+            blocks += [match_report.ticks(self.ticks), match_report.calls(self.ticks)]
+        if self.naive is not None:
+            blocks.append(match_report.naive(self.naive))
+        if self.news is not None:
+            blocks.append(match_report.news(self.news))
+        if self.viewers is not None:
+            blocks.append(match_report.viewers(self.viewers))
         return "\n\n".join("\n".join(block) for block in blocks)
 
     def json(self) -> bytes:
         body = {
             "machine": machine(),
             "rounds": self.rounds,
-            "clients": [_told(result) for result in self.clients],
-            "queries": [result.figures for result in self.queries],
-            "subscriptions": asdict(self.subscriptions),
+            "clients": [_told(result) for result in self.clients or ()],
+            "queries": [result.figures for result in self.queries or ()],
+            "subscriptions": self.subscriptions,
+            "ticks": self.ticks,
+            "naive": self.naive,
+            "news": self.news,
+            "viewers": self.viewers,
         }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)
 
@@ -105,7 +131,7 @@ def _clients(results: Sequence[ClientResult]) -> Iterator[str]:
         ]
         for result in results
     ]
-    yield from _table(head, rows)
+    yield from table(head, rows)
 
 
 def _queries(results: Sequence[QueryResult]) -> Iterator[str]:
@@ -124,7 +150,7 @@ def _queries(results: Sequence[QueryResult]) -> Iterator[str]:
         ]
         for told in (result.figures for result in results)
     ]
-    yield from _table(head, rows)
+    yield from table(head, rows)
 
 
 def _calls(calls: Mapping[str, float]) -> str:
@@ -135,14 +161,5 @@ def _subscriptions(result: SubscriptionResult) -> Iterator[str]:
     yield "Subscriptions: CPU ms of the server process per 1,000 deliveries; lag from the write to the subscriber"
     head = ["subscribers", "events/s", "deliveries", "missing", "CPU ms", "p50 lag ms", "p99 lag ms"]
     figures = (result.cpu_ms, result.lag_p50_ms, result.lag_p99_ms)
-    counts = (result.subscribers, result.events_per_second, result.deliveries, result.missing)
-    yield from _table(head, [[*map(str, counts), *(f"{figure:.0f}" for figure in figures)]])
-
-
-def _table(head: list[str], rows: list[list[str]]) -> Iterator[str]:
-    """Texts to the left, figures to the right."""
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    figures = [cell.replace(".", "").isdigit() for cell in rows[0]]
-    for row in (head, ["─" * width for width in widths], *rows):
-        cells = zip(row, widths, figures, strict=True)
-        yield "  ".join(cell.rjust(width) if figure else cell.ljust(width) for cell, width, figure in cells).rstrip()
+    counts = (result.subscribers, f"{result.events_per_second:g}", result.deliveries, result.missing)
+    yield from table(head, [[*map(str, counts), *(f"{figure:.0f}" for figure in figures)]])

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ from starlette.routing import Route
 from benchmarks.data import NOON
 from benchmarks.measuring import run
 from datastore.database import StoreOptions
-from datastore.keyspace.sightings import BLIP
+from datastore.keyspace import TABLES
 from datastore.metering import Call
 from edge.application import application
 from edge.identity import Tokens, TokenSettings
@@ -36,16 +36,20 @@ READS = {"GetItem", "BatchGetItem", "Query"}
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 SECRET_VARIABLE = "GATEWAY_SECRET"
+POLL_INTERVAL = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the server used since it started: CPU seconds, DynamoDB calls by operation, and read units."""
+    """What the server used since it started: CPU seconds, DynamoDB calls by operation, and read units.
+
+    And by table how many follow it now.
+    """
 
     cpu: float
     calls: Counter[str]
     units: float
-    followers: int
+    followers: Mapping[str, int]
 
     def since(self, before: "Usage") -> "Usage":
         return Usage(self.cpu - before.cpu, self.calls - before.calls, self.units - before.units, self.followers)
@@ -67,12 +71,13 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(store_url: str) -> AsyncIterator[Server]:
+async def serving(store_url: str, *, poll_interval: float = POLL_INTERVAL) -> AsyncIterator[Server]:
     """Start the gateway on a store that others have filled, and stop it in the end."""
     port, secret = _free_port(), secrets.token_urlsafe(48)
     token = Tokens(TokenSettings(secret=secret), clock=NOON.timestamp).issue("reporter-00", Role.USER)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.server", "--store", store_url, "--port", str(port)),
+        *("--poll-interval", str(poll_interval)),
         env=os.environ | {SECRET_VARIABLE: secret},
     )
     try:
@@ -118,8 +123,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--store", required=True)
     arguments.add_argument("--port", type=int, required=True)
+    arguments.add_argument("--poll-interval", type=float, default=POLL_INTERVAL)
     given = arguments.parse_args()
-    settings = Settings(secret=os.environ[SECRET_VARIABLE], port=given.port)
+    settings = Settings(secret=os.environ[SECRET_VARIABLE], port=given.port, poll_interval=given.poll_interval)
     run(_serve(settings, StoreOptions(store=given.store)))
 
 
@@ -167,7 +173,7 @@ class _Usage:
                 "cpu": time.process_time(),
                 "calls": self._calls,
                 "units": self._units,
-                "followers": services.changes.followers(BLIP),
+                "followers": {table.name: services.changes.followers(table) for table in TABLES},
             }
         )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,12 +15,42 @@ from benchmarks.data import NOON, open_store, sighting
 from benchmarks.measuring import percentile
 from benchmarks.server import Server
 from datastore.client import Client
+from datastore.declarations import Table
+from datastore.keyspace.sightings import BLIP
 from datastore.sightings import Sightings
 
-EVENTS_PER_SECOND = 20
+SIGHTINGS_PER_SECOND = 20
 SETTLE_SECONDS = 15.0
 ARRIVAL_SECONDS = 5.0
-QUERY = "subscription { sightingReported { id sightingId area category description reportedAt confidence freshness } }"
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What is subscribed to, and who writes it: past the gateway, so that it has nothing to do but to deliver.
+
+    `publish` writes event number so and so, and says which one it is just before; `which` tells that of a message.
+    With `snapshot` each subscription begins with a message of its own, which does not count.
+    """
+
+    query: str
+    table: Table
+    per_second: float
+    publish: Callable[[int, Callable[[Hashable], None]], Awaitable[None]]
+    which: Callable[[Body], Hashable]
+    snapshot: bool = False
+
+
+def sightings(client: Client) -> Feed:
+    async def publish(number: int, says: Callable[[Hashable], None]) -> None:
+        event = sighting(number, NOON + timedelta(milliseconds=number), f"live-{number:05}")
+        says(event.sighting_id)
+        await Sightings(open_store(client), NOON).seed([event], [])
+
+    fields = "id sightingId area category description reportedAt confidence freshness"
+    query = f"subscription {{ sightingReported {{ {fields} }} }}"
+    return Feed(query, BLIP, SIGHTINGS_PER_SECOND, publish, lambda data: data["sightingReported"]["sightingId"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +58,7 @@ class SubscriptionResult:
     """`cpu_ms` is the server's for 1,000 deliveries, all that it does meanwhile included."""
 
     subscribers: int
-    events_per_second: int
+    events_per_second: float
     deliveries: int
     missing: int
     cpu_ms: float
@@ -35,18 +66,20 @@ class SubscriptionResult:
     lag_p99_ms: float
 
 
-async def measure(server: Server, client: Client, subscribers: int, seconds: float) -> SubscriptionResult:
-    """Sightings are written past the gateway, so that it has nothing to do but to deliver them."""
-    sent: dict[str, float] = {}
+async def measure(server: Server, feed: Feed, subscribers: int, seconds: float) -> SubscriptionResult:
+    """All of them get all that is published in so many seconds."""
+    sent: dict[Hashable, float] = {}
     lags: list[float] = []
-    total = int(seconds * EVENTS_PER_SECOND)
+    total = int(seconds * feed.per_second)
     async with AsyncExitStack() as stack:
-        sockets = [await stack.enter_async_context(_socket(server)) for _ in range(subscribers)]
-        await asyncio.gather(*[_subscribe(socket, server.token) for socket in sockets])
-        await _settled(server, subscribers)
-        listening = [asyncio.create_task(_listen(socket, total, sent, lags)) for socket in sockets]
+        sockets = [await stack.enter_async_context(open_socket(server)) for _ in range(subscribers)]
+        await asyncio.gather(*[subscribe(socket, server.token, feed.query) for socket in sockets])
+        await _settled(server, feed.table, subscribers)
+        if feed.snapshot:
+            await asyncio.gather(*[socket.receive_json(timeout=SETTLE_SECONDS) for socket in sockets])
+        listening = [asyncio.create_task(_listen(socket, feed, total, sent, lags)) for socket in sockets]
         before = await server.usage()
-        await _publish(client, total, sent)
+        await _publish(feed, total, sent)
         done, late = await asyncio.wait(listening, timeout=ARRIVAL_SECONDS)
         used = (await server.usage()).since(before)
         for task in late:
@@ -58,7 +91,7 @@ async def measure(server: Server, client: Client, subscribers: int, seconds: flo
         raise RuntimeError("No event was delivered.")
     return SubscriptionResult(
         subscribers,
-        EVENTS_PER_SECOND,
+        feed.per_second,
         len(lags),
         subscribers * total - len(lags),
         used.cpu * 1_000_000 / len(lags),
@@ -67,45 +100,47 @@ async def measure(server: Server, client: Client, subscribers: int, seconds: flo
     )
 
 
-def _socket(server: Server) -> Any:
+def open_socket(server: Server) -> Any:
     url = server.url.replace("http", "ws") + "/graphql"
     return server.http.ws_connect(url, protocols=["graphql-transport-ws"])
 
 
-async def _subscribe(socket: aiohttp.ClientWebSocketResponse, token: str) -> None:
+async def subscribe(socket: aiohttp.ClientWebSocketResponse, token: str, query: str) -> None:
     payload = {"Authorization": f"Bearer {token}"}
     await socket.send_json({"type": "connection_init", "payload": payload})
     if (await socket.receive_json(timeout=SETTLE_SECONDS))["type"] != "connection_ack":
         raise RuntimeError("A subscriber was not let in.")
-    await socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": QUERY}})
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": query}})
 
 
-async def _settled(server: Server, subscribers: int) -> None:
+async def _settled(server: Server, table: Table, subscribers: int) -> None:
     """Until all of them follow the table, and the feed is attached to its stream."""
     async with asyncio.timeout(SETTLE_SECONDS):
-        while (await server.usage()).followers < subscribers:  # noqa: ASYNC110 - it is over the wire
+        while (await server.usage()).followers[table.name] < subscribers:  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.05)
 
 
 async def _listen(
-    socket: aiohttp.ClientWebSocketResponse, total: int, sent: dict[str, float], lags: list[float]
+    socket: aiohttp.ClientWebSocketResponse, feed: Feed, total: int, sent: Mapping[Hashable, float], lags: list[float]
 ) -> None:
     received = 0
     while received < total:
         message = orjson.loads(await socket.receive_str())
         arrived = time.perf_counter()
         if message["type"] == "next":
-            lags.append(arrived - sent[message["payload"]["data"]["sightingReported"]["sightingId"]])
+            lags.append(arrived - sent[feed.which(message["payload"]["data"])])
             received += 1
         elif message["type"] != "ping":
             raise RuntimeError(f"A subscriber was told: {message}")
 
 
-async def _publish(client: Client, total: int, sent: dict[str, float]) -> None:
+async def _publish(feed: Feed, total: int, sent: dict[Hashable, float]) -> None:
     """At a steady rate; the lag counts from when the write was asked for."""
+
+    def says(event: Hashable) -> None:
+        sent[event] = time.perf_counter()
+
     began = time.perf_counter()
     for number in range(total):
-        await asyncio.sleep(began + number / EVENTS_PER_SECOND - time.perf_counter())
-        event = sighting(number, NOON + timedelta(milliseconds=number), f"live-{number:05}")
-        sent[event.sighting_id] = time.perf_counter()
-        await Sightings(open_store(client), NOON).seed([event], [])
+        await asyncio.sleep(began + number / feed.per_second - time.perf_counter())
+        await feed.publish(number, says)
