@@ -127,6 +127,16 @@ class ActiveMatches:
         }
         return (await self._store.update(keys.REST, keys.active_match(match_id), **values)).ok
 
+    async def reopen(self, active: ActiveMatch) -> bool:
+        """AM-4: let an ended match be registered again, with all that is known of it. False when it moved on."""
+        values: dict[str, Any] = {
+            "seen": active.fence,
+            "ended": ActiveStatus.ENDED.value,
+            "idle": ActiveStatus.IDLE.value,
+            "one": 1,
+        }
+        return (await self._store.update(keys.REOPEN, keys.active_match(active.match_id), **values)).ok
+
     async def leave(self, match_id: str, fence: int) -> bool:
         """AM-4: leave a match to whoever takes it over. False when it is no longer its writer's."""
         values: dict[str, Any] = {"fence": fence, "active": ActiveStatus.ACTIVE.value, "one": 1}

@@ -64,9 +64,9 @@ class DemoProvider:
 
     async def team_seasons(self, season_id: str) -> Sequence[TeamSeason]:
         """The matches of the last hours added up: two points for a win, one for no result."""
-        latest = _latest(self._now())
+        now = self._now()
         table: dict[str, TeamSeason] = {}
-        for number in range(latest - LISTED // BEGIN_EVERY, latest + 1):
+        for number in _begun_between(now - LISTED, now):
             for row in await self._match(number).team_seasons(season_id):
                 table[row.team_id] = _added(table.get(row.team_id), row)
         ranked = sorted(table.values(), key=lambda row: (-(row.points or 0), row.team_id))

@@ -26,6 +26,8 @@ TICK_SECONDS = 2.0
 RECONCILE_SECONDS = 5.0
 # A finished match stays on the list for a while: scorers correct, and the player of the match is named late.
 LINGER = timedelta(minutes=5)
+# A match that is in play, as it says itself, and not in the live scores.
+QUIET = timedelta(minutes=15)
 # A provider that no longer lists a match may have a bad moment.
 MISSING_TICKS = 30
 
@@ -116,7 +118,7 @@ class MatchOrchestrator:
         before = await matches.latest(match.match_id)
         try:
             if before is not None and before.status is ActiveStatus.ENDED:
-                await matches.delete(match.match_id)
+                await matches.reopen(before)
             await matches.register(stored, instance_id=self._instance_id)
         except Conflict:
             return  # another instance was faster
@@ -131,7 +133,7 @@ class MatchOrchestrator:
             await self._take_over(active)
         elif mine and active.live.phase.is_over and self._now() - active.updated_at >= self._linger:
             await self.finish(active)
-        elif mine and live_ids is not None and active.match_id not in live_ids and _rests(active):
+        elif mine and live_ids is not None and active.match_id not in live_ids and self._rests(active):
             await self._rest(active)
 
     async def _take_over(self, active: ActiveMatch) -> None:
@@ -146,6 +148,11 @@ class MatchOrchestrator:
         if claimed is not None:
             logger.info("Match %s is taken over from %s", active.match_id, active.instance_id)
             self._begin(active.match_id)
+
+    def _rests(self, active: ActiveMatch) -> bool:
+        """Of a match that is not in the live scores: between two days, not begun, or nothing happened for long."""
+        waits = active.live.phase in (MatchPhase.STUMPS, MatchPhase.UPCOMING)
+        return waits or self._now() - active.updated_at >= QUIET
 
     async def _rest(self, active: ActiveMatch) -> None:
         await self._end_poll(active.match_id)
@@ -228,8 +235,3 @@ class MatchOrchestrator:
 
     def _locks(self) -> Locks:
         return Locks(self._open_store(), self._instance_id, self._now())
-
-
-def _rests(active: ActiveMatch) -> bool:
-    """Between two days, or not begun: what is in play is in the live scores."""
-    return active.live.phase in (MatchPhase.STUMPS, MatchPhase.UPCOMING)

@@ -15,7 +15,6 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from datastore.errors import DomainError
 from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import CricketEvent, EventKind, Match, MatchSnapshot
@@ -198,8 +197,8 @@ class ScorePoller:
         try:
             # A store of its own: the tick's time may be up.
             await self._locks(self._open_store()).release(match_lock(match_id))
-        except DomainError as problem:
-            logger.warning("The lock of match %s is left to expire: %s", match_id, problem)
+        except Exception as problem:  # whatever it is, it must not take the place of how the tick ended
+            logger.warning("The lock of match %s is left to expire: %r", match_id, problem)
 
     def _locks(self, store: Store) -> Locks:
         return Locks(store, self._instance_id, self._now())

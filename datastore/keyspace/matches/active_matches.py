@@ -118,6 +118,15 @@ REST = AccessPattern(
     condition="fence = :fence AND #status = :active",
     update="SET #status = :idle ADD fence :one",
 )
+REOPEN = AccessPattern(
+    id="AM-4",
+    question="Have a match that had ended polled again: it goes on after all, or its scorers correct it",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="fence = :seen AND #status = :ended",
+    update="SET #status = :idle REMOVE #ttl ADD fence :one",
+)
 LEAVE = AccessPattern(
     id="AM-4",
     question="Leave a match to whoever takes it over",
@@ -190,6 +199,7 @@ PATTERNS = (
     TICKED,
     CLAIM,
     REST,
+    REOPEN,
     LEAVE,
     COOLDOWNS,
     DEACTIVATE,

@@ -1,0 +1,372 @@
+"""Which matches are polled and by whom: begun, taken over, rested, finished, and all of it harmless twice."""
+
+import asyncio
+import random
+from datetime import date, timedelta
+from typing import Any
+
+import pytest
+from conftest import Served
+from cricket_pipeline import Instance
+from msgspec.structs import replace
+
+from datastore.errors import Unavailable
+from datastore.keyspace.matches.locks import match_lock
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.live_activities import LiveActivities
+from datastore.matches.live_state import ActiveMatch, ActiveStatus
+from datastore.matches.locks import Locks
+from datastore.matches.match_follows import MatchFollows
+from datastore.store import Store
+from pipelines.matches.cricsheet import read
+from pipelines.matches.deliveries import LoggedDelivery
+from pipelines.matches.demo import DemoProvider
+from pipelines.matches.demo_match import demo_match
+from pipelines.matches.pipeline import CricketPipeline, Pace
+from pipelines.matches.poller import LiveChange
+from pipelines.matches.providers import ProviderUnavailable
+from pipelines.matches.replay import ReplayProvider
+
+FAST: dict[str, Any] = {"tick_seconds": 0.0, "reconcile_seconds": 0.02}
+
+
+class Scripted(ReplayProvider):
+    """A replay of some matches whose list of live ones is the test's; None: it does not tell."""
+
+    def __init__(self, served: Served, *match_ids: str, balls_per_tick: int = 24) -> None:
+        recordings = [
+            read(demo_match(random.Random(match_id), 1, date(2026, 6, 25)), match_id=match_id) for match_id in match_ids
+        ]
+        super().__init__(recordings, now=served.clock, balls_per_tick=balls_per_tick)
+        for recording in recordings:  # in play, so that the first tick already brings something
+            self.start_at(recording.match_id, recording.balls[24].ball_id)
+        self.listed: set[str] | None = set(match_ids)
+        self.unknown: set[str] = set()
+
+    async def live(self) -> list[Match]:
+        if self.listed is None:
+            raise ProviderUnavailable("later")
+        return [match for match in await super().live() if match.match_id in self.listed]
+
+    async def match(self, match_id: str) -> MatchSnapshot | None:
+        return None if match_id in self.unknown else await super().match(match_id)
+
+
+def matches(served: Served) -> ActiveMatches:
+    return ActiveMatches(served.store(), served.clock())
+
+
+async def state(served: Served, match_id: str) -> ActiveMatch:
+    active = await matches(served).latest(match_id)
+    assert active is not None
+    return active
+
+
+async def fixture(served: Served, match_id: str) -> Match:
+    match = await Fixtures(served.store(), served.clock()).latest(match_id)
+    assert match is not None
+    return match
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not await condition():  # noqa: ASYNC110 - it is over the wire
+            await asyncio.sleep(0.02)
+
+
+async def test_a_match_that_goes_live_is_stored_and_polled(served: Served) -> None:
+    provider = Scripted(served, "m1", "m2")
+    one = Instance(served, provider, **FAST)
+
+    await one.orchestrator.reconcile()
+
+    assert one.orchestrator.polled == {"m1", "m2"}
+    await until(lambda: _told(one, "m1", "m2"))
+    assert (await state(served, "m1")).instance_id == "one"
+    assert (await fixture(served, "m2")).league_code == "LBL"
+    await one.orchestrator.aclose()
+
+
+async def _told(one: Instance, *match_ids: str) -> bool:
+    return {change.match.match_id for change in one.changes} >= set(match_ids)
+
+
+async def test_many_instances_share_the_matches_and_none_is_polled_twice(served: Served) -> None:
+    ids = [f"m{number}" for number in range(12)]
+    provider = Scripted(served, *ids)
+    instances = [Instance(served, provider, f"i{number}", tick_seconds=60) for number in range(4)]
+
+    await asyncio.gather(*[one.orchestrator.reconcile() for one in instances])
+
+    polled = [match_id for one in instances for match_id in one.orchestrator.polled]
+    assert sorted(polled) == sorted(ids)
+    for one in instances:
+        await one.orchestrator.aclose()
+
+
+async def test_reconciling_again_changes_nothing(served: Served) -> None:
+    one = Instance(served, Scripted(served, "m1"), tick_seconds=60)
+    await one.orchestrator.reconcile()
+    await until(lambda: _told(one, "m1"))
+    before = await state(served, "m1")
+
+    for _ in range(3):
+        await one.orchestrator.reconcile()
+
+    assert await state(served, "m1") == before
+    await one.orchestrator.aclose()
+
+
+async def test_what_a_dead_instance_left_is_taken_over_once_its_lock_is_free(served: Served) -> None:
+    provider = Scripted(served, "m1")
+    dead = Instance(served, provider, "dead", tick_seconds=60)
+    await dead.orchestrator.reconcile()
+    await until(lambda: _told(dead, "m1"))
+    left = await state(served, "m1")
+    assert await Locks(served.store(), "dead", served.clock()).acquire(match_lock("m1"), 60)
+    other = Instance(served, provider, "other", tick_seconds=60)
+
+    served.clock.forward(seconds=11)
+    await other.orchestrator.reconcile()
+    assert other.orchestrator.polled == set()
+    served.clock.forward(seconds=60)
+    await other.orchestrator.reconcile()
+
+    assert other.orchestrator.polled == {"m1"}
+    taken = await state(served, "m1")
+    assert (taken.instance_id, taken.fence) == ("other", left.fence + 1)
+    assert taken.version >= left.version
+    await other.orchestrator.aclose()
+
+
+async def test_an_instance_that_stops_leaves_its_matches_to_others_at_once(served: Served) -> None:
+    provider = Scripted(served, "m1")
+    one, other = Instance(served, provider, "one", **FAST), Instance(served, provider, "other", **FAST)
+    running = asyncio.create_task(one.orchestrator.run())
+    await until(lambda: _told(one, "m1"))
+    running.cancel()
+    await asyncio.wait([running])
+
+    await other.orchestrator.reconcile()
+
+    assert other.orchestrator.polled == {"m1"}
+    await other.orchestrator.aclose()
+
+
+async def test_a_match_that_is_over_is_ended_cleaned_up_archived_and_taken_off(served: Served) -> None:
+    provider = Scripted(served, "m1", balls_per_tick=300)
+    one = Instance(served, provider, **FAST)
+    await one.orchestrator.reconcile()
+    match = await fixture(served, "m1")
+    follows = MatchFollows(served.store(), served.clock())
+    started = replace(match, start_time=served.clock())
+    for number in range(30):
+        await follows.follow(started, f"user{number}", match.home_team_id)
+    await until(lambda: _is_over(served))
+
+    await until(lambda: _is_ended(served, one))
+
+    assert one.ended == ["m1"]
+    assert [follow async for page in follows.pages_of_match("m1") for follow in page] == []
+    final = await fixture(served, "m1")
+    assert final.archived_at is not None
+    assert final.live_updated_at is None
+    ended = await state(served, "m1")
+    assert ended.expires_at is not None
+    assert (final.version, final.innings) == (ended.version, ended.live.innings)
+    assert one.orchestrator.polled == set()
+    await one.orchestrator.reconcile()
+    assert (await state(served, "m1")).status is ActiveStatus.ENDED
+
+
+async def _is_over(served: Served) -> bool:
+    return (await state(served, "m1")).live.phase is MatchPhase.FINISHED
+
+
+async def _is_ended(served: Served, one: Instance) -> bool:
+    await one.orchestrator.reconcile()
+    return (await state(served, "m1")).status is ActiveStatus.ENDED
+
+
+async def test_an_end_that_is_cut_off_is_done_again(served: Served) -> None:
+    provider = Scripted(served, "m1", balls_per_tick=300)
+    one = Instance(served, provider, **FAST)
+    await one.orchestrator.reconcile()
+    await until(lambda: _is_over(served))
+    fails = iter([Unavailable("no"), Unavailable("no")])
+
+    async def fail(active: ActiveMatch) -> None:
+        if (problem := next(fails, None)) is not None:
+            raise problem
+        one.ended.append(active.match_id)
+
+    one.orchestrator._on_end = fail
+    await one.orchestrator.reconcile()
+    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
+
+    await until(lambda: _is_ended(served, one))
+
+    assert one.ended == ["m1"]
+
+
+async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Served) -> None:
+    provider = Scripted(served, "m1", balls_per_tick=24)
+    one = Instance(served, provider, **FAST)
+    await one.orchestrator.reconcile()
+    await until(lambda: _told(one, "m1"))
+    await one.orchestrator.aclose()
+    ended = await matches(served).deactivate("m1")
+
+    await one.orchestrator.reconcile()
+
+    again = await state(served, "m1")
+    assert again.status is ActiveStatus.ACTIVE
+    assert again.version > ended.version
+    assert again.fence > ended.fence
+    assert (again.previous_ball_id, again.announced) == (ended.previous_ball_id, ended.announced)
+    assert again.expires_at is None
+    await one.orchestrator.aclose()
+
+
+async def test_between_two_days_a_match_rests_and_goes_on_from_its_state(served: Served) -> None:
+    provider = Scripted(served, "m1", balls_per_tick=24)
+    one = Instance(served, provider, tick_seconds=60)
+    await one.orchestrator.reconcile()
+    await until(lambda: _told(one, "m1"))
+    listed, provider.listed = provider.listed, set()
+    await one.orchestrator.reconcile()
+    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
+    served.clock.forward(minutes=15)
+
+    await one.orchestrator.reconcile()
+    resting = await state(served, "m1")
+    assert resting.status is ActiveStatus.IDLE
+    assert one.orchestrator.polled == set()
+    provider.listed = listed
+    await one.orchestrator.reconcile()
+
+    again = await state(served, "m1")
+    assert again.status is ActiveStatus.ACTIVE
+    assert again.version > resting.version
+    assert again.previous_ball_id >= resting.previous_ball_id
+    told = [event.event_id for change in one.changes for event in change.active.events]
+    assert len(told) == len(set(told))
+    await one.orchestrator.aclose()
+
+
+async def test_a_match_the_provider_has_removed_is_taken_off(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipelines.matches.orchestrator.MISSING_TICKS", 3)
+    provider = Scripted(served, "m1")
+    one = Instance(served, provider, **FAST)
+    await one.orchestrator.reconcile()
+    await until(lambda: _told(one, "m1"))
+    provider.unknown.add("m1")
+
+    await until(lambda: _has_status(served, ActiveStatus.ENDED))
+
+    await one.orchestrator.aclose()
+
+
+async def _has_status(served: Served, status: ActiveStatus) -> bool:
+    return (await state(served, "m1")).status is status
+
+
+async def test_while_the_provider_does_not_tell_nothing_begins_and_nothing_ends(served: Served) -> None:
+    provider = Scripted(served, "m1")
+    one = Instance(served, provider, tick_seconds=60)
+    await one.orchestrator.reconcile()
+    await until(lambda: _told(one, "m1"))
+    before = await state(served, "m1")
+    provider.listed = None
+
+    await one.orchestrator.reconcile()
+
+    assert await state(served, "m1") == before
+    assert one.orchestrator.polled == {"m1"}
+    await one.orchestrator.aclose()
+
+
+async def test_one_damaged_match_does_not_hold_up_the_others(served: Served) -> None:
+    provider = Scripted(served, "m1", "m2")
+    one = Instance(served, provider, tick_seconds=60)
+    assert served.gateway.database is not None
+    item = {"matchId": {"S": "m1"}, "status": {"S": "active"}}
+    await served.gateway.database.client.call(
+        "PutItem", {"TableName": served.gateway.database.prefix + "active-matches", "Item": item}
+    )
+
+    await one.orchestrator.reconcile()
+
+    assert one.orchestrator.polled == {"m2"}
+    await one.orchestrator.aclose()
+
+
+async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(served: Served) -> None:
+    changes: list[LiveChange] = []
+
+    def open_store() -> Store:
+        return served.store()
+
+    pipeline = CricketPipeline(
+        Scripted(served, "m1", balls_per_tick=300),
+        open_store,
+        LoggedDelivery(),
+        instance_id="one",
+        now=served.clock,
+        pace=Pace(tick_seconds=0.0, reconcile_seconds=0.02, linger=timedelta(0)),
+        on_change=changes.append,
+    )
+    sessions = LiveActivities(served.store(), served.clock())
+    await sessions.register("m1", "ada", "phone", "ab" * 32)
+    async with pipeline.open():
+        await pipeline.sync()
+        running = asyncio.create_task(pipeline.orchestrator.run())
+        await until(lambda: _has_ended(served))
+        running.cancel()
+        await asyncio.wait([running])
+
+    answer = await served.ask('{ liveActivities(userId: "ada") { nodes { status endReason } } }', user="ada")
+    assert answer.data == {"liveActivities": {"nodes": [{"status": "ENDED", "endReason": "match_finished"}]}}
+    shown = await served.ask(
+        'query($team: ID!) { match(id: "m1") { homeTeam { name } displayState(teamId: $team) { version headline } } }',
+        {"team": changes[-1].match.home_team_id},
+    )
+    assert shown.data["match"]["displayState"]["version"] == changes[-1].active.version
+    assert shown.data["match"]["homeTeam"]["name"] in TEAMS
+
+
+async def _has_ended(served: Served) -> bool:
+    active = await matches(served).latest("m1")
+    return active is not None and active.status is ActiveStatus.ENDED
+
+
+TEAMS = ("Harbour Kites", "Granite Foxes", "Saltmarsh Herons", "Lighthouse Rovers")
+
+
+async def test_the_demo_plays_the_same_matches_whoever_tells_and_whenever_it_starts(served: Served) -> None:
+    one, two = DemoProvider(served.clock), DemoProvider(served.clock)
+    early = {match.match_id for match in await one.live()}
+    served.clock.forward(minutes=4)
+
+    assert [match.match_id for match in await one.live()] == [match.match_id for match in await two.live()]
+    assert early & {match.match_id for match in await two.live()}
+    for match in await one.live():
+        assert await one.match(match.match_id) == await two.match(match.match_id)
+    assert await one.match("demo-x") is None
+    assert await one.match("other") is None
+
+
+async def test_the_demo_has_matches_that_were_are_and_will_be(served: Served) -> None:
+    provider = DemoProvider(served.clock)
+    (league,) = await provider.leagues()
+    around = served.clock() - timedelta(days=7), served.clock() + timedelta(days=30)
+
+    found = [match async for match in provider.fixtures([league.league_id], *around)]
+
+    assert {match.phase for match in found} >= {MatchPhase.FINISHED, MatchPhase.LIVE, MatchPhase.UPCOMING}
+    assert len(found) == 30
+    assert league.season_id is not None
+    rows = await provider.team_seasons(league.season_id)
+    assert sum(row.won or 0 for row in rows) == sum(match.result is not None for match in found if match.result)
