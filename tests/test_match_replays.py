@@ -143,6 +143,10 @@ async def test_a_real_match_arrives_as_counted_from_its_file(served: Served, pat
     assert_contiguous(subscriber)
     assert_each_told_once(subscriber)
     assert found_in(subscriber.events) == events(document)
+    starts = [event["text"] for event in subscriber.events if event["kind"] == "INNINGS_START"]
+    women = " Women" * (document["info"]["gender"] == "female")
+    played = enumerate(document["innings"], 1)
+    assert starts == [f"{one['team']}{women} bat: innings {number} begins" for number, one in played]
     active = await state(served, path.stem)
     assert subscriber.last["version"] == active.version == ended["version"]
     assert subscriber.last["liveScore"] == ended["liveScore"]

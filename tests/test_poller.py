@@ -106,9 +106,9 @@ async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
     assert counted.calls == [
         "PutItem cricket-locks",
         "GetItem active-matches",
-        "PutItem cricket-fixture-cache",
         "UpdateItem cricket-fixtures",
         "UpdateItem active-matches",
+        "PutItem cricket-fixture-cache",
         "DeleteItem cricket-locks",
     ]
 
