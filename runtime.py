@@ -24,6 +24,8 @@ from datastore.earthquakes import IngestSummary
 from datastore.errors import BadUserInput, DomainError
 from datastore.expiry import sweep_forever
 from datastore.keyspace import TABLES
+from datastore.keyspace.matches.leagues import LEAGUES
+from datastore.keyspace.matches.teams import TEAMS
 from datastore.metering import Deadline
 from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
@@ -229,8 +231,14 @@ class Gateway:
             setup.delivery(self._now),
             instance_id=f"{socket.gethostname()}-{os.getpid()}-{self._new_id()[:8]}",
             now=self._now,
+            on_sync=self._forget_reference_data,
             **given,
         )
+
+    def _forget_reference_data(self) -> None:
+        assert self.services is not None
+        for table in (TEAMS, LEAGUES):
+            self.services.remembered.invalidate(table)
 
     def demo(self) -> Demo:
         return Demo(

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from datastore.errors import Unavailable
 from datastore.matches.cricket import Match
 from datastore.matches.display import Names
 from datastore.matches.display_states import DisplayStates
@@ -16,7 +17,7 @@ from datastore.matches.locks import LIFETIME_SECONDS
 from datastore.store import Store
 from pipelines.jobs import every
 from pipelines.matches.alerts import AlertCooldowns
-from pipelines.matches.deliveries import Delivery
+from pipelines.matches.deliveries import Delivery, Outcome
 from pipelines.matches.live_activities import LACoordinator, MatchChange
 from pipelines.matches.orchestrator import LINGER, RECONCILE_SECONDS, TICK_SECONDS, MatchOrchestrator
 from pipelines.matches.poller import LiveChange, ScorePoller
@@ -24,6 +25,8 @@ from pipelines.matches.providers import Provider
 from pipelines.matches.sync import FixtureSyncJob, LeagueSyncJob, SyncJob, TeamSyncJob
 
 NAMES_KEPT = 1000
+# Phones that cannot be reached when a match ends are tried again for so long.
+REACHED_WITHIN = timedelta(minutes=10)
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,8 @@ class Pace:
 
 
 class CricketPipeline:
-    """One instance. Any number may run on the same tables; `on_change` hears of what this one wrote.
+    """One instance. Any number may run on the same tables; `on_change` hears of what this one wrote, `on_sync` that
+    teams, leagues or fixtures may differ now.
 
     `open_store` gives a fresh store for each piece of work.
     """
@@ -55,12 +59,14 @@ class CricketPipeline:
         now: Callable[[], datetime],
         pace: Pace = Pace(),
         on_change: Callable[[LiveChange], None] = lambda _: None,
+        on_sync: Callable[[], None] = lambda: None,
     ) -> None:
         self._provider = provider
         self._open_store = open_store
         self._now = now
         self._pace = pace
         self._on_change = on_change
+        self._on_sync = on_sync
         self._delivery = delivery
         self._coordinator = LACoordinator(open_store, delivery, now, alerts=AlertCooldowns(now))
         self._names: dict[str, Names] = {}
@@ -104,6 +110,7 @@ class CricketPipeline:
             done = await job.run()
             if done.written or done.rejected or done.error:
                 logger.info("Sync of %s: %s", job.name, done)
+        self._on_sync()
 
     async def _sync_again(self) -> None:
         await asyncio.sleep(self._pace.sync_seconds)
@@ -133,5 +140,8 @@ class CricketPipeline:
     async def _ended(self, active: ActiveMatch) -> None:
         match: Match | None = await Fixtures(self._open_store(), self._now()).by_id(active.match_id)
         if match is not None:
-            await self._coordinator.end(match)
+            unreached = (await self._coordinator.end(match)).outcomes[Outcome.FAILED]
+            if unreached and self._now() - active.updated_at < self._pace.linger + REACHED_WITHIN:
+                # The match stays on the list, and its end is tried again for those.
+                raise Unavailable(f"{unreached} sessions do not know yet that the match is over.")
         self._names.pop(active.match_id, None)
