@@ -398,8 +398,10 @@ async def test_without_cache_a_dismissal_long_ago_is_corrected_by_the_scorecard(
     await forget_cache(served)
     live.restart()
 
-    assert await live.texts(told(out(1, kind="caught", fielders=("B4",)), *rest)) == [
-        "Correction: R1, caught b B11, is now c B4 b B11"
+    last = replace(rest[-1], batter_runs=1)
+    assert await live.texts(told(out(1, kind="caught", fielders=("B4",)), *rest[:-1], last)) == [
+        "Correction at 8.1: no run, now 1 off the bat",
+        "Correction: R1, caught b B11, is now c B4 b B11",
     ]
 
 
@@ -507,12 +509,18 @@ async def test_a_status_nobody_knows_changes_nothing_but_the_status(live: Live) 
     assert await live.kinds(told(*OVER, out(7, "R3"), status="Bad light, umpires confer")) == [EventKind.WICKET]
 
 
-async def test_a_match_listed_again_does_not_tell_again_what_it_told(live: Live, served: Served) -> None:
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_a_match_listed_again_does_not_tell_again_what_it_told(
+    live: Live, served: Served, is_forgotten: bool
+) -> None:
+    """Its state may be gone: then what was told is known from its fixture."""
     balls = (*OVER, ball(1, 4, innings=2))
     end = told(*balls, status="Finished", target=Target(12, "20"), result=won("Reds won", "reds"))
     await live.tick(told(*OVER, status="Innings Break", target=Target(12, "20")))
     assert EventKind.RESULT in await live.kinds(end)
     await live.instance.orchestrator.finish(await live.state())
+    if is_forgotten:
+        await ActiveMatches(served.store(), served.clock()).delete("m")
     await live.instance.orchestrator.start(end.match)
     await live.instance.orchestrator._end_poll("m")
     live.version = 0

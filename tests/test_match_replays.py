@@ -17,6 +17,7 @@ from cricket_play import SCORECARDS, Subscriber, list_match, play, state, subscr
 from cricket_samples import BLUES, RECORDINGS, REDS, ball, blues, innings, match, over, real_data, real_files
 
 from datastore.keyspace.matches import fixture_cache
+from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import MatchSnapshot
 from pipelines.matches.cricsheet import load, read
 from pipelines.matches.poller import MOST_EVENTS
@@ -262,9 +263,12 @@ async def final(served: Served) -> Json:
 
 
 @real_data
-async def test_a_revision_over_a_finished_match_corrects_the_amended_balls(served: Served) -> None:
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_a_revision_over_a_finished_match_corrects_the_amended_balls(served: Served, is_forgotten: bool) -> None:
     first, second = revisions()
     last_ball_id = await finished(served, first)
+    if is_forgotten:  # a day later the state has expired
+        await ActiveMatches(served.store(), served.clock()).delete(REVISED)
     before = await final(served)
 
     async with replayed_over(served, second, last_ball_id) as subscriber:
@@ -289,6 +293,7 @@ async def test_without_the_cache_a_revision_corrects_the_batters_whose_dismissal
     last_ball_id = await finished(served, first)
     before = await final(served)
     await served.store().delete(fixture_cache.CACHE, fixture_cache.cached(REVISED))
+    await ActiveMatches(served.store(), served.clock()).delete(REVISED)
 
     async with replayed_over(served, second, last_ball_id) as subscriber:
         pass

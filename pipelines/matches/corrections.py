@@ -23,6 +23,13 @@ class Amendments:
     def innings(self) -> set[int]:
         return {new.innings for _, new in self.changed} | {ball.innings for ball in self.removed}
 
+    @property
+    def batters(self) -> set[tuple[int, str]]:
+        """Whose figures the amended balls explain, with the innings."""
+        balls = [*self.removed, *(ball for pair in self.changed for ball in pair)]
+        faced = {(ball.innings, ball.batter_id) for ball in balls}
+        return faced | {(ball.innings, wicket.player_id) for ball in balls for wicket in ball.wickets}
+
 
 def amendments(known: Sequence[Ball], balls: Sequence[Ball]) -> Amendments:
     """`known` may be the last balls only: what lies before them is not compared."""
@@ -57,10 +64,9 @@ def corrections(
     for number in sorted(gone):
         yield correction(active, f"innings:{number}", f"Correction: innings {number} was taken back", number)
     yield from _of_balls(active, amended, gone)
-    told = gone | amended.innings
-    yield from _of_totals(active, snapshot, told)
+    yield from _of_totals(active, snapshot, gone | amended.innings)
     if previous is not None:
-        yield from _of_batters(active, previous, snapshot, told)
+        yield from _of_batters(active, previous, snapshot, amended.batters)
 
 
 def is_lower(active: ActiveMatch, snapshot: MatchSnapshot) -> bool:
@@ -117,14 +123,14 @@ def _lower(active: ActiveMatch, snapshot: MatchSnapshot) -> Iterator[tuple[int, 
 
 
 def _of_batters(
-    active: ActiveMatch, previous: MatchSnapshot, snapshot: MatchSnapshot, told: set[int]
+    active: ActiveMatch, previous: MatchSnapshot, snapshot: MatchSnapshot, told: set[tuple[int, str]]
 ) -> Iterator[CricketEvent]:
     """A dismissal that reads otherwise, a batter who is in again, runs that were taken from one."""
     now = _lines(snapshot)
     changes = [
         (innings, player_id, text)
         for (innings, player_id), old in _lines(previous).items()
-        if innings not in told and (text := _amended(old, now.get((innings, player_id))))
+        if (innings, player_id) not in told and (text := _amended(old, now.get((innings, player_id))))
     ]
     for innings, player_id, text in changes[:MOST_TOLD]:
         yield correction(active, f"batter:{innings}:{player_id}", f"Correction: {text}", innings)
