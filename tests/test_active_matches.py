@@ -156,6 +156,23 @@ async def test_a_match_that_rests_goes_on_from_its_own_state(served: Served) -> 
     assert (after.previous_ball_id, after.events) == (before.previous_ball_id, ())
 
 
+async def test_version_and_fence_go_on_from_the_state_or_the_fixture_whichever_is_further(served: Served) -> None:
+    match = one()
+    await put(served, match)
+    seen = []
+    for ahead in (None, replace(match, version=20, fence=9)):
+        await system(served, REGISTER)
+        seen.append(await state(served))
+        assert await matches(served).rest("m1", seen[-1].fence)
+        if ahead:
+            assert await Fixtures(served.store(), NOON).write_live(ahead)
+    await system(served, REGISTER)
+    seen.append(await state(served))
+
+    assert [(active.version, active.fence) for active in seen] == [(1, 1), (2, 3), (21, 10)]
+    assert [active.live.version for active in seen] == [1, 2, 21]
+
+
 async def test_a_match_whose_state_has_expired_is_registered_though_it_is_not_swept_yet(served: Served) -> None:
     await put(served, one())
     await system(served, REGISTER)

@@ -16,7 +16,8 @@ from resolvers.matches.conflation import conflated
 from resolvers.matches.live import PATIENT, MatchUpdate
 
 LIVE = LiveScore("1st Innings", MatchPhase.LIVE)
-INTERVAL = 0.2
+INTERVAL = 0.4
+LONG = 60.0
 
 
 def update(version: int, *kinds: EventKind, match_id: str = "m1", snapshot: bool = False) -> MatchUpdate:
@@ -69,8 +70,8 @@ def versions(batch: Sequence[MatchUpdate]) -> list[tuple[str, int, int]]:
 
 
 async def soon(batches: AsyncGenerator[Sequence[MatchUpdate], None]) -> Sequence[MatchUpdate]:
-    """The next batch, which must not wait for the interval."""
-    async with asyncio.timeout(INTERVAL / 2):
+    """The next batch, which must not wait for a long interval."""
+    async with asyncio.timeout(LONG / 10):
         return await anext(batches)
 
 
@@ -78,7 +79,7 @@ async def test_the_first_batch_comes_at_once_also_an_empty_one() -> None:
     for first in ((), (update(3, snapshot=True),)):
         source = Source()
         source.tell(*first)
-        async with aclosing(conflated(source.updates(), 60)) as batches:
+        async with aclosing(conflated(source.updates(), LONG)) as batches:
             assert await soon(batches) == list(first)
 
 
@@ -98,14 +99,14 @@ async def test_what_may_wait_comes_as_one_when_the_interval_is_over() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
     async with aclosing(conflated(source.updates(), INTERVAL)) as batches:
-        await soon(batches)
         since = loop.time()
+        await soon(batches)
         for version in (2, 3, 4):
             source.tell(update(version, EventKind.FOUR if version == 3 else EventKind.MAIDEN))
 
         (one,) = await anext(batches)
 
-        assert loop.time() - since >= INTERVAL * 0.9
+        assert loop.time() - since >= INTERVAL
         assert (one.version, one.conflated, one.is_snapshot) == (4, 2, False)
         assert [event.kind for event in one.events] == [EventKind.MAIDEN, EventKind.FOUR, EventKind.MAIDEN]
         assert one.changed == (Part.SCORE,)
@@ -126,7 +127,7 @@ async def test_after_a_quiet_interval_an_update_comes_at_once() -> None:
 async def test_what_is_urgent_comes_at_once_with_what_waited(kind: EventKind) -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), 60)) as batches:
+    async with aclosing(conflated(source.updates(), LONG)) as batches:
         await soon(batches)
         source.tell(update(2, EventKind.SIX))
         source.tell(update(3))
@@ -166,7 +167,7 @@ async def test_matches_that_wait_come_together() -> None:
 async def test_a_snapshot_takes_the_place_of_what_waits_but_for_its_events() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), 60)) as batches:
+    async with aclosing(conflated(source.updates(), LONG)) as batches:
         await soon(batches)
         source.tell(update(2, EventKind.FOUR))
         source.tell(update(9, snapshot=True))
@@ -184,7 +185,7 @@ async def test_what_waits_at_the_end_is_told_before_it() -> None:
     source.tell(update(3))
     source.end()
 
-    batches = [versions(batch) async for batch in conflated(source.updates(), 60)]
+    batches = [versions(batch) async for batch in conflated(source.updates(), LONG)]
 
     assert batches == [[("m1", 1, 0)], [("m1", 3, 1)]]
     assert source.closed
@@ -195,7 +196,7 @@ async def test_what_waits_when_something_fails_is_told_before_the_failure() -> N
     source.tell(update(1, snapshot=True))
     source.tell(update(2, EventKind.FOUR))
     source.end(SlowSubscriber("too slow", behind=1001))
-    batches = conflated(source.updates(), 60)
+    batches = conflated(source.updates(), LONG)
 
     await anext(batches)
     assert versions(await anext(batches)) == [("m1", 2, 0)]
@@ -211,7 +212,7 @@ async def test_a_failure_before_the_first_batch_is_told() -> None:
     source.end(LookupError("no such match"))
 
     with pytest.raises(LookupError, match="no such match"):
-        await anext(conflated(source.updates(), 60))
+        await anext(conflated(source.updates(), LONG))
     assert source.closed
 
 
@@ -219,7 +220,7 @@ async def test_a_failure_before_the_first_batch_is_told() -> None:
 async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    batches = conflated(source.updates(), 60)
+    batches = conflated(source.updates(), LONG)
     await soon(batches)
     if waiting:
         source.tell(update(2))
@@ -236,7 +237,7 @@ async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None
 async def test_closed_between_two_batches_it_closes_its_source() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    batches = conflated(source.updates(), 60)
+    batches = conflated(source.updates(), LONG)
     await soon(batches)
 
     await batches.aclose()
