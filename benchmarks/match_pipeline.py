@@ -54,6 +54,9 @@ class Notes:
         self._started: dict[str, float] = {}
         self._answered: dict[str, float] = {}
         self.polled: Counter[str] = Counter()
+        self.may_tick = asyncio.Event()
+        self.may_tick.set()
+        self.ticking = 0
         self.begin()
 
     def begin(self) -> None:
@@ -135,9 +138,14 @@ def _noted(pipeline: CricketPipeline, notes: Notes) -> None:
     poll = pipeline.poller.tick
 
     async def tick(match_id: str) -> Tick:
+        await notes.may_tick.wait()
         ticked = notes.tick_starts(match_id)
         _current.set(ticked)
-        ticked.outcome = await poll(match_id)
+        notes.ticking += 1
+        try:
+            ticked.outcome = await poll(match_id)
+        finally:
+            notes.ticking -= 1
         return ticked.outcome
 
     # The orchestrator asks for it at every tick.
@@ -166,7 +174,7 @@ async def main(engine: str, count: str) -> None:
         async with pipeline.open():
             await pipeline.sync()
             polls = asyncio.create_task(pipeline.orchestrator.run())
-            await _obey(_Commands(int(count), clock, provider, notes, open_store, polls))
+            await _obey(_Commands(int(count), clock, provider, notes, open_store))
             polls.cancel()
             await asyncio.wait([polls])
 
@@ -178,7 +186,6 @@ class _Commands:
     provider: InventedMatches
     notes: Notes
     open_store: Callable[[], Store]
-    polls: asyncio.Task[None]
 
     async def do(self, command: str, *arguments: str) -> object:
         match command:
@@ -197,9 +204,10 @@ class _Commands:
         raise ValueError(command)
 
     async def _reconciling(self) -> float:
-        """CPU milliseconds of what a reconcile reads, once the polling has ended."""
-        self.polls.cancel()
-        await asyncio.wait([self.polls])
+        """CPU milliseconds of what a reconcile reads. From now on nothing else is done."""
+        self.notes.may_tick.clear()
+        while self.notes.ticking:  # noqa: ASYNC110 - there is no hurry
+            await asyncio.sleep(0.01)
         used = []
         for _ in range(RECONCILES):
             began = time.process_time()

@@ -52,10 +52,21 @@ def naive(costs: Mapping[str, TickCost]) -> Iterator[str]:
 
 def news(results: Sequence[NewsResult]) -> Iterator[str]:
     yield "From a ball at the provider to a subscriber of `liveScores`: p50 / p99 ms"
-    head = ["matches", "poll s", "versions", "missing", "until asked", "until written", "until received", "in all"]
+    head = [
+        "matches",
+        "poll s",
+        "versions",
+        "missing",
+        "until asked",
+        "until written",
+        "until received",
+        "in all",
+        "gateway % CPU",
+    ]
     rows = [
         [str(one.matches), f"{one.poll_interval:g}", str(one.versions), str(one.missing)]
         + [f"{p50:.0f} / {p99:.0f}" for p50, p99 in (one.waiting, one.tick, one.delivery, one.total)]
+        + [f"{one.gateway_cpu * 100:.0f}"]
         for one in results
     ]
     yield from table(head, rows)

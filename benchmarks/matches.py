@@ -85,6 +85,7 @@ class NewsResult:
     """From the moment a ball could be seen at the provider to its arrival: (p50, p99) in milliseconds.
 
     `waiting`: until the provider was asked; `tick`: until the version was written; `delivery`: until it arrived.
+    `gateway_cpu` is the gateway's share of one CPU, with one subscriber.
     """
 
     matches: int
@@ -95,6 +96,7 @@ class NewsResult:
     tick: tuple[float, float]
     delivery: tuple[float, float]
     total: tuple[float, float]
+    gateway_cpu: float
 
 
 @asynccontextmanager
@@ -191,7 +193,9 @@ async def _heard(server: Server, pipeline: Pipeline, matches: int, interval: flo
         listening = asyncio.create_task(_listen(socket, arrived))
         await asyncio.sleep(TICK_SECONDS)
         await pipeline.ask("begin")
+        before = await server.usage()
         await asyncio.sleep(seconds)
+        used = (await server.usage()).since(before)
         news = (await pipeline.ask("tell"))["news"]
         await asyncio.sleep(2 * TICK_SECONDS)  # for what is on its way
         listening.cancel()
@@ -200,7 +204,8 @@ async def _heard(server: Server, pipeline: Pipeline, matches: int, interval: flo
     stages = [[(end - start) * 1000 for start, end in pairwise(one)] for one in there]
     waiting, tick, delivery = (_p50_and_p99(stage) for stage in zip(*stages, strict=True))
     total = _p50_and_p99([sum(stage) for stage in stages])
-    return NewsResult(matches, interval, len(news), len(news) - len(there), waiting, tick, delivery, total)
+    missing = len(news) - len(there)
+    return NewsResult(matches, interval, len(news), missing, waiting, tick, delivery, total, used.cpu / seconds)
 
 
 async def measure_viewers(viewers: int, seconds: float) -> dict[str, SubscriptionResult]:
