@@ -37,10 +37,10 @@ RECONCILES = 5
 
 @dataclass(slots=True)
 class _Ticked:
-    """One tick, and the calls that it made: `outcome` is None until it ends, and for what is no tick."""
+    """One tick, and its calls: tables, operation, units. `outcome` is None until it ends, and when it fails."""
 
     outcome: Tick | None = None
-    calls: list[Call] = field(default_factory=list)
+    calls: list[tuple[str, str, float]] = field(default_factory=list)
 
 
 _current: ContextVar[_Ticked | None] = ContextVar("_current", default=None)
@@ -93,16 +93,16 @@ class Notes:
     def called(self, call: Call) -> None:
         ticked = _current.get()
         if ticked is not None:
-            ticked.calls.append(call)
+            ticked.calls.append((",".join(call.tables), call.operation, call.units))
 
     def told(self) -> Mapping[str, Any]:
         calls: Counter[tuple[str, str, str]] = Counter()
         units: defaultdict[tuple[str, str, str], float] = defaultdict(float)
         for ticked in self.ticks:
-            for call in ticked.calls:
-                key = (str(ticked.outcome), ",".join(call.tables), call.operation)
+            for tables, operation, used in ticked.calls:
+                key = (str(ticked.outcome), tables, operation)
                 calls[key] += 1
-                units[key] += call.units
+                units[key] += used
         return {
             "cpu": time.process_time() - self._cpu,
             "provider_cpu": self._provider.cpu - self._provider_before,

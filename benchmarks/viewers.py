@@ -69,7 +69,6 @@ def _versions(active: ActiveMatch) -> Iterator[ActiveMatch]:
             active,
             live=found.live,
             version=version,
-            snapshot_version=version,
             previous_ball_id=found.last_ball_id,
             announced=found.announced,
             events=found.events,
