@@ -156,7 +156,7 @@ def _terraform_index(index: Index) -> list[str]:
 
 
 def _identifier(table: Table) -> str:
-    return "".join(word.capitalize() for word in table.name.replace("-", " ").split()) + "Table"
+    return "".join(word[0].upper() + word[1:] for word in table.name.split("-")) + "Table"
 
 
 def _attributes(table: Table) -> list[dict[str, str]]:

@@ -611,7 +611,6 @@ def test_whatever_scorers_do_no_wicket_is_lost_and_no_event_told_twice(edits: It
             active,
             live=found.live,
             version=version,
-            snapshot_version=version,
             previous_ball_id=found.last_ball_id,
             announced=found.announced,
         )

@@ -43,7 +43,6 @@ def written(active: ActiveMatch, found: Found) -> ActiveMatch:
         active,
         live=found.live,
         version=active.version + 1,
-        snapshot_version=active.version + 1,
         previous_ball_id=found.last_ball_id,
         announced=found.announced,
     )

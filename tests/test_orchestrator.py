@@ -223,10 +223,13 @@ async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Se
 
     again = await state(served, "m1")
     assert again.status is ActiveStatus.ACTIVE
-    assert again.version > ended.version
+    assert again.version >= ended.version
     assert again.fence > ended.fence
-    assert (again.previous_ball_id, again.announced) == (ended.previous_ball_id, ended.announced)
+    assert again.previous_ball_id >= ended.previous_ball_id
+    assert set(again.announced) >= set(ended.announced)
     assert again.expires_at is None
+    told = [event.event_id for change in one.changes for event in change.active.events]
+    assert len(told) == len(set(told))
     await one.orchestrator.aclose()
 
 
@@ -249,7 +252,7 @@ async def test_between_two_days_a_match_rests_and_goes_on_from_its_state(served:
 
     again = await state(served, "m1")
     assert again.status is ActiveStatus.ACTIVE
-    assert again.version > resting.version
+    assert again.version >= resting.version
     assert again.previous_ball_id >= resting.previous_ball_id
     told = [event.event_id for change in one.changes for event in change.active.events]
     assert len(told) == len(set(told))

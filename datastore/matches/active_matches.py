@@ -20,7 +20,6 @@ from datastore.matches.live_state import (
     WRITTEN_BY_A_TICK,
     ActiveMatch,
     ActiveStatus,
-    Part,
     active_match_from,
     active_match_item,
     begun,
@@ -67,24 +66,24 @@ class ActiveMatches:
     async def register(self, match: Match, *, instance_id: str | None = None) -> ActiveMatch:
         """AM-3: begin to poll a match from where it stands. Raises `Conflict` when it is active, or has just ended.
 
-        What rests goes on from its own state; else the fixture's is the state, and its version goes on.
+        What rests goes on from its own state; else the fixture's is the state. It is no new version: the state is the
+        same, and only what a fixture has heard of can go on when the state is gone.
         """
         resting = await self.latest(match.match_id)
         if resting is not None and resting.status is not ActiveStatus.IDLE:
             raise _not_idle(match.match_id)
         active = begun(match) if resting is None else resting
-        version = max(active.version, match.version) + 1
+        version = max(active.version, match.version)
         active = replace(
             active,
             status=ActiveStatus.ACTIVE,
             instance_id=instance_id,
             fence=max(active.fence, match.fence) + 1,
-            live=replace(active.live, version=version, updated_at=self._now),
+            live=replace(active.live, version=version),
             version=version,
-            updated_at=self._now,
             last_tick_at=self._now if instance_id else None,
             events=(),
-            changed=(Part.STATUS,),
+            changed=(),
         )
         values = {"idle": ActiveStatus.IDLE.value, "now": self._now.timestamp()}
         if not (await self._store.put(keys.REGISTER, active_match_item(active), **values)).ok:

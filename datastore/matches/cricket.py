@@ -14,7 +14,8 @@ import msgspec
 T = TypeVar("T")
 
 RECENT_BALLS = 30
-RETIREMENTS = frozenset({"retired hurt", "retired ill", "retired not out"})
+# How an innings can end for a batter, for a time or for good, without a wicket.
+NOT_A_WICKET = frozenset({"retired hurt", "retired not out", "retired ill", "absent hurt"})
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -227,8 +228,8 @@ class Wicket(Record, frozen=True):
 
     @property
     def is_out(self) -> bool:
-        """False for batters who retired and may come back."""
-        return self.kind.lower() not in RETIREMENTS
+        """False for batters who retired and may come back, and for those who could not bat."""
+        return self.kind.lower() not in NOT_A_WICKET
 
 
 class Ball(Record, frozen=True, array_like=True):

@@ -69,8 +69,7 @@ class LiveScore(Record, frozen=True):
 class ActiveMatch(Record, frozen=True):
     """A match with its live state.
 
-    `snapshot_version` is the last version a tick wrote: registering alone adds one to `version` too. `announced` are
-    the events that come once in a match, as far as they were told.
+    `announced` are the events that come once in a match, as far as they were told.
     """
 
     match_id: str
@@ -85,7 +84,6 @@ class ActiveMatch(Record, frozen=True):
     fence: int = 0
     last_tick_at: datetime | None = None
     previous_ball_id: int = 0
-    snapshot_version: int = 0
     announced: tuple[str, ...] = ()
     events: tuple[CricketEvent, ...] = ()
     changed: tuple[Part, ...] = ()
@@ -126,7 +124,6 @@ def begun(match: Match) -> ActiveMatch:
         updated_at=updated_at,
         fence=match.fence,
         previous_ball_id=match.last_ball_id,
-        snapshot_version=match.version,
     )
 
 
@@ -147,7 +144,6 @@ WRITTEN_BY_A_TICK = {
     "events",
     "changed",
     "version",
-    "snapshotVersion",
     "updatedAt",
 }
 
@@ -186,7 +182,6 @@ def active_match_item(active: ActiveMatch) -> Item:
         "changed": [part.value for part in active.changed],
         "cooldowns": dict(active.cooldowns),
         "version": active.version,
-        "snapshotVersion": active.snapshot_version,
         "updatedAt": iso(active.updated_at),
         "ttl": int(active.expires_at.timestamp()) if active.expires_at else None,
     }
@@ -221,7 +216,6 @@ def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
         fence=item["fence"],
         last_tick_at=from_iso(item["lastTickAt"]) if "lastTickAt" in item else None,
         previous_ball_id=item["previousBallId"],
-        snapshot_version=item["snapshotVersion"],
         announced=tuple(item["announced"]),
         events=from_json(item["events"], tuple[CricketEvent, ...]),
         changed=tuple(Part(part) for part in item["changed"]),

@@ -125,7 +125,7 @@ class Announcer:
 def _told_before(active: ActiveMatch) -> list[str]:
     """What a match that was put on the list again has told, by the state it goes on from: its log is gone."""
     live = active.live
-    if active.version == active.snapshot_version or not active.previous_ball_id:
+    if active.announced or not active.previous_ball_id:
         return []
     played = [score for score in live.innings if score.legal_balls or score.runs]
     told = [f"start:{score.number}" for score in played]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
 from datastore.matches.cricket import Ball, CricketEvent, EventKind, Wicket
-from pipelines.matches.dismissals import NOT_A_WICKET, dismissal_text
+from pipelines.matches.dismissals import dismissal_text
 from pipelines.matches.figures import conceded
 
 MILESTONE = 50
@@ -106,7 +106,7 @@ class BallWalk:
 
 def fallen(ball: Ball) -> tuple[Wicket, ...]:
     """The wickets of a ball, without those who may come back or never came."""
-    return tuple(one for one in ball.wickets if one.is_out and one.kind.lower() not in NOT_A_WICKET)
+    return tuple(one for one in ball.wickets if one.is_out)
 
 
 def told_as(event: CricketEvent) -> Hashable:

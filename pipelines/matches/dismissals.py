@@ -4,8 +4,6 @@ from datastore.matches.cricket import Wicket
 
 # The dismissals that count for the bowler; kinds that are not known do not.
 CREDITED_TO_BOWLER = frozenset({"bowled", "caught", "caught and bowled", "lbw", "stumped", "hit wicket"})
-# How an innings can end for a batter, for a time or for good, without a wicket.
-NOT_A_WICKET = frozenset({"retired hurt", "retired not out", "retired ill", "absent hurt"})
 ABSENT = "absent hurt"
 
 

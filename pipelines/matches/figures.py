@@ -4,7 +4,7 @@ The line they make is made anew only after a change: lines that did not change a
 """
 
 from datastore.matches.cricket import Ball, BatterStatus, BattingLine, BowlingLine, Wicket
-from pipelines.matches.dismissals import ABSENT, NOT_A_WICKET, dismissal_text
+from pipelines.matches.dismissals import ABSENT, dismissal_text
 
 
 class Batter:
@@ -46,7 +46,7 @@ class Batter:
         if wicket.kind == ABSENT:
             self._become(BatterStatus.ABSENT)
         else:
-            self._become(BatterStatus.RETIRED if wicket.kind in NOT_A_WICKET else BatterStatus.OUT)
+            self._become(BatterStatus.OUT if wicket.is_out else BatterStatus.RETIRED)
         self.how_out = wicket.kind
         self.dismissal = dismissal_text(wicket, ball.bowler)
         self.bowler_id = ball.bowler_id if wicket.bowler_credited else None

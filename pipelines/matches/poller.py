@@ -7,11 +7,12 @@ written last: it holds what the state was compared with.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -102,7 +103,7 @@ class ScorePoller:
             self.forget(match_id)  # what was written of this tick is not known
             raise
         finally:
-            await self._unlock(match_id)
+            await _to_its_end(self._unlock(match_id))
 
     async def _tick(self, store: Store, match_id: str) -> Tick:
         active = await ActiveMatches(store, self._now()).latest(match_id)
@@ -147,14 +148,14 @@ class ScorePoller:
             teams.by_id(active.away_team_id),
         )
         names = {team.team_id: team.name for team in (home, away) if team is not None}
-        told = cached is not None and cached.version == active.snapshot_version
+        told = cached is not None and cached.version == active.version
         previous = cached.snapshot if cached is not None and told else await self._stored(store, active)
         return MatchWatch(match_id, previous, lambda team_id: names.get(team_id, team_id))
 
     async def _stored(self, store: Store, active: ActiveMatch) -> MatchSnapshot | None:
         """The last balls with the fixture as it was written with them: less than the cache had, and without a limit."""
         match = await Fixtures(store, self._now()).latest(active.match_id)
-        if match is None or match.version != active.snapshot_version:
+        if match is None or match.version != active.version:
             return None
         return MatchSnapshot(match, active.live.recent_balls)
 
@@ -174,7 +175,6 @@ class ScorePoller:
                 active,
                 live=found.live,
                 version=active.version + 1,
-                snapshot_version=active.version + 1,
                 previous_ball_id=found.last_ball_id if last else _last_ball(group, active.previous_ball_id),
                 announced=found.announced if last else _announced(found, active, group),
                 events=group,
@@ -202,6 +202,16 @@ class ScorePoller:
 
     def _locks(self, store: Store) -> Locks:
         return Locks(store, self._instance_id, self._now())
+
+
+async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for it, also when the waiting is cancelled: who stops must not leave a lock behind."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _as_stored(match: Match, active: ActiveMatch, version: int, last_ball_id: int | None = None) -> Match:

@@ -17,7 +17,6 @@ from datastore.matches.cricket import (
     Scorecard,
     Wicket,
 )
-from pipelines.matches.dismissals import NOT_A_WICKET
 from pipelines.matches.figures import Batter, Bowler, conceded
 
 Player = tuple[str, str]  # id and name
@@ -190,7 +189,7 @@ class InningsBook:
     def _fall(self, wicket: Wicket, ball: Ball) -> None:
         self._batter(wicket.player_id, wicket.name).dismiss(wicket, ball)
         self._crease = tuple(player_id for player_id in self._crease if player_id != wicket.player_id)
-        if wicket.kind not in NOT_A_WICKET:
+        if wicket.is_out:
             self._wickets += 1
             self._stand_runs = self._stand_balls = 0
             self._falls.append(FallOfWicket(self._wickets, self._runs, ball.label, wicket.player_id, wicket.name))
