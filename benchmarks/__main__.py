@@ -32,7 +32,7 @@ class Extent:
     viewed_seconds: float
 
 
-FULL = Extent(7, 1.0, 100, 5.0, (20, 200), 2, 30.0, 14.0, 1000, 10.0)
+FULL = Extent(7, 1.0, 100, 5.0, (20, 200), 2, 30.0, 12.0, 1000, 10.0)
 QUICK = Extent(1, 0.1, 10, 0.5, (5,), 1, 6.0, 4.0, 20, 2.0)
 
 PARTS = ("clients", "gateway", "subscriptions", "ticks", "naive", "news", "viewers")
