@@ -13,6 +13,7 @@ import typer
 from commands.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
 from console import mistake, notes
 from datastore.matches.fixtures import Fixtures
+from edge.server import settle_garbage_collector
 from pipelines.matches.apns_credentials import CredentialsError
 from pipelines.matches.cricsheet import load
 from pipelines.matches.pipeline import Pace
@@ -50,6 +51,7 @@ def run_pipeline(
 
     async def poll(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
+        settle_garbage_collector()
         await _until_stopped(gateway.cricket(setup).run())
 
     with_gateway(poll, store_options(store, data_dir, memory, prefix, region))

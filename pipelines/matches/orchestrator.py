@@ -30,6 +30,7 @@ LINGER = timedelta(minutes=5)
 QUIET = timedelta(minutes=15)
 # A provider that no longer lists a match may have a bad moment.
 MISSING_TICKS = 30
+LEFT_AT_ONCE = 16
 
 T = TypeVar("T")
 
@@ -209,9 +210,18 @@ class MatchOrchestrator:
 
     async def aclose(self) -> None:
         """Leave all matches: whoever comes next need not wait until these locks expire."""
-        for match_id in list(self._polls):
-            await self._end_poll(match_id)
-            await self._safely(match_id, self._leave, match_id)
+        polls, self._polls = self._polls, {}
+        for task in polls.values():
+            task.cancel()
+        if polls:
+            await asyncio.wait(polls.values())
+        at_once = asyncio.Semaphore(LEFT_AT_ONCE)
+
+        async def leave(match_id: str) -> None:
+            async with at_once:
+                await self._safely(match_id, self._leave, match_id)
+
+        await asyncio.gather(*[leave(match_id) for match_id in polls])
 
     async def _leave(self, match_id: str) -> None:
         active = await self._matches().latest(match_id)
