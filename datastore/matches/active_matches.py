@@ -4,14 +4,13 @@ A state is replaced only by the next version of it, and only by whoever holds th
 changed, and the events since the one before, stand in the item: the change feed brings a subscriber all there is.
 """
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
 from datastore.attributes import Item
-from datastore.errors import Conflict
+from datastore.errors import Conflict, Internal
 from datastore.expressions import set_or_remove
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import Match
@@ -25,7 +24,7 @@ from datastore.matches.live_state import (
     begun,
 )
 from datastore.moments import iso
-from datastore.records import readable, record
+from datastore.records import parsed, readable, record
 from datastore.store import Store, Written
 
 ENDED_LIFETIME = timedelta(hours=24)
@@ -73,14 +72,11 @@ class ActiveMatches:
         if resting is not None and resting.status is not ActiveStatus.IDLE:
             raise _not_idle(match.match_id)
         active = begun(match) if resting is None else resting
-        version = max(active.version, match.version)
         active = replace(
             active,
             status=ActiveStatus.ACTIVE,
             instance_id=instance_id,
             fence=max(active.fence, match.fence) + 1,
-            live=replace(active.live, version=version),
-            version=version,
             last_tick_at=self._now if instance_id else None,
             events=(),
             changed=(),
@@ -141,18 +137,14 @@ class ActiveMatches:
         values: dict[str, Any] = {"fence": fence, "active": ActiveStatus.ACTIVE.value, "one": 1}
         return (await self._store.update(keys.LEAVE, keys.active_match(match_id), **values)).ok
 
-    async def cool_down(self, match_id: str, fence: int, cooldowns: Mapping[str, float]) -> bool:
-        """AM-5: until when (epoch seconds) which kinds are not told again."""
-        values: dict[str, Any] = {"fence": fence, "cooldowns": dict(cooldowns)}
-        return (await self._store.update(keys.COOLDOWNS, keys.active_match(match_id), **values)).ok
+    async def finish(self, match_id: str, fence: int) -> bool:
+        """AM-6: end the polling of a match that is over. False when it changed hands meanwhile."""
+        values: dict[str, Any] = {"fence": fence, **self._ended()}
+        return (await self._store.update(keys.FINISH, keys.active_match(match_id), **values)).ok
 
     async def deactivate(self, match_id: str) -> ActiveMatch:
-        """AM-6: end the polling; the state stays for a day. Raises `NotFound`."""
-        values: dict[str, Any] = {
-            "ended": ActiveStatus.ENDED.value,
-            "ttl": int((self._now + ENDED_LIFETIME).timestamp()),
-            "one": 1,
-        }
+        """AM-6: end the polling, whoever does it; the state stays for a day. Raises `NotFound`."""
+        values = self._ended()
         active = _written(await self._store.update(keys.DEACTIVATE, keys.active_match(match_id), **values))
         if active is None:
             raise no_match(match_id)
@@ -164,7 +156,12 @@ class ActiveMatches:
         written = await self._store.delete(keys.DELETE, keys.active_match(match_id), active=active)
         if not written.ok:
             raise Conflict(f"The match {match_id} is polled: deactivate it first.")
-        return record(active_match_from, written.item)
+        deleted = parsed(active_match_from, written.item) if written.item else None
+        return None if isinstance(deleted, Internal) else deleted  # it is gone all the same
+
+    def _ended(self) -> dict[str, Any]:
+        ttl = int((self._now + ENDED_LIFETIME).timestamp())
+        return {"ended": ActiveStatus.ENDED.value, "ttl": ttl, "one": 1}
 
     def _alive(self, item: Item | None) -> ActiveMatch | None:
         active = record(active_match_from, item)

@@ -143,6 +143,7 @@ WRITTEN_BY_A_TICK = {
     "announced",
     "events",
     "changed",
+    "cooldowns",
     "version",
     "updatedAt",
 }

@@ -7,9 +7,9 @@ written last: it holds what the state was compared with.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from itertools import groupby
 from typing import Any
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import CricketEvent, EventKind, Match, MatchSnapshot
+from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
@@ -26,14 +26,10 @@ from datastore.matches.locks import LIFETIME_SECONDS, Locks
 from datastore.matches.teams import Teams
 from datastore.store import Store
 from pipelines.matches.changes import Found, MatchWatch
+from pipelines.matches.cooldowns import cool
 from pipelines.matches.providers import Provider, ProviderError
 
 MOST_EVENTS = 40  # in one version: an item holds 400 KB
-# What may flap with the provider's status text is told once in a while.
-COOLDOWNS: Mapping[EventKind, timedelta] = {
-    EventKind.RAIN: timedelta(minutes=5),
-    EventKind.RESUMPTION: timedelta(minutes=5),
-}
 
 logger = logging.getLogger(__name__)
 
@@ -51,10 +47,15 @@ class Tick(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LiveChange:
-    """A change that was written: the match with its scorecards, and its state at that version."""
+    """A change that was written: the match with its scorecards, and its state at that version.
+
+    `rings` are the ids of the events that may ring on phones. After a takeover the present version is told once more,
+    without events: whoever wrote it may have died before it told.
+    """
 
     match: Match
     active: ActiveMatch
+    rings: frozenset[str] = frozenset()
 
 
 class _NotMine(Exception):
@@ -85,6 +86,7 @@ class ScorePoller:
         self._on_change = on_change
         self._lock_seconds = lock_seconds
         self._watches: dict[str, MatchWatch] = {}
+        self._problems: dict[str, str] = {}
 
     def forget(self, match_id: str) -> None:
         self._watches.pop(match_id, None)
@@ -119,24 +121,38 @@ class ScorePoller:
             watch = self._watches[match_id] = await self._remember(store, active)
         found = watch.compare(active, snapshot)
         if found.nothing:
-            if resumed:  # a tick that was cut off, or a poller that did not know it was late, may have left it wrong
-                await self._write_fixture(store, _as_stored(snapshot.match, active, active.version))
             await self._heartbeat(store, active)
+            if resumed:
+                await self._repair(store, active, snapshot)
             return Tick.UNCHANGED
         await self._write(store, active, snapshot, found)
         return Tick.CHANGED
+
+    async def _repair(self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot) -> None:
+        """A tick that was cut off, or a poller that did not know it was late, may have left things wrong or untold."""
+        match = _as_stored(snapshot.match, active, active.version)
+        await self._write_fixture(store, match)
+        await self._on_change(store, LiveChange(match, replace(active, events=(), changed=())))
 
     async def _ask(self, match_id: str) -> MatchSnapshot | ProviderError | None:
         """What the provider says, in less time than the lock lives."""
         try:
             async with asyncio.timeout(self._lock_seconds * 0.7):
-                return await self._provider.match(match_id)
+                snapshot = await self._provider.match(match_id)
+            self._problems.pop(match_id, None)
+            return snapshot
         except ProviderError as problem:
-            logger.warning("%s does not tell of match %s: %s", self._provider.name, match_id, problem)
+            self._complain(match_id, str(problem))
             return problem
         except TimeoutError:
-            logger.warning("%s does not tell of match %s in time", self._provider.name, match_id)
-            return ProviderError("too late")
+            self._complain(match_id, "no answer in time")
+            return ProviderError("no answer in time")
+
+    def _complain(self, match_id: str, problem: str) -> None:
+        """Once for each trouble, not at each tick."""
+        if self._problems.get(match_id) != problem:
+            self._problems[match_id] = problem
+            logger.warning("%s does not tell of match %s: %s", self._provider.name, match_id, problem)
 
     async def _remember(self, store: Store, active: ActiveMatch) -> MatchWatch:
         """What the provider had said when the state was written, if the cache still has it; and the teams' names."""
@@ -165,8 +181,8 @@ class ScorePoller:
 
     async def _write(self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: Found) -> None:
         now = self._now()
-        events, cooldowns = _cooled_down(found.events, active.cooldowns, now)
-        groups = _grouped(events)
+        cooled = cool(found.events, active.cooldowns, now)
+        groups = _grouped(cooled.events)
         match = _as_stored(snapshot.match, active, active.version + len(groups), found.last_ball_id)
         await self._write_fixture(store, match)
         for number, group in enumerate(groups, 1):
@@ -179,14 +195,13 @@ class ScorePoller:
                 announced=found.announced if last else _announced(found, active, group),
                 events=group,
                 changed=found.parts,
+                cooldowns=cooled.cooldowns,
                 updated_at=now,
                 last_tick_at=now,
             )
             if not await ActiveMatches(store, now).commit(active):
                 raise _NotMine
-            await self._on_change(store, LiveChange(match, active))
-        if cooldowns != active.cooldowns:
-            await ActiveMatches(store, now).cool_down(active.match_id, active.fence, cooldowns)
+            await self._on_change(store, LiveChange(match, active, cooled.rings))
         await FixtureCache(store, now).put(snapshot, match.version)
 
     async def _write_fixture(self, store: Store, match: Match) -> None:
@@ -218,20 +233,6 @@ def _as_stored(match: Match, active: ActiveMatch, version: int, last_ball_id: in
     """The provider's match with what the store knows of it."""
     last = active.previous_ball_id if last_ball_id is None else last_ball_id
     return replace(match, match_id=active.match_id, version=version, fence=active.fence, last_ball_id=last)
-
-
-def _cooled_down(
-    events: tuple[CricketEvent, ...], cooldowns: Mapping[str, float], now: datetime
-) -> tuple[tuple[CricketEvent, ...], Mapping[str, float]]:
-    """The events without those whose kind was told a moment ago, and until when each kind rests now."""
-    resting = {kind: until for kind, until in cooldowns.items() if until > now.timestamp()}
-    told = tuple(event for event in events if event.kind.value not in resting)
-    resting |= {
-        event.kind.value: round((now + COOLDOWNS[event.kind]).timestamp(), 3)
-        for event in told
-        if event.kind in COOLDOWNS
-    }
-    return told, resting
 
 
 def _grouped(events: tuple[CricketEvent, ...]) -> list[tuple[CricketEvent, ...]]:

@@ -136,14 +136,22 @@ LEAVE = AccessPattern(
     condition="fence = :fence AND #status = :active",
     update="REMOVE instanceId ADD fence :one",
 )
-COOLDOWNS = AccessPattern(
-    id="AM-5",
-    question="Until when which kinds of events are not told again",
+FINISH = AccessPattern(
+    id="AM-6",
+    question="End the polling of a match that is over, unless it changed hands",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="fence = :fence",
-    update="SET cooldowns = :cooldowns",
+    update="SET #status = :ended, #ttl = :ttl ADD fence :one",
+)
+COOLDOWNS = AccessPattern(
+    id="AM-5",
+    # Part of the UpdateItem of AM-4: what was told, and that it was, are written together or not at all.
+    question="Until when which kinds of events are not told again, or do not ring; written with AM-4",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
 )
 DEACTIVATE = AccessPattern(
     id="AM-6",
@@ -200,6 +208,7 @@ PATTERNS = (
     CLAIM,
     REST,
     REOPEN,
+    FINISH,
     LEAVE,
     COOLDOWNS,
     DEACTIVATE,
