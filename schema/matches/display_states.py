@@ -6,19 +6,12 @@ from typing import Any
 import strawberry
 
 from datastore.keyspace.matches import display_states as patterns
-from datastore.matches import cricket, display
+from datastore.matches import display
 from resolvers import nodes
 from resolvers.matches import display_states as resolve
 from schema.connections import Node
 from schema.fields import ask
-
-strawberry.enum(
-    cricket.MatchPhase,
-    description=(
-        "Where a match stands. BREAK: between innings, lunch, tea, dinner. STUMPS: over for the day. INTERRUPTED: by "
-        "rain or anything else, or delayed. FINISHED, ABANDONED, CANCELLED and POSTPONED: nothing more will come."
-    ),
-)
+from schema.matches.scores import MatchPhase
 
 
 @strawberry.type(description="One innings in a word.")
@@ -70,7 +63,7 @@ class DisplayState(Node):
     match_id: strawberry.ID = strawberry.field(description="Which match.")
     team_id: strawberry.ID = strawberry.field(description="From whose side.")
     version: int = strawberry.field(description="The version of the live state that is shown; it never goes back.")
-    phase: cricket.MatchPhase = strawberry.field(description="Where the match stands.")
+    phase: MatchPhase = strawberry.field(description="Where the match stands.")
     status: str = strawberry.field(description="The same in words: 2nd Innings, Stumps Day 1.")
     headline: str = strawberry.field(description="The score in a few words: MUM 120/3 (15.4).")
     situation: str = strawberry.field(

@@ -8,6 +8,14 @@ from resolvers.matches import scores as resolve
 from schema.fields import ask
 from schema.matches.teams import Team
 
+MatchPhase = cricket.MatchPhase  # who takes it from here has it registered
+strawberry.enum(
+    MatchPhase,
+    description=(
+        "Where a match stands. BREAK: between innings, lunch, tea, dinner. STUMPS: over for the day. INTERRUPTED: by "
+        "rain or anything else, or delayed. FINISHED, ABANDONED, CANCELLED and POSTPONED: nothing more will come."
+    ),
+)
 strawberry.enum(
     cricket.ResultKind,
     description="How a match ended. AWARDED: decided off the field.",
