@@ -13,11 +13,12 @@ from pipelines.matches.providers import Provider
 
 
 class Instance:
-    """One instance of the pipeline, without live activities: `changes` are what it wrote."""
+    """One instance of the pipeline, without live activities: `changes` are what it wrote, `repeated` told again."""
 
     def __init__(self, served: Served, provider: Provider, name: str = "one", **options: Any) -> None:
         self.name = name
         self.changes: list[LiveChange] = []
+        self.repeated: list[LiveChange] = []
         self.ended: list[str] = []
         lock = {"lock_seconds": options["lock_seconds"]} if "lock_seconds" in options else {}
         now: Callable[[], Any] = options.pop("now", served.clock)
@@ -27,7 +28,8 @@ class Instance:
         )
 
     async def _changed(self, _: Store, change: LiveChange) -> None:
-        self.changes.append(change)
+        is_new = change.active.changed or change.active.events
+        (self.changes if is_new else self.repeated).append(change)
 
     async def _ended(self, active: Any) -> None:
         self.ended.append(active.match_id)

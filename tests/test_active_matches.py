@@ -156,7 +156,7 @@ async def test_a_match_that_rests_goes_on_from_its_own_state(served: Served) -> 
     assert (after.previous_ball_id, after.events) == (before.previous_ball_id, ())
 
 
-async def test_version_and_fence_go_on_from_the_state_or_the_fixture_whichever_is_further(served: Served) -> None:
+async def test_a_fence_goes_on_from_the_state_or_the_fixture_and_a_version_from_its_own_state(served: Served) -> None:
     match = one()
     await put(served, match)
     seen = []
@@ -169,8 +169,8 @@ async def test_version_and_fence_go_on_from_the_state_or_the_fixture_whichever_i
     await system(served, REGISTER)
     seen.append(await state(served))
 
-    assert [(active.version, active.fence) for active in seen] == [(0, 1), (0, 3), (20, 10)]
-    assert [active.live.version for active in seen] == [0, 0, 20]
+    assert [(active.version, active.fence) for active in seen] == [(0, 1), (0, 3), (0, 10)]
+    assert [active.live.version for active in seen] == [0, 0, 0]
 
 
 async def test_a_match_whose_state_has_expired_is_registered_though_it_is_not_swept_yet(served: Served) -> None:
@@ -226,7 +226,6 @@ async def test_the_poller_of_a_deactivated_match_is_shut_out(served: Served) -> 
     commit = replace(before, version=before.version + 1)
     assert await matches(served).commit(commit) is False
     assert await matches(served).ticked("m1", before.fence) is False
-    assert await matches(served).cool_down("m1", before.fence, {"rain": 1.0}) is False
     assert await instance.poller.tick("m1") is Tick.LOST
     after = await state(served)
     assert (after.version, after.live, after.cooldowns) == (before.version, before.live, before.cooldowns)

@@ -288,7 +288,6 @@ async def test_a_tick_that_changed_nothing_is_no_update(served: Served) -> None:
 
     served.clock.forward(seconds=2)
     assert await matches(served).ticked("m1", active.fence)
-    assert await matches(served).cool_down("m1", active.fence, {"rain": 1.0})
     assert await matches(served).claim(active, "two") is not None
     await advance(served)
 
@@ -417,6 +416,34 @@ async def test_where_nothing_is_live_there_is_an_empty_list_and_then_what_goes_l
         assert scores["isSnapshot"] is False
         assert [(one["version"], one["isSnapshot"]) for one in scores["updates"]] == [(1, True)]
         await system(served, f'mutation {{ deactivateMatch(id: "m{interval}") {{ fence }} }}')
+
+
+@pytest.mark.parametrize("interval", ["", "(minIntervalMs: 60000)"])
+async def test_a_match_that_is_no_longer_live_is_told_and_begins_anew_when_it_is_back(
+    served: Served, interval: str
+) -> None:
+    await begun(served, "m1", "m2")
+    scores = f"subscription {{ liveScores{interval} {{ isSnapshot ended updates {{ matchId version isSnapshot }} }} }}"
+    listener = await follow(served, scores)
+    other = await follow(served, 'subscription { matchUpdates(matchId: "m1") { version } }')
+    await served.settle(ACTIVE_MATCHES, 2)
+    first = (await listener.event())["liveScores"]
+    assert (len(first["updates"]), first["ended"]) == (2, [])
+
+    await matches(served).rest("m1", (await state(served)).fence)
+    left = (await listener.event())["liveScores"]
+    await system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
+    back = (await listener.event())["liveScores"]
+    await system(served, 'mutation { deactivateMatch(id: "m2") { version } }')
+    ended = (await listener.event())["liveScores"]
+
+    assert left == {"isSnapshot": False, "ended": ["m1"], "updates": []}
+    again = [{"matchId": "m1", "version": 1, "isSnapshot": True}]
+    assert back == {"isSnapshot": False, "ended": [], "updates": again}
+    assert ended == {"isSnapshot": False, "ended": ["m2"], "updates": []}
+    # To a subscriber of the match nothing has changed.
+    await advance(served, "m1")
+    assert [(await other.event())["matchUpdates"]["version"] for _ in range(2)] == [1, 2]
 
 
 async def test_a_gap_of_one_match_is_filled_and_the_others_go_on(served: Served) -> None:

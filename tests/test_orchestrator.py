@@ -212,12 +212,15 @@ async def test_an_end_that_is_cut_off_is_done_again(served: Served) -> None:
 
 
 async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Served) -> None:
-    provider = Scripted(served, "m1", balls_per_tick=24)
-    one = Instance(served, provider, **FAST)
+    one = Instance(served, Scripted(served, "m1", balls_per_tick=24), **FAST)
     await one.orchestrator.reconcile()
     await until(lambda: _told(one, "m1"))
     await one.orchestrator.aclose()
-    ended = await matches(served).deactivate("m1")
+    left = await state(served, "m1")
+    abandoned = replace(left.live, phase=MatchPhase.ABANDONED)
+    assert await matches(served).commit(replace(left, live=abandoned, version=left.version + 1))
+    assert await matches(served).finish("m1", left.fence)
+    ended = await state(served, "m1")
 
     await one.orchestrator.reconcile()
 
@@ -230,6 +233,117 @@ async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Se
     assert again.expires_at is None
     told = [event.event_id for change in one.changes for event in change.active.events]
     assert len(told) == len(set(told))
+    await one.orchestrator.aclose()
+
+
+async def test_a_match_that_was_taken_off_by_hand_stays_off(served: Served) -> None:
+    one = Instance(served, Scripted(served, "m1"), **FAST)
+    await one.orchestrator.reconcile()
+    await matches(served).deactivate("m1")
+
+    for _ in range(3):
+        await one.orchestrator.reconcile()
+
+    assert (await state(served, "m1")).status is ActiveStatus.ENDED
+    await one.orchestrator.aclose()
+
+
+async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken(served: Served) -> None:
+    """The other instance sees a list, and by the time it looks at a match it was polled again."""
+    provider = Scripted(served, "m1")
+    one, other = (Instance(served, provider, name, tick_seconds=60) for name in ("one", "other"))
+    await one.orchestrator.reconcile()
+    await until(lambda: _told(one, "m1"))
+    seen = await state(served, "m1")
+    served.clock.forward(seconds=11)
+    assert await matches(served).ticked("m1", seen.fence)
+
+    await other.orchestrator._take_over(seen)
+
+    assert (await state(served, "m1")).instance_id == "one"
+    assert other.orchestrator.polled == set()
+    await one.orchestrator.aclose()
+
+
+async def test_a_match_stays_ours_and_others_go_on_while_its_sessions_are_ended(served: Served) -> None:
+    provider = Scripted(served, "m1", "m2", balls_per_tick=300)
+    one, other = (Instance(served, provider, name, **FAST) for name in ("one", "other"))
+    reached = asyncio.Event()
+
+    async def slowly(active: ActiveMatch) -> None:
+        one.ended.append(active.match_id)
+        await reached.wait()
+
+    one.orchestrator._on_end = slowly
+    provider.listed = {"m1"}
+    await one.orchestrator.reconcile()
+    await until(lambda: _is_over(served))
+    await one.orchestrator.reconcile()
+    await until(lambda: _is_ending(one))
+    provider.listed = {"m1", "m2"}
+
+    for _ in range(3):
+        served.clock.forward(seconds=9)
+        await until(lambda: _ticked(served))
+        await one.orchestrator.reconcile()
+        await other.orchestrator.reconcile()
+
+    assert one.ended == ["m1"]
+    assert (await state(served, "m2")).status is ActiveStatus.ACTIVE
+    assert (await state(served, "m1")).instance_id == "one"
+    assert other.ended == []
+    reached.set()
+    await until(lambda: _has_status(served, ActiveStatus.ENDED))
+    await one.orchestrator.aclose()
+    await other.orchestrator.aclose()
+
+
+async def _is_ending(one: Instance) -> bool:
+    return one.ended == ["m1"]
+
+
+async def _ticked(served: Served) -> bool:
+    return (await state(served, "m1")).last_tick_at == served.clock()
+
+
+async def test_who_lost_a_match_while_its_sessions_were_ended_removes_nothing_more(served: Served) -> None:
+    one = Instance(served, Scripted(served, "m1", balls_per_tick=300), **FAST)
+    await one.orchestrator.reconcile()
+    await until(lambda: _is_over(served))
+    over = await state(served, "m1")
+    match = replace(await fixture(served, "m1"), start_time=served.clock())
+    await MatchFollows(served.store(), served.clock()).follow(match, "ada", match.home_team_id)
+
+    async def loses(_: ActiveMatch) -> None:
+        assert await matches(served).claim(over, "other") is not None
+
+    one.orchestrator._on_end = loses
+    await one.orchestrator.finish(over)
+
+    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
+    pages = MatchFollows(served.store(), served.clock()).pages_of_match("m1")
+    assert [follow.user_id async for page in pages for follow in page] == ["ada"]
+    assert (await fixture(served, "m1")).archived_at is None
+    await one.orchestrator.aclose()
+
+
+async def test_a_match_that_ends_while_it_rests_ends_here_too(served: Served) -> None:
+    provider = Scripted(served, "m1", balls_per_tick=24)
+    one = Instance(served, provider, **FAST)
+    await one.orchestrator.reconcile()
+    await until(lambda: _told(one, "m1"))
+    await one.orchestrator.aclose()
+    claimed = await matches(served).claim(await state(served, "m1"), "one")
+    assert claimed is not None
+    assert await matches(served).rest("m1", claimed.fence)
+    provider.listed = set()
+    while not provider.is_over("m1"):
+        await provider.match("m1")
+
+    await until(lambda: _is_ended(served, one))
+
+    assert (await state(served, "m1")).live.result is not None
+    assert one.ended == ["m1"]
     await one.orchestrator.aclose()
 
 
@@ -259,16 +373,26 @@ async def test_between_two_days_a_match_rests_and_goes_on_from_its_state(served:
     await one.orchestrator.aclose()
 
 
-async def test_a_match_the_provider_has_removed_is_taken_off(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_match_the_provider_does_not_know_rests_and_is_ended_after_a_day(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("pipelines.matches.orchestrator.MISSING_TICKS", 3)
     provider = Scripted(served, "m1")
     one = Instance(served, provider, **FAST)
     await one.orchestrator.reconcile()
     await until(lambda: _told(one, "m1"))
     provider.unknown.add("m1")
+    provider.listed = set()
+    await until(lambda: _has_status(served, ActiveStatus.IDLE))
+    await one.orchestrator.reconcile()
+    assert one.ended == []
+
+    served.clock.forward(days=1)
+    await one.orchestrator.reconcile()
 
     await until(lambda: _has_status(served, ActiveStatus.ENDED))
-
+    assert one.ended == ["m1"]
+    assert (await fixture(served, "m1")).archived_at is not None
     await one.orchestrator.aclose()
 
 

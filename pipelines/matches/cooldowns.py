@@ -1,7 +1,7 @@
 """What is not told, or does not ring, again and again (AM-5).
 
-The moments until which kinds rest are kept in the active match and written with its versions: whoever takes a match over
-goes by them too.
+The moments until which kinds rest are kept in the active match and written with its versions: whoever takes a match
+over goes by them too.
 """
 
 from collections.abc import Mapping, Sequence

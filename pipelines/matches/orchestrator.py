@@ -31,6 +31,9 @@ QUIET = timedelta(minutes=15)
 # A provider that no longer lists a match may have a bad moment.
 MISSING_TICKS = 30
 LEFT_AT_ONCE = 16
+# How often the provider is asked for a match that rests, and when one that it does not know is given up.
+LOOK_AGAIN = timedelta(minutes=5)
+FORGOTTEN = timedelta(days=1)
 
 T = TypeVar("T")
 
@@ -65,6 +68,8 @@ class MatchOrchestrator:
         self._lock_seconds = lock_seconds
         self._linger = linger
         self._polls: dict[str, asyncio.Task[None]] = {}
+        self._endings: dict[str, asyncio.Task[None]] = {}
+        self._look_again_at: dict[str, datetime] = {}
 
     @property
     def polled(self) -> set[str]:
@@ -81,15 +86,17 @@ class MatchOrchestrator:
             await self.aclose()
 
     async def reconcile(self) -> None:
-        """Compare the active list with the provider's live matches and with who polls; put right what differs."""
+        """Compare the provider's live matches with the active list and with who polls; put right what differs."""
+        live = await self._live()  # before the list is read: this may take long, and the list shall not be old
         listed = {active.match_id: active for active in await self._matches().reconciled()}
-        live = await self._live()
         for match in live or ():
             await self._safely(match.match_id, self._start_if_new, match, listed.get(match.match_id))
         live_ids = None if live is None else {match.match_id for match in live}
         for active in listed.values():
             if active.status is ActiveStatus.ACTIVE:
                 await self._safely(active.match_id, self._look_after, active, live_ids)
+            elif active.status is ActiveStatus.IDLE and live_ids is not None and active.match_id not in live_ids:
+                await self._safely(active.match_id, self._look_again, active)
 
     async def _live(self) -> Sequence[Match] | None:
         """None when the provider does not tell: nothing begins then, and nothing ends for not being listed."""
@@ -100,11 +107,13 @@ class MatchOrchestrator:
             return None
 
     async def _start_if_new(self, match: Match, active: ActiveMatch | None) -> None:
-        """A match that goes live, or is back in the live scores, begins to be polled."""
-        if active is not None and active.status is ActiveStatus.ACTIVE:
+        """A match that goes live, or is back in the live scores, begins to be polled.
+
+        One that was over goes on after all; one that was taken off the list by hand stays off it.
+        """
+        if match.phase.is_over or (active is not None and not _may_start(active)):
             return
-        if not match.phase.is_over:
-            await self.start(match)
+        await self.start(match)
 
     async def start(self, match: Match) -> None:
         """Put a match on the list and poll it, also one that had ended: then what the provider says now corrects it."""
@@ -130,25 +139,31 @@ class MatchOrchestrator:
         mine = active.instance_id == self._instance_id
         if mine and active.match_id not in self._polls:
             self._begin(active.match_id)
-        elif not mine and active.is_abandoned(self._now(), timedelta(seconds=self._lock_seconds)):
+        elif not mine and self._is_abandoned(active):
             await self._take_over(active)
         elif mine and active.live.phase.is_over and self._now() - active.updated_at >= self._linger:
-            await self.finish(active)
+            self._end(active)
         elif mine and live_ids is not None and active.match_id not in live_ids and self._rests(active):
             await self._rest(active)
 
-    async def _take_over(self, active: ActiveMatch) -> None:
-        """Whoever polled it has died, if its lock is free too."""
-        locks = self._locks()
-        if not await locks.acquire(match_lock(active.match_id), self._lock_seconds):
+    def _is_abandoned(self, active: ActiveMatch) -> bool:
+        return active.is_abandoned(self._now(), timedelta(seconds=self._lock_seconds))
+
+    async def _take_over(self, seen: ActiveMatch) -> None:
+        """Whoever polled it has died, if its lock is free too, and it has not been ticked since it was seen."""
+        name = match_lock(seen.match_id)
+        if not await self._locks().acquire(name, self._lock_seconds):
             return
         try:
+            active = await self._matches().latest(seen.match_id)
+            if active is None or active.fence != seen.fence or not self._is_abandoned(active):
+                return
             claimed = await self._matches().claim(active, self._instance_id)
         finally:
-            await self._locks().release(match_lock(active.match_id))
+            await self._locks().release(name)
         if claimed is not None:
-            logger.info("Match %s is taken over from %s", active.match_id, active.instance_id)
-            self._begin(active.match_id)
+            logger.info("Match %s is taken over from %s", seen.match_id, seen.instance_id)
+            self._begin(seen.match_id)
 
     def _rests(self, active: ActiveMatch) -> bool:
         """Of a match that is not in the live scores: between two days, not begun, or nothing happened for long."""
@@ -160,17 +175,50 @@ class MatchOrchestrator:
         if await self._matches().rest(active.match_id, active.fence):
             logger.info("Match %s rests until it is in the live scores again", active.match_id)
 
+    async def _look_again(self, active: ActiveMatch) -> None:
+        """A match that rests may have been abandoned, or decided, without coming back to the live scores.
+
+        One that its provider has not known for a day is over too: rescheduled under another id, or cancelled.
+        """
+        now = self._now()
+        if now < self._look_again_at.get(active.match_id, now):
+            return
+        self._look_again_at[active.match_id] = now + LOOK_AGAIN
+        try:
+            snapshot = await self._provider.match(active.match_id)
+        except ProviderError as problem:
+            logger.info("%s does not tell of match %s: %s", self._provider.name, active.match_id, problem)
+            return
+        if snapshot is None and now - active.updated_at >= FORGOTTEN:
+            logger.warning("%s does not know match %s any more", self._provider.name, active.match_id)
+            self._end(active)
+        elif snapshot is not None and _has_moved(active, snapshot.match):
+            await self.start(snapshot.match)
+
+    def _end(self, active: ActiveMatch) -> None:
+        """In a task of its own: phones may be hard to reach. The match is ticked meanwhile, so that it stays ours."""
+        if active.match_id not in self._endings:
+            task = asyncio.create_task(
+                self._safely(active.match_id, self.finish, active), name=f"end {active.match_id}"
+            )
+            self._endings[active.match_id] = task
+            task.add_done_callback(lambda _: self._endings.pop(active.match_id, None))
+
     async def finish(self, active: ActiveMatch) -> None:
         """End the sessions, remove the follows, archive the fixture, and only then take the match off the list.
 
-        Cut off in between, it is done again: every step is harmless twice.
+        Cut off in between, it is done again: every step is harmless twice. A match that changed hands, or goes on,
+        while its sessions were ended keeps the rest.
         """
-        await self._end_poll(active.match_id)
         await self._on_end(active)
+        now = await self._matches().latest(active.match_id)
+        if now is None or now.fence != active.fence or now.live.phase is not active.live.phase:
+            return
         removed = await MatchFollows(self._open_store(), self._now()).remove_all(active.match_id)
         await Fixtures(self._open_store(), self._now()).archive(active.match_id)
-        await self._matches().deactivate(active.match_id)
-        logger.info("Match %s is over; %d follows were removed", active.match_id, removed)
+        await self._end_poll(active.match_id)
+        if await self._matches().finish(active.match_id, active.fence):
+            logger.info("Match %s is over; %d follows were removed", active.match_id, removed)
 
     def _begin(self, match_id: str) -> None:
         if match_id not in self._polls:
@@ -198,9 +246,11 @@ class MatchOrchestrator:
                 del self._polls[match_id]
 
     async def _give_up(self, match_id: str) -> None:
-        """The provider has removed the match: rescheduled or cancelled."""
-        logger.warning("%s does not know match %s any more: it is taken off the list", self._provider.name, match_id)
-        await self._matches().deactivate(match_id)
+        """The provider does not know the match, for now: it rests, and is asked for again."""
+        logger.warning("%s does not know match %s", self._provider.name, match_id)
+        active = await self._matches().latest(match_id)
+        if active is not None and active.instance_id == self._instance_id:
+            await self._matches().rest(match_id, active.fence)
 
     async def _end_poll(self, match_id: str) -> None:
         task = self._polls.pop(match_id, None)
@@ -211,10 +261,11 @@ class MatchOrchestrator:
     async def aclose(self) -> None:
         """Leave all matches: whoever comes next need not wait until these locks expire."""
         polls, self._polls = self._polls, {}
-        for task in polls.values():
+        stopped = [*polls.values(), *self._endings.values()]
+        for task in stopped:
             task.cancel()
-        if polls:
-            await asyncio.wait(polls.values())
+        if stopped:
+            await asyncio.wait(stopped)
         at_once = asyncio.Semaphore(LEFT_AT_ONCE)
 
         async def leave(match_id: str) -> None:
@@ -245,3 +296,12 @@ class MatchOrchestrator:
 
     def _locks(self) -> Locks:
         return Locks(self._open_store(), self._instance_id, self._now())
+
+
+def _has_moved(active: ActiveMatch, match: Match) -> bool:
+    return (match.phase, match.innings) != (active.live.phase, active.live.innings)
+
+
+def _may_start(active: ActiveMatch) -> bool:
+    ended_by_itself = active.status is ActiveStatus.ENDED and active.live.phase.is_over
+    return active.status is ActiveStatus.IDLE or ended_by_itself

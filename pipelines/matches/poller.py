@@ -116,16 +116,17 @@ class ScorePoller:
             await self._heartbeat(store, active)
             return Tick.UNKNOWN if snapshot is None else Tick.FAILED
         watch = self._watches.get(match_id)
-        resumed = watch is None
         if watch is None:
             watch = self._watches[match_id] = await self._remember(store, active)
         found = watch.compare(active, snapshot)
         if found.nothing:
             await self._heartbeat(store, active)
-            if resumed:
+            if not watch.settled and not found.doubtful:
                 await self._repair(store, active, snapshot)
+                watch.settled = True
             return Tick.UNCHANGED
         await self._write(store, active, snapshot, found)
+        watch.settled = True
         return Tick.CHANGED
 
     async def _repair(self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot) -> None:

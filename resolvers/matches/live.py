@@ -18,7 +18,7 @@ from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import CricketEvent, EventKind, Match
 from datastore.matches.fixtures import Fixtures, no_match
-from datastore.matches.live_state import ActiveMatch, LiveScore, Part, begun
+from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, Part, begun
 from datastore.streams import Change
 from resolvers import bounds
 from resolvers.context import Context, Info
@@ -46,7 +46,8 @@ MinIntervalMs = Annotated[
 class MatchUpdate:
     """A match at a version. `conflated` versions before it were left out: their events are in this one's.
 
-    A snapshot is how the match stands, without the events that led to it: apply it as it is.
+    A snapshot is how the match stands, without the events that led to it: apply it as it is. `left`: the match is no
+    longer live; when that is all there is to tell, nothing else differs from the update before.
     """
 
     match_id: str
@@ -57,13 +58,20 @@ class MatchUpdate:
     changed: tuple[Part, ...] = ()
     events: tuple[CricketEvent, ...] = ()
     conflated: int = 0
+    left: bool = False
 
     @property
     def is_urgent(self) -> bool:
-        return self.is_snapshot or any(event.kind not in PATIENT for event in self.events)
+        return self.is_snapshot or self.left or any(event.kind not in PATIENT for event in self.events)
+
+    @property
+    def tells_more(self) -> bool:
+        return self.is_snapshot or not self.left or bool(self.changed or self.events)
 
     def then(self, later: "MatchUpdate") -> "MatchUpdate":
         """This update and a later one as one. A snapshot takes the place of what came before, but for the events."""
+        if not later.tells_more:
+            return replace(self, left=True)
         if later.is_snapshot:
             return replace(later, events=self.events + later.events)
         return MatchUpdate(
@@ -75,6 +83,7 @@ class MatchUpdate:
             tuple(dict.fromkeys(self.changed + later.changed)),
             self.events + later.events,
             self.conflated + 1 + later.conflated,
+            later.left,
         )
 
 
@@ -83,10 +92,11 @@ Updates = Sequence[MatchUpdate]
 
 @dataclass(frozen=True, slots=True)
 class LiveScores:
-    """Updates of some matches. The snapshot is every match that is live: what a client knew of others is over."""
+    """Updates of some matches. The snapshot is every match that is live; `ended` are those that are no longer."""
 
     is_snapshot: bool
     updates: Updates
+    ended: Sequence[str] = ()
 
 
 async def match_updates(
@@ -111,7 +121,7 @@ async def live_scores(
         matches = ActiveMatches(context.new_store(), context.services.now())
         return [_snapshot(active) for active in await matches.live_in(code)]
 
-    updates = _in_sequence(context, lambda image: code in (None, image["leagueCode"]), stands)
+    updates = _in_sequence(context, lambda image: code in (None, image["leagueCode"]), stands, only_live=True)
     return _together(updates, _interval(min_interval_ms))
 
 
@@ -139,14 +149,22 @@ async def _together(updates: AsyncGenerator[Updates, None], seconds: float) -> A
     async with aclosing(conflated(updates, seconds)) as batches:
         is_first = True
         async for batch in batches:
-            yield LiveScores(is_first, batch)
+            told = [update for update in batch if update.tells_more]
+            yield LiveScores(is_first, told, [update.match_id for update in batch if update.left])
             is_first = False
 
 
 async def _in_sequence(
-    context: Context, wanted: Callable[[Item], bool], stands: Callable[[], Awaitable[Updates]]
+    context: Context,
+    wanted: Callable[[Item], bool],
+    stands: Callable[[], Awaitable[Updates]],
+    *,
+    only_live: bool = False,
 ) -> AsyncGenerator[Updates, None]:
-    """How things stand, then every version that follows, each once and without a gap."""
+    """How things stand, then every version that follows, each once and without a gap.
+
+    With `only_live` a match that is no longer polled is told to have left, and begins anew when it is back.
+    """
     seen: dict[str, int] = {}
 
     async def first() -> Updates:
@@ -156,7 +174,7 @@ async def _in_sequence(
 
     def select(change: Change) -> ActiveMatch | None:
         image = change.new
-        if image is None or not wanted(image) or (change.old or {}).get("version") == image["version"]:
+        if image is None or not wanted(image) or not _differs(change.old or {}, image):
             return None  # removed, another's, or a tick that changed nothing
         return context.services.parsed_matches.of(change)
 
@@ -167,9 +185,16 @@ async def _in_sequence(
         async for change in changes:
             if not isinstance(change, ActiveMatch):
                 yield change
+            elif only_live and change.status is not ActiveStatus.ACTIVE:
+                if seen.pop(change.match_id, None) is not None:
+                    yield [replace(_snapshot(change), is_snapshot=False, left=True)]
             elif (update := await _next(context, change, seen.get(change.match_id))) is not None:
                 seen[update.match_id] = update.version
                 yield [update]
+
+
+def _differs(old: Item, new: Item) -> bool:
+    return (old.get("version"), old.get("status")) != (new["version"], new["status"])
 
 
 async def _next(context: Context, active: ActiveMatch, seen: int | None) -> MatchUpdate | None:

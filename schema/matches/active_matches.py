@@ -111,6 +111,10 @@ class LiveScores:
         description="Whether these are all matches that are live: the first event. Later ones hold what changed."
     )
     updates: list[MatchUpdate] = strawberry.field(description="At most one update of each match.")
+    ended: list[strawberry.ID] = strawberry.field(
+        description="Matches that are no longer live: over, resting, or taken off the list. One that comes back begins "
+        "with a snapshot again."
+    )
 
 
 @strawberry.type
