@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from msgspec.structs import replace
+
 from datastore.attributes import Item
 from datastore.matches.cricket import (
     Ball,
@@ -98,21 +100,8 @@ class ActiveMatch(Record, frozen=True):
 
 def begun(match: Match) -> ActiveMatch:
     """The state that a fixture tells: what was played before goes on from there."""
-    card = match.scorecards[-1] if match.scorecards else None
     updated_at = match.live_updated_at or match.updated_at or match.start_time
-    live = LiveScore(
-        status=match.status,
-        phase=match.phase,
-        innings=match.innings,
-        batting=at_the_crease(card.batting) if card else (),
-        bowling=tuple(line for line in card.bowling if line.bowling) if card else (),
-        partnership=card.partnership if card else None,
-        target=match.target,
-        result=match.result,
-        note=match.note,
-        version=match.version,
-        updated_at=updated_at,
-    )
+    live = replace(live_score_of(match), version=match.version, updated_at=updated_at)
     return ActiveMatch(
         match_id=match.match_id,
         league_code=match.league_code,
@@ -127,7 +116,24 @@ def begun(match: Match) -> ActiveMatch:
     )
 
 
-def at_the_crease(batting: tuple[BattingLine, ...]) -> tuple[BattingLine, ...]:
+def live_score_of(match: Match, recent_balls: tuple[Ball, ...] = ()) -> LiveScore:
+    """How a match stands, without `version` and `updated_at`: those are for whoever stores it to say."""
+    card = match.scorecards[-1] if match.scorecards else None
+    return LiveScore(
+        status=match.status,
+        phase=match.phase,
+        innings=match.innings,
+        batting=_at_the_crease(card.batting) if card else (),
+        bowling=tuple(line for line in card.bowling if line.bowling) if card else (),
+        partnership=card.partnership if card else None,
+        target=match.target,
+        result=match.result,
+        note=match.note,
+        recent_balls=recent_balls,
+    )
+
+
+def _at_the_crease(batting: tuple[BattingLine, ...]) -> tuple[BattingLine, ...]:
     return tuple(line for line in batting if line.status is BatterStatus.BATTING)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from datastore.matches.cricket import RECENT_BALLS, Ball, CricketEvent, EventKind, Match, MatchSnapshot
-from datastore.matches.live_state import ActiveMatch, LiveScore, Part, at_the_crease
+from datastore.matches.live_state import ActiveMatch, LiveScore, Part, live_score_of
 from pipelines.matches.announcements import Announcer
 from pipelines.matches.ball_events import BallWalk, fallen, told_as
 from pipelines.matches.corrections import Amendments, amendments, correction, corrections, is_lower
@@ -28,6 +28,7 @@ class Found:
     """What changed: the state as it is now, the parts that differ, the events, and all that was announced so far.
 
     `last_ball_id` is the last ball whose events were told. It never goes back: a ball that was taken back was told.
+    `doubtful`: the snapshot looks older than the state, and must not be written anywhere.
     """
 
     live: LiveScore
@@ -35,6 +36,7 @@ class Found:
     events: tuple[CricketEvent, ...]
     announced: tuple[str, ...]
     last_ball_id: int
+    doubtful: bool = False
 
     @property
     def nothing(self) -> bool:
@@ -46,12 +48,13 @@ class MatchWatch:
     """One match as its poller remembers it. `previous` is what the provider said when the state was written, if known.
 
     `previous` may have the last balls only; earlier ones are taken to be as they are now. `team_name` tells the name
-    of a team by its id.
+    of a team by its id. `settled`: since the watch began, the fixture was written as the state is.
     """
 
     match_id: str
     previous: MatchSnapshot | None = None
     team_name: Callable[[str], str] = str
+    settled: bool = False
     _walk: BallWalk | None = None
     _walked: tuple[Ball, ...] = ()
     _told: set[Hashable] = field(default_factory=set)
@@ -69,7 +72,7 @@ class MatchWatch:
             snapshot = replace(snapshot, balls=known)
         has_grown = snapshot.balls[: len(known)] == known
         if self._is_doubtful(active, known, snapshot, has_grown):
-            return Found(active.live, (), (), active.announced, active.previous_ball_id)
+            return Found(active.live, (), (), active.announced, active.previous_ball_id, doubtful=True)
         if has_grown:  # the same balls are compared once; what is the same object after that costs nothing
             snapshot = replace(snapshot, balls=known + snapshot.balls[len(known) :])
         amended = Amendments() if has_grown else amendments(known, snapshot.balls)
@@ -80,7 +83,7 @@ class MatchWatch:
         if not lacks_balls:
             events += self._walk_on(active, known, snapshot, once, amended)
         events += once.state_events()
-        live = live_score(snapshot)
+        live = live_score_of(snapshot.match, snapshot.balls[-RECENT_BALLS:])
         parts = [part for part, names in PARTS.items() if any(_differs(active.live, live, name) for name in names)]
         if self.previous is not None and _details(self.previous.match) != _details(snapshot.match):
             parts.append(Part.SCORECARDS)
@@ -95,7 +98,8 @@ class MatchWatch:
         balls = snapshot.balls
         is_earlier = not has_grown and len(balls) < len(known) and known[: len(balls)] == balls
         goes_back = is_earlier or (has_grown and is_lower(active, snapshot))
-        self._doubted = goes_back and self._walk is not None and not self._doubted
+        has_before = self._walk is not None or self.previous is not None
+        self._doubted = goes_back and has_before and not self._doubted
         return self._doubted
 
     def _walk_in_silence(self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot) -> None:
@@ -173,23 +177,6 @@ class MatchWatch:
 def _lacks_balls(snapshot: MatchSnapshot) -> bool:
     """Innings and not one ball of them: they were not all taken back, the provider leaves them out."""
     return not snapshot.balls and any(score.legal_balls for score in snapshot.match.innings)
-
-
-def live_score(snapshot: MatchSnapshot) -> LiveScore:
-    match = snapshot.match
-    card = match.scorecards[-1] if match.scorecards else None
-    return LiveScore(
-        status=match.status,
-        phase=match.phase,
-        innings=match.innings,
-        batting=at_the_crease(card.batting) if card else (),
-        bowling=tuple(line for line in card.bowling if line.bowling) if card else (),
-        partnership=card.partnership if card else None,
-        target=match.target,
-        result=match.result,
-        note=match.note,
-        recent_balls=snapshot.balls[-RECENT_BALLS:],
-    )
 
 
 def _differs(before: LiveScore, after: LiveScore, name: str) -> bool:
