@@ -1,8 +1,9 @@
 """Changes of matches on their way to phones: real tables on one side, a real HTTP/2 server on the other."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace as replaced
+from datetime import datetime, timedelta
 
 import pytest
 from apns_server import Answer, ApnsServer, Fault, Request
@@ -19,15 +20,16 @@ from datastore.keyspace.parts import key_attributes
 from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase, Result, ResultKind
 from datastore.matches.devices import Devices, Platform
 from datastore.matches.display import display_state
+from datastore.matches.display_states import DisplayStates
 from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollows
 from datastore.metering import Call, Deadline
 from datastore.moments import iso
 from datastore.store import Store
-from pipelines.matches.alerts import AlertCooldowns
 from pipelines.matches.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.deliveries import LoggedDelivery, Outcome
-from pipelines.matches.live_activities import LACoordinator, MatchChange
+from pipelines.matches.desks import MatchChange
+from pipelines.matches.live_activities import LACoordinator
 
 MATCH = fixture(version=7)
 FINISHED = replace(
@@ -36,10 +38,11 @@ FINISHED = replace(
 QUICKLY = Backoff(first=0.01, most=0.05, tries=4)
 
 
-def change(version: int = 7, *events: CricketEvent) -> MatchChange:
-    active = replace(in_chase(version, innings=(first(), second(113 + version))), events=events)
+def change(version: int = 7, *events: CricketEvent, at: datetime = NOON) -> MatchChange:
+    """All of its events may ring."""
+    active = replace(in_chase(version, innings=(first(), second(113 + version))), events=events, updated_at=at)
     states = {team: display_state(MATCH, active, NAMES, team) for team in ("1", "2")}
-    return MatchChange(MATCH, states, events)
+    return MatchChange(MATCH, states, events, frozenset(event.event_id for event in events))
 
 
 def event(kind: EventKind, text: str = "", innings: int = 2) -> CricketEvent:
@@ -232,38 +235,94 @@ async def test_matches_do_not_wait_for_each_other(
     assert told(server) == {"ada": ["update MUM 7"], "bob": ["update MUM 7"]}
 
 
-async def test_what_rang_a_moment_ago_does_not_ring_again(
-    server: ApnsServer, delivery: ApnsDelivery, open_store: Callable[[], Store], clock: Clock
+async def test_of_the_events_only_those_ring_that_may(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
-    coordinator = LACoordinator(open_store, delivery, clock, alerts=AlertCooldowns(clock))
+    fifty, four = event(EventKind.FIFTY), event(EventKind.FOUR)
+    quiet = change(7, WICKET, fifty, four)
 
-    for version, seconds, kind in (
-        (7, 0, EventKind.WICKET),
-        (8, 10, EventKind.WICKET),
-        (9, 10, EventKind.FIFTY),
-        (10, 10, EventKind.WICKET),
-    ):
-        clock.forward(seconds=seconds)
-        await coordinator.deliver(change(version, event(kind)))
-        await coordinator.idle()
+    await coordinator.deliver(replaced(quiet, rings=frozenset({fifty.event_id, four.event_id})))
+    await coordinator.idle()
+    await coordinator.deliver(replaced(change(8, WICKET), rings=frozenset()))
+    await coordinator.idle()
 
-    assert rings(server) == [(7, "wicket"), (8, None), (9, "fifty"), (10, "wicket")]
+    assert rings(server) == [(7, "fifty"), (8, None)]
+    assert [request.headers["apns-priority"] for request in server.requests] == ["10", "5"]
 
 
-async def test_a_filter_that_fails_lets_ring(
-    server: ApnsServer, delivery: ApnsDelivery, open_store: Callable[[], Store], clock: Clock
+# What came too late, or came before
+
+
+async def test_a_push_has_the_moment_of_its_state_whenever_it_is_sent(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store], clock: Clock
 ) -> None:
     await register(open_store(), "ada")
+    await _begin_for_a_follower(open_store())
+    clock.forward(seconds=40)
 
-    async def broken(_: str, events: Sequence[CricketEvent]) -> Sequence[CricketEvent]:
-        raise LookupError
+    await coordinator.deliver(change(7, event(EventKind.INNINGS_START, innings=1), at=NOON + timedelta(seconds=1.9)))
+    await coordinator.idle()
+    await coordinator.end(FINISHED, change(9).states)
 
-    coordinator = LACoordinator(open_store, delivery, clock, alerts=broken)
+    stamps = [(request.aps["event"], request.aps["timestamp"] - int(NOON.timestamp())) for request in server.requests]
+    assert stamps == [("update", 1), ("start", 1), ("end", 40)]
+
+
+async def _begin_for_a_follower(store: Store) -> None:
+    await MatchFollows(store, NOON).follow(MATCH, "fan", MUMBAI.team_id)
+    await _device(store, "fan", push_to_start="start-fan")
+
+
+async def test_a_change_that_comes_late_is_not_shown_where_a_newer_one_is_but_its_wicket_rings(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store], clock: Clock, calls: list[Call]
+) -> None:
+    await register(open_store(), "ada")
+    newer = replace(in_chase(8, innings=(first(), second(130))), updated_at=NOON + timedelta(seconds=20))
+    await DisplayStates(open_store(), NOON).refresh(MATCH, newer, names=NAMES)
+    clock.forward(seconds=30)
+    calls.clear()
+
+    await coordinator.deliver(change(7))
+    await coordinator.idle()
+    superseded, asked = list(server.requests), [call.operation for call in calls]
     await coordinator.deliver(change(7, WICKET))
     await coordinator.idle()
 
-    assert rings(server) == [(7, "Kishan is out")]
+    assert (superseded, asked) == ([], ["BatchGetItem"])
+    assert rings(server) == [(8, "Kishan is out")]
+
+
+async def test_an_older_version_is_not_sent_after_a_newer_one(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+
+    for version in (8, 7, 9):
+        await coordinator.deliver(change(version, event(EventKind.WICKET, f"out {version}")))
+        await coordinator.idle()
+
+    assert rings(server) == [(8, "out 8"), (9, "out 9")]
+
+
+async def test_a_version_that_is_told_again_reaches_those_it_did_not_reach_and_rings_for_nobody(
+    coordinator: LACoordinator,
+    delivery: ApnsDelivery,
+    server: ApnsServer,
+    open_store: Callable[[], Store],
+    clock: Clock,
+) -> None:
+    await register(open_store(), "ada")
+    await coordinator.deliver(change(7, WICKET))
+    await coordinator.idle()
+    successor = LACoordinator(open_store, delivery, clock)
+
+    for told_again in (successor, successor, coordinator):
+        await told_again.deliver(change(7))
+        await told_again.idle()
+
+    # Once by each instance: whoever took over cannot know whom the one before reached.
+    assert rings(server) == [(7, "Kishan is out"), (7, None)]
 
 
 @pytest.mark.parametrize("failures", [2, 100])
@@ -281,7 +340,7 @@ async def test_if_the_tables_cannot_be_read_it_is_tried_again_but_not_for_ever(
             store.deadline = Deadline(0)
         return store
 
-    coordinator = LACoordinator(late_at_first, delivery, clock, alerts=AlertCooldowns(clock), backoff=QUICKLY)
+    coordinator = LACoordinator(late_at_first, delivery, clock, backoff=QUICKLY)
     await coordinator.deliver(change(7, WICKET))
     await coordinator.idle()
 
@@ -349,6 +408,26 @@ async def test_followers_without_a_session_are_asked_in_when_the_match_begins(
         "start-fan-01": ["start CHE 8"],
         "start-fan-38": ["start MUM 8"],
     }
+
+
+async def test_a_push_to_start_token_that_is_rejected_is_forgotten_unless_there_is_a_newer_one(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    for user in ("dead", "well", "renewed"):
+        await MatchFollows(open_store(), NOON).follow(MATCH, user, MUMBAI.team_id)
+        await _device(open_store(), user, push_to_start=f"start-{user}")
+    await register(open_store(), "ada")
+    server.answer = lambda request: (
+        Answer() if request.token in ("ada", "start-well") else Answer(410, "Unregistered", delay=0.2)
+    )
+
+    await coordinator.deliver(change(7, event(EventKind.INNINGS_START, innings=1)))
+    await until(lambda: len(server.requests) == 4)
+    await Devices(open_store(), NOON).update_push_to_start_token("renewed", "device-renewed", "new")
+    await coordinator.idle()
+
+    found = [await Devices(open_store(), NOON).of_user(user) for user in ("dead", "well", "renewed")]
+    assert [device and device.push_to_start_token for device in found] == [None, "start-well", "new"]
 
 
 async def _device(store: Store, user: str, *, push_to_start: str | None) -> None:
@@ -423,6 +502,49 @@ async def test_an_end_that_did_not_reach_all_goes_on_when_asked_again(
     assert (partly.outcomes, left) == ({Outcome.DELIVERED: 1, Outcome.FAILED: 1}, ["bob"])
     assert then.outcomes == {Outcome.DELIVERED: 1}
     assert await sessions(open_store()) == []
+
+
+async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
+    server: ApnsServer, open_store: Callable[[], Store], clock: Clock
+) -> None:
+    users = [f"user-{number:04}" for number in range(1000)]
+    await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, user) for user in users])
+    server.answer = lambda _: Answer(503, "ServiceUnavailable", delay=0.2)
+    limits = ApnsLimits(most_seconds=0.3, backoff=Backoff(first=0.01, most=0.05, tries=4))
+    delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
+    coordinator = LACoordinator(open_store, delivery, clock, end_seconds=0.3)
+
+    async with asyncio.timeout(5):
+        await coordinator.deliver(change(8))
+        await until(lambda: len(server.requests) >= 100)
+        summary = await coordinator.end(FINISHED, change(9).states)
+
+    assert summary.outcomes == {Outcome.FAILED: 1000}
+    assert summary.reasons["NotInTime"] >= 400
+    assert len(told(server)) < 600
+    assert len(await sessions(open_store())) == 1000
+    await delivery.aclose()
+
+
+async def test_two_instances_may_end_a_match_at_once(
+    coordinator: LACoordinator,
+    delivery: ApnsDelivery,
+    server: ApnsServer,
+    open_store: Callable[[], Store],
+    clock: Clock,
+) -> None:
+    users = [f"user-{number:02}" for number in range(30)]
+    await register(open_store(), *users)
+    other = LACoordinator(open_store, delivery, clock)
+
+    await asyncio.gather(*[each.end(FINISHED, change(9).states) for each in (coordinator, other)])
+    reached = len(server.requests)
+    again = await other.end(FINISHED, change(9).states)
+
+    assert told(server).keys() == set(users)
+    assert (again.total, len(server.requests)) == (0, reached)
+    for user in users:
+        assert (await session(open_store(), user))["endReason"] == "match_finished"
 
 
 async def test_without_credentials_the_sessions_live_and_end_all_the_same(

@@ -103,6 +103,10 @@ class Devices:
             raise NotFound("You have no such device: register it first.")
         return device
 
+    async def forget_push_to_start_token(self, user_id: str, device_token: str, rejected: str) -> None:
+        """DEV-3: the device is asked in no more until it tells a new token; one it has told meanwhile stays."""
+        await self._store.update(keys.FORGET_PUSH_TO_START, keys.device(user_id, device_token), rejected=rejected)
+
     async def delete(self, user_id: str, device_token: str) -> Device | None:
         """DEV-4: the device that was deleted, or None if there was none."""
         written = await self._store.delete(keys.DELETE_DEVICE, keys.device(user_id, device_token))

@@ -66,6 +66,12 @@ class DisplayStates:
         )
         return await self._keep(display_state(match, active, names, team_id))
 
+    async def kept(self, match: Match) -> dict[str, DisplayState]:
+        """What is kept of the match, by team id: one BatchGetItem, and nothing is built."""
+        teams = (match.home_team_id, match.away_team_id)
+        states = await asyncio.gather(*[self._kept(match.match_id, team) for team in teams])
+        return {state.team_id: state for state in states if state is not None}
+
     async def names(self, match: Match) -> Names:
         """TM-1 and LG-1: who plays, and where; what is unknown or damaged is None."""
         home, away, league = await asyncio.gather(
@@ -80,6 +86,7 @@ class DisplayStates:
     ) -> dict[str, DisplayState]:
         """DSC-2: build and keep the states of both teams, by team id. With `names` nothing is read.
 
+        A version may be told again, without its events: what is kept of it then stays, and is answered.
         A state that cannot be kept is logged, and answered all the same: what is kept ends by itself.
         """
         if names is None:
@@ -98,7 +105,9 @@ class DisplayStates:
     async def _keep(self, state: DisplayState) -> DisplayState:
         """The newer of this state and the one that is kept."""
         item = display_state_item(state, self._now)
-        values = {"version": state.version, "now": int(self._now.timestamp())}
+        # Of two states of one version the one that tells what happened stays.
+        least = state.version if state.last_event is not None else state.version - 1
+        values = {"version": least, "now": int(self._now.timestamp())}
         try:
             written = await self._store.put(display_states.KEEP, item, **values)
         except DomainError as problem:

@@ -59,7 +59,7 @@ class Notification:
 def update(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> Notification:
     """The state as it is now. Of `alerts`, those of the kinds that are told, the most important one rings."""
     rings = _most_important(alerts)
-    aps = _aps("update", state, now) | {"stale-date": _stale_date(state, now)}
+    aps = _aps("update", state, state.updated_at) | {"stale-date": _stale_date(state, now)}
     if rings is not None:
         aps["alert"] = _alert(state.headline, rings.text)
     urgent = any(event.kind in URGENT for event in alerts)
@@ -74,7 +74,7 @@ def update(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = 
 
 
 def end(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> Notification:
-    """The last state; it stays on the lock screen for an hour."""
+    """The last state; it stays on the lock screen for an hour. Nothing comes after it, so it is of now."""
     rings = _most_important(alerts)
     aps = _aps("end", state, now) | {"dismissal-date": _at(now, DISMISSED_AFTER)}
     if rings is not None:
@@ -84,7 +84,7 @@ def end(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ())
 
 def start(state: DisplayState, now: datetime) -> Notification:
     """Begins a Live Activity on a device that has none; iOS asks for an alert with it."""
-    aps = _aps("start", state, now) | {
+    aps = _aps("start", state, state.updated_at) | {
         "stale-date": _stale_date(state, now),
         "attributes-type": ATTRIBUTES_TYPE,
         "attributes": _attributes(state),
@@ -138,9 +138,10 @@ def collapse_id(match_id: str, team_id: str) -> str:
     return hashlib.sha256(plain.encode()).hexdigest()[:COLLAPSE_BYTES]
 
 
-def _aps(event: str, state: DisplayState, now: datetime) -> dict[str, Any]:
+def _aps(event: str, state: DisplayState, at: datetime) -> dict[str, Any]:
+    """Devices order by `at` and ignore what is older: of a state it is when that came to be, not when it is sent."""
     return {
-        "timestamp": int(now.timestamp()),
+        "timestamp": int(at.timestamp()),
         "event": event,
         "content-state": content_state(state),
         "relevance-score": 100 if state.phase is MatchPhase.LIVE else 50,

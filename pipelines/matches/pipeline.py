@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from datastore.errors import Unavailable
 from datastore.matches.cricket import Match
 from datastore.matches.display import Names
@@ -16,9 +18,9 @@ from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import LIFETIME_SECONDS
 from datastore.store import Store
 from pipelines.jobs import every
-from pipelines.matches.alerts import AlertCooldowns
 from pipelines.matches.deliveries import Delivery, Outcome
-from pipelines.matches.live_activities import LACoordinator, MatchChange
+from pipelines.matches.desks import MatchChange
+from pipelines.matches.live_activities import LACoordinator
 from pipelines.matches.orchestrator import LINGER, RECONCILE_SECONDS, TICK_SECONDS, MatchOrchestrator
 from pipelines.matches.poller import LiveChange, ScorePoller
 from pipelines.matches.providers import Provider
@@ -68,7 +70,7 @@ class CricketPipeline:
         self._on_change = on_change
         self._on_sync = on_sync
         self._delivery = delivery
-        self._coordinator = LACoordinator(open_store, delivery, now, alerts=AlertCooldowns(now))
+        self._coordinator = LACoordinator(open_store, delivery, now)
         self._names: dict[str, Names] = {}
         self.poller = ScorePoller(provider, open_store, instance_id, now, self._changed, lock_seconds=pace.lock_seconds)
         self.orchestrator = MatchOrchestrator(
@@ -121,8 +123,10 @@ class CricketPipeline:
         self._on_change(change)
         try:
             display = DisplayStates(store, self._now())
-            states = await display.refresh(change.match, change.active, names=await self._names_of(display, change))
-            await self._coordinator.deliver(MatchChange(change.match, states, change.active.events))
+            # A match that changed by several versions at once has the last of them already.
+            match = replace(change.match, version=change.active.version)
+            states = await display.refresh(match, change.active, names=await self._names_of(display, change))
+            await self._coordinator.deliver(MatchChange(match, states, change.active.events, change.rings))
         except Exception:
             logger.exception(
                 "Version %d of match %s is not shown on widgets", change.active.version, change.match.match_id

@@ -59,6 +59,15 @@ UPDATE_PUSH_TO_START = AccessPattern(
     update="SET pushToStartToken = :token",
     consistent=True,
 )
+FORGET_PUSH_TO_START = AccessPattern(
+    id="DEV-3",
+    question="Forget a token that was rejected, unless the device has another by now",
+    table=DEVICES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="pushToStartToken = :rejected",
+    update="REMOVE pushToStartToken",
+)
 DELETE_DEVICE = AccessPattern(
     id="DEV-4",
     question="Forget a device",
@@ -68,4 +77,11 @@ DELETE_DEVICE = AccessPattern(
     fields=("deleteDevice",),
 )
 
-PATTERNS = (DEVICE_OF_USER, REGISTER_DEVICE, REPLACE_DEVICE, UPDATE_PUSH_TO_START, DELETE_DEVICE)
+PATTERNS = (
+    DEVICE_OF_USER,
+    REGISTER_DEVICE,
+    REPLACE_DEVICE,
+    UPDATE_PUSH_TO_START,
+    FORGET_PUSH_TO_START,
+    DELETE_DEVICE,
+)
