@@ -76,7 +76,8 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("LG-5", "updateLeague", {"UpdateItem"}, Who.ADMIN),
     ("LG-6", "deleteLeague", {"DeleteItem"}, Who.ADMIN),
     ("LA-2", "liveActivities", {"Query"}, Who.USER),
-    ("LA-3", "registerLiveActivity", {"UpdateItem"}, Who.USER),
+    # The match must be there, and the user must not have sessions of it on too many devices.
+    ("LA-3", "registerLiveActivity", {"GetItem", "Query", "UpdateItem"}, Who.USER),
     ("LA-4", "updateLiveActivityToken", {"UpdateItem"}, Who.USER),
     ("LA-5", "endLiveActivity", {"UpdateItem"}, Who.USER),
     ("LA-6", "suspendLiveActivity", {"UpdateItem"}, Who.SYSTEM),
@@ -156,11 +157,11 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
         Role.USER,
         ["Query cricket-fixtures.leagueCode-startTime-index"],
     ),
-    # `m2` is new, `m3` was played.
+    # `m2` is new and a month away, `m3` was played.
     "syncFixtures": (
         """mutation { syncFixtures(fixtures: [
           {matchId: "m2", leagueId: "1", leagueCode: "ONE", homeTeamId: "10", awayTeamId: "20",
-            startTime: "2026-06-25T12:00:00Z"}
+            startTime: "2026-07-25T12:00:00Z"}
           {matchId: "m3", leagueId: "1", leagueCode: "ONE", homeTeamId: "10", awayTeamId: "20",
             startTime: "2026-06-25T12:00:00Z"}
         ]) { status } }""",
@@ -243,7 +244,7 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
           ) { status }
         }""",
         Role.USER,
-        ["UpdateItem live-activities"],
+        ["GetItem cricket-fixtures", "Query live-activities", "UpdateItem live-activities"],
     ),
     "updateLiveActivityToken": (
         """mutation {

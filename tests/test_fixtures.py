@@ -55,6 +55,7 @@ query ($code: String!, $from: DateTime, $to: DateTime, $first: Int, $after: Stri
   }
 }
 """
+LATER = "2026-06-28T14:00:00Z"
 MOMENT = "2026-06-25T12:00:00+00:00"
 CARD = Scorecard(
     1,
@@ -638,7 +639,7 @@ async def test_lineups_are_those_that_the_source_told_last(served: Served) -> No
 
 
 async def test_fixtures_are_stored_25_at_a_time(served: Served) -> None:
-    answer = await sync(served, *[given(f"m{number:02}") for number in range(60)])
+    answer = await sync(served, *[given(f"m{number:02}", startTime=LATER) for number in range(60)])
 
     assert answer.errors is None
     assert answer.made == ["BatchGetItem cricket-fixtures", *["BatchWriteItem cricket-fixtures"] * 3]
@@ -654,7 +655,7 @@ async def test_fixtures_are_stored_25_at_a_time(served: Served) -> None:
         "matchId": "m00",
         "status": "NS",
         "phase": "UPCOMING",
-        "startTime": "2026-06-25T14:00:00+00:00",
+        "startTime": "2026-06-28T14:00:00+00:00",
         "round": None,
         "version": 0,
         "venue": None,
@@ -690,7 +691,8 @@ async def test_of_two_fixtures_with_one_id_the_last_counts(served: Served) -> No
 async def test_what_was_played_stays_when_its_fixture_is_synced(served: Served) -> None:
     live = await play(served, one("m1", round="Match 1"))
 
-    answer = await sync(served, given("m1", status="NS", round="Final", startTime="2026-06-25T12:30:00Z"), given("m2"))
+    changed = given("m1", status="NS", round="Final", startTime="2026-06-25T12:30:00Z")
+    answer = await sync(served, changed, given("m2", startTime=LATER))
 
     played, new = answer.data["syncFixtures"]
     assert (played["status"], played["phase"], played["version"]) == ("1st Innings", "LIVE", 7)
@@ -705,6 +707,72 @@ async def test_what_was_played_stays_when_its_fixture_is_synced(served: Served) 
     after = await Fixtures(served.store(), NOON).latest("m1")
     assert after is not None
     assert (after.scorecards, after.fence, after.innings) == (live.scorecards, 2, live.innings)
+
+
+async def test_fixtures_that_may_be_played_soon_are_stored_one_by_one(served: Served) -> None:
+    starts = ["2026-06-24T11:59:00Z", "2026-06-24T12:00:00Z", "2026-06-26T12:00:00Z", "2026-06-26T12:01:00Z"]
+
+    answer = await sync(served, *[given(f"m{number}", startTime=start) for number, start in enumerate(starts)])
+
+    assert answer.made == [
+        "BatchGetItem cricket-fixtures",
+        "BatchWriteItem cricket-fixtures",
+        *["UpdateItem cricket-fixtures"] * 2,
+    ]
+    assert [match["version"] for match in answer.data["syncFixtures"]] == [0] * 4
+    # One that was to begin soon may be in play before the news that it is put off arrives.
+    later = await sync(served, given("m2", startTime=LATER))
+    assert later.made == ["GetItem cricket-fixtures", "UpdateItem cricket-fixtures"]
+
+
+@pytest.mark.parametrize("version", [0, 7])
+async def test_what_is_played_while_it_is_synced_is_not_lost(
+    served: Served, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    before = await play(served, one(), version=version) if version else one()
+    if not version:
+        await put(served, before)
+    read = Fixtures.latest
+    live = replace(
+        before, status="2nd Innings", phase=MatchPhase.LIVE, version=version + 1, fence=3, scorecards=(CARD,)
+    )
+
+    async def read_just_before_a_tick(self: Fixtures, match_id: str) -> Match | None:
+        found = await read(self, match_id)
+        assert await Fixtures(served.store(), NOON).write_live(live)
+        return found
+
+    monkeypatch.setattr(Fixtures, "latest", read_just_before_a_tick)
+    told = one(round="Final", status="Finished", phase=MatchPhase.FINISHED)
+    [answered] = await Fixtures(served.store(), NOON).sync([told], polled=())
+    monkeypatch.undo()
+
+    after = await Fixtures(served.store(), NOON).latest("m1")
+    assert after == answered
+    assert after is not None
+    assert (after.round, after.status, after.version, after.fence) == ("Final", "2nd Innings", version + 1, 3)
+    assert after.scorecards == (CARD,)
+
+
+async def test_a_match_that_nobody_has_written_of_late_takes_what_its_source_says(served: Served) -> None:
+    await play(served, one(), status="Postp.", phase=MatchPhase.POSTPONED, innings=(), scorecards=())
+    await system(served, ARCHIVE)
+
+    [match] = (await sync(served, given(startTime=LATER))).data["syncFixtures"]
+
+    assert (match["status"], match["phase"], match["version"]) == ("NS", "UPCOMING", 8)
+    item = await stored(served) or {}
+    assert item["fence"] == 2
+    assert "archivedAt" not in item
+
+
+async def test_a_source_that_lags_takes_nothing_back(served: Served) -> None:
+    live = await play(served, one(), status="Finished", phase=MatchPhase.FINISHED)
+    await system(served, ARCHIVE)
+
+    [match] = (await sync(served, given(startTime="2026-06-25T11:00:00Z"))).data["syncFixtures"]
+
+    assert (match["status"], match["version"], match["innings"]) == ("Finished", live.version, [{"runs": 120}])
 
 
 BEYOND: list[tuple[dict[str, Any], str]] = [

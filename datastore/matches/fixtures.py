@@ -1,8 +1,8 @@
 """Matches as the table `cricket-fixtures` keeps them (FIX-1 … FIX-6)."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -26,9 +26,11 @@ from datastore.matches.cricket import (
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
-from datastore.store import Store
+from datastore.store import Store, Written
 
 UPDATES_AT_ONCE = 8
+SOON = timedelta(hours=24)
+LATELY = timedelta(minutes=10)
 
 
 class Fixtures:
@@ -55,25 +57,60 @@ class Fixtures:
         values = {"partition": league_code, "from": iso(start), "to": iso(end)}
         return await read_page(self._store, keys.BY_LEAGUE, [values], span)
 
-    async def sync(self, matches: Sequence[Match]) -> list[Match]:
+    async def sync(self, matches: Sequence[Match], *, polled: Collection[str] | None = None) -> list[Match]:
         """FIX-4: store fixtures, and answer them as they stand; of two with one id the last counts.
 
-        Those that were played here keep their live part: only their facts are updated.
+        Of those that were played, how they stand is written too where nobody polls them, as a version of its own.
+        `polled` are the ids of those that are; without it, what was written of late is taken to be.
         """
         matches = list({match.match_id: match for match in matches}.values())
         stored = await asyncio.gather(*[self.latest(match.match_id) for match in matches])
-        played = {match.match_id for match in stored if match is not None and match.version}
-        puts = [match_item(match, self._now) for match in matches if match.match_id not in played]
+        pairs = list(zip(matches, stored, strict=True))
+        far = {match.match_id for match, known in pairs if self._is_far(match, known, polled or ())}
+        puts = [match_item(match, self._now) for match in matches if match.match_id in far]
         await self._store.write_all(keys.FIXTURES, puts=puts)
         at_once = asyncio.Semaphore(UPDATES_AT_ONCE)
 
-        async def update(match: Match) -> Match:
-            if match.match_id not in played:
+        async def write(match: Match, known: Match | None) -> Match:
+            if match.match_id in far:
                 return replace(match, updated_at=self._now)
             async with at_once:
-                return await self.update(match.match_id, _facts(match))
+                return await self._sync(match, known, polled)
 
-        return await asyncio.gather(*[update(match) for match in matches])
+        return await asyncio.gather(*[write(match, known) for match, known in pairs])
+
+    def _is_far(self, match: Match, stored: Match | None, polled: Collection[str]) -> bool:
+        """Whether nobody can begin to play it while it is written."""
+        if match.match_id in polled or (stored is not None and stored.version):
+            return False
+        starts = [match.start_time] if stored is None else [match.start_time, stored.start_time]
+        return all(abs(start - self._now) > SOON for start in starts)
+
+    async def _sync(self, match: Match, stored: Match | None, polled: Collection[str] | None) -> Match:
+        """Store one under a condition; should somebody else have written meanwhile, its facts only."""
+        if polled and match.match_id in polled:
+            return await self.update(match.match_id, _facts(match))
+        key = keys.fixture(match.match_id)
+        written: Written | None = None
+        if stored is None or not stored.version:
+            item = {**_facts(match), **_state(match), "version": 0, "updatedAt": iso(self._now)}
+            expression, values = set_or_remove(item | _unarchived(match))
+            written = await self._store.update(keys.SYNC_SOON, key, update=expression, zero=0, **values)
+        elif self._tells_state(match, stored, polled):
+            item = {**_facts(match), **state_told(match), "version": stored.version + 1, "updatedAt": iso(self._now)}
+            expression, values = set_or_remove(item | _unarchived(match))
+            values |= {"seen": stored.version, "held": stored.fence}
+            written = await self._store.update(keys.SYNC_STATE, key, update=expression, **values)
+        if written is not None and written.ok and written.item is not None:
+            return match_from(written.item)
+        return await self.update(match.match_id, _facts(match))
+
+    def _tells_state(self, match: Match, stored: Match, polled: Collection[str] | None) -> bool:
+        """Whether to write how a match stands that was played before."""
+        written = stored.live_updated_at
+        if polled is None and written is not None and self._now - written < LATELY:
+            return False
+        return not goes_back(match, stored, self._now) and differs_in_state(match, stored)
 
     async def update(self, match_id: str, attributes: Mapping[str, Any]) -> Match:
         """FIX-5: set some attributes (None removes one). Raises `NotFound` when there is no such match."""
@@ -96,6 +133,36 @@ class Fixtures:
         if not written.ok or written.item is None:
             raise no_match(match_id)
         return match_from(written.item)
+
+
+def goes_back(match: Match, stored: Match, now: datetime) -> bool:
+    """Whether a match that is not over looks older than what is stored of it. One that begins anew later does not."""
+    bowled = _bowled(stored)
+    if match.phase.is_over or not bowled or (match.phase is MatchPhase.UPCOMING and match.start_time > now):
+        return False
+    return stored.phase is MatchPhase.FINISHED or _bowled(match) < bowled
+
+
+def differs_in_state(match: Match, stored: Match) -> bool:
+    """Whether what it tells of how the match stands is not what is stored."""
+    known = _state(stored)
+    return any(value != known[name] for name, value in state_told(match).items())
+
+
+def state_told(match: Match) -> Item:
+    """How it stands, as far as it tells: a list has no scorecards. A match that is to begin has neither runs."""
+    state = _state(match)
+    begins = match.phase is MatchPhase.UPCOMING
+    told = {"scores": match.innings or begins, "scorecards": match.scorecards or begins}
+    return {name: value for name, value in state.items() if told.get(name, True)}
+
+
+def _unarchived(match: Match) -> Item:
+    return {} if match.phase.is_over else {"archivedAt": None}
+
+
+def _bowled(match: Match) -> int:
+    return sum(score.legal_balls for score in match.innings)
 
 
 def no_match(match_id: str) -> NotFound:

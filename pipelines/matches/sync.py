@@ -1,138 +1,60 @@
 """Sync jobs: what the provider says of leagues, teams and fixtures, written where it differs from what is stored."""
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import ClassVar, TypeVar
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+from datetime import timedelta
 
 import msgspec
 
-from datastore.client import RequestRefused
-from datastore.errors import BadUserInput, DomainError
-from datastore.keyspace.matches.locks import job_lock
+from datastore.errors import NotFound
+from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match, MatchSnapshot
 from datastore.matches.fixture_cache import CachedMatch, FixtureCache
-from datastore.matches.fixtures import Fixtures
+from datastore.matches.fixtures import Fixtures, differs_in_state, goes_back
 from datastore.matches.leagues import League, Leagues
-from datastore.matches.locks import Locks
+from datastore.matches.live_state import ActiveStatus
 from datastore.matches.team_seasons import TeamSeason, TeamSeasons, team_season_from
 from datastore.matches.teams import Team, Teams
 from datastore.pages import Span
 from datastore.store import Store
-from pipelines.matches.providers import Provider, ProviderError
+from pipelines.matches.providers import Malformed
+from pipelines.matches.sync_job import AT_ONCE, Synced, SyncJob
 
-# Longer than the slowest step of a run: a request to the provider with its retries.
-LOCK_SECONDS = 120.0
-AT_ONCE = 100
+__all__ = ["FixtureSyncJob", "LeagueSyncJob", "SyncJob", "Synced", "TeamSyncJob"]
+
 MOST_TEAMS = 200
 BEHIND, AHEAD = timedelta(days=7), timedelta(days=30)
+MOST_CACHED = 1000  # of a league: what is beyond is written without need, and no harm is done
+MOST_ASKED = 20
 
-T = TypeVar("T")
+# What is known before a ball is bowled, and may change after.
+FACTS = (
+    "league_id",
+    "league_code",
+    "home_team_id",
+    "away_team_id",
+    "start_time",
+    "season_id",
+    "round",
+    "format",
+    "venue",
+    "scheduled_overs",
+)
+STATE = (
+    "status",
+    "phase",
+    "note",
+    "toss",
+    "target",
+    "result",
+    "follow_on",
+    "player_of_match",
+    "innings",
+    "scorecards",
+)
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Synced:
-    """How a run went: of the `fetched` records of the provider those that differed were `written` or, bad, `rejected`.
-
-    `locked`: another instance was at it, so nothing was done. `error`: what ended the run early, and what was written
-    before it stays.
-    """
-
-    fetched: int = 0
-    written: int = 0
-    rejected: int = 0
-    locked: bool = False
-    error: str | None = None
-
-
-class _LockLost(Exception):
-    """Another instance took the job over, for this one was slower than its lock lives."""
-
-
-class SyncJob:
-    """A run at a time among all instances. `open_store` gives a fresh store, and so a fresh deadline, for each step."""
-
-    name: ClassVar[str]
-
-    def __init__(
-        self,
-        provider: Provider,
-        open_store: Callable[[], Store],
-        instance_id: str,
-        now: Callable[[], datetime],
-        *,
-        lock_seconds: float = LOCK_SECONDS,
-    ) -> None:
-        self._provider = provider
-        self._open_store = open_store
-        self._instance_id = instance_id
-        self._now = now
-        self._lock_seconds = lock_seconds
-        self._held_since = now()
-        self._done = Synced()
-
-    async def run(self) -> Synced:
-        """Raises what the store raises on taking the lock; later failures end the run, and are logged and told."""
-        self._held_since = self._now()
-        if not await self._locks().acquire(job_lock(self.name), self._lock_seconds):
-            return Synced(locked=True)
-        self._done = Synced()
-        try:
-            await self._sync()
-        except (ProviderError, DomainError, _LockLost) as problem:
-            logger.warning("Sync of %s ended early: %s", self.name, problem or "its lock was lost")
-            self._done = replace(self._done, error=type(problem).__name__.lstrip("_"))
-        finally:
-            await self._unlock()
-        return self._done
-
-    async def _sync(self) -> None:
-        raise NotImplementedError
-
-    async def _write(self, records: Sequence[T], write: Callable[[Store, Sequence[T]], Awaitable[object]]) -> None:
-        """Write records, a hundred at a time. Where the store refuses some, each by itself: then one is rejected."""
-        for at in range(0, len(records), AT_ONCE):
-            some = records[at : at + AT_ONCE]
-            await self._keep_lock()
-            try:
-                await write(self._open_store(), some)
-                self._done = replace(self._done, written=self._done.written + len(some))
-            except (BadUserInput, RequestRefused):
-                await self._write_each(some, write)
-
-    async def _write_each(self, records: Sequence[T], write: Callable[[Store, Sequence[T]], Awaitable[object]]) -> None:
-        for one in records:
-            await self._keep_lock()
-            try:
-                await write(self._open_store(), [one])
-                self._done = replace(self._done, written=self._done.written + 1)
-            except (BadUserInput, RequestRefused) as problem:
-                logger.warning("Sync of %s: %.200r cannot be stored: %s", self.name, one, problem)
-                self._done = replace(self._done, rejected=self._done.rejected + 1)
-
-    def _fetched(self, records: Sequence[T]) -> Sequence[T]:
-        self._done = replace(self._done, fetched=self._done.fetched + len(records))
-        return records
-
-    async def _keep_lock(self) -> None:
-        """Extend the lock when half its time is over. Raises `_LockLost`."""
-        if self._now() - self._held_since < timedelta(seconds=self._lock_seconds / 2):
-            return
-        self._held_since = self._now()
-        if not await self._locks().extend(job_lock(self.name), self._lock_seconds):
-            raise _LockLost
-
-    async def _unlock(self) -> None:
-        try:
-            await self._locks().release(job_lock(self.name))
-        except DomainError as problem:
-            logger.warning("The lock of the job %s is left to expire: %s", self.name, problem)
-
-    def _locks(self) -> Locks:
-        return Locks(self._open_store(), self._instance_id, self._now())
 
 
 class LeagueSyncJob(SyncJob):
@@ -199,66 +121,122 @@ class TeamSyncJob(SyncJob):
 class FixtureSyncJob(SyncJob):
     """The fixtures of the active leagues from a week ago to a month ahead that are new or changed (FIX-4, FXC-6).
 
-    What the provider said last is in the fixture cache (FXC-2). Of a match that is or was played here the poller keeps
-    fixture and cache up to date; only its facts (teams, start, venue …) are compared then.
+    What the provider said last is in the fixture cache (FXC-2, FXC-3). Of a match that is polled the poller keeps
+    fixture and cache up to date; only its facts (teams, start, venue …) are compared then. Those that the provider said
+    are to be played, and lists no more, are asked for one by one (FXC-4).
     """
 
     name = "fixtures"
+    _polled: Set[str] = frozenset()
+    _known: Set[str] = frozenset()
 
     async def _sync(self) -> None:
-        league_ids = [league.league_id for league in await Leagues(self._open_store(), self._now()).active()]
+        leagues = [league.league_id for league in await Leagues(self._open_store(), self._now()).active()]
+        actives = await ActiveMatches(self._open_store(), self._now()).reconciled()
+        self._polled = {active.match_id for active in actives if active.status is ActiveStatus.ACTIVE}
+        self._known = await self._cached_of(leagues)
+        listed: set[str] = set()
         some: list[Match] = []
-        async for match in self._provider.fixtures(league_ids, self._now() - BEHIND, self._now() + AHEAD):
+        async for match in self._provider.fixtures(leagues, self._now() - BEHIND, self._now() + AHEAD):
+            listed.add(match.match_id)
             some.append(match)
             if len(some) == AT_ONCE:
                 await self._compare(some)
                 some = []
-        await self._compare(some)
+        if some:
+            await self._compare(some)
+        await self._sweep(listed)
+
+    async def _cached_of(self, leagues: Sequence[str]) -> Set[str]:
+        """The ids of the matches whose last word is still good: of the others nothing need be read."""
+        found: set[str] = set()
+        for league_id in leagues:
+            await self._keep_lock()
+            page = await FixtureCache(self._open_store(), self._now()).of_league(league_id, Span(MOST_CACHED))
+            found |= {item["matchId"] for item in page.items}
+        return found
 
     async def _compare(self, matches: Sequence[Match]) -> None:
         await self._keep_lock()
         self._fetched(matches)
         cache = FixtureCache(self._open_store(), self._now())
-        cached = await cache.get_many([match.match_id for match in matches])
-        changed = [match for match in matches if _differs(match, cached.get(match.match_id))]
+        cached = await cache.get_many([match.match_id for match in matches if match.match_id in self._known])
+        await self._put([match for match in matches if self._differs(match, cached.get(match.match_id))], cached)
 
+    async def _put(self, changed: Sequence[Match], cached: Mapping[str, CachedMatch]) -> None:
         async def put(store: Store, some: Sequence[Match]) -> None:
-            stored = await Fixtures(store, self._now()).sync(some)
-            cache = FixtureCache(store, self._now())
-            played = {match.match_id for match in stored if match.version}
-            await cache.put_all([MatchSnapshot(match) for match in some if match.match_id not in played])
-            for match in some:
-                known = cached.get(match.match_id)
-                if match.match_id in played and known is not None and known.snapshot.match.phase.is_over:
-                    await cache.put(_with_facts(known.snapshot, match), known.version)
+            stored = await Fixtures(store, self._now()).sync(some, polled=self._polled)
+            await self._keep(store, some, {match.match_id: match for match in stored}, cached)
 
         await self._write(changed, put)
 
+    async def _keep(
+        self,
+        store: Store,
+        matches: Sequence[Match],
+        stored: Mapping[str, Match],
+        cached: Mapping[str, CachedMatch],
+    ) -> None:
+        """What was said last. With the balls and lineups that the cache has, where the match was played here."""
+        cache = FixtureCache(store, self._now())
+        plain: list[MatchSnapshot] = []
+        for match in matches:
+            known, as_stored = cached.get(match.match_id), stored[match.match_id]
+            is_the_pollers = match.match_id in self._polled and as_stored.version > 0
+            if known is not None and known.version and (not is_the_pollers or known.snapshot.match.phase.is_over):
+                await cache.put(_merged(known.snapshot, match, as_stored), as_stored.version)
+            elif not is_the_pollers:
+                plain.append(MatchSnapshot(match))
+        await cache.put_all(plain)
 
-# What is known before a ball is bowled, and may change after.
-FACTS = (
-    "league_id",
-    "league_code",
-    "home_team_id",
-    "away_team_id",
-    "start_time",
-    "season_id",
-    "round",
-    "format",
-    "venue",
-    "scheduled_overs",
-)
+    def _differs(self, match: Match, cached: CachedMatch | None) -> bool:
+        if cached is None:
+            return True
+        known = cached.snapshot.match
+        if not cached.version:
+            return match != known
+        if any(getattr(match, fact) != getattr(known, fact) for fact in FACTS):
+            return True
+        is_news = match.match_id not in self._polled and not goes_back(match, known, self._now())
+        return is_news and differs_in_state(match, known)
+
+    async def _sweep(self, listed: Set[str]) -> None:
+        """Ask for those that were to be played, and are listed no more: moved far away, cancelled, or long gone."""
+        await self._keep_lock()
+        cached = {one.snapshot.match.match_id: one for one in await self._all_cached()}
+        lost = [one.snapshot.match for id, one in cached.items() if id not in listed and id not in self._polled]
+        lost = sorted((match for match in lost if not match.phase.is_over), key=lambda match: match.start_time)
+        for match in lost[:MOST_ASKED]:
+            await self._keep_lock()
+            try:
+                snapshot = await self._provider.match(match.match_id)
+            except Malformed as problem:
+                logger.warning("Sync of %s: %s", self.name, problem)
+                continue
+            if snapshot is None:
+                await self._archive(match.match_id)
+            elif self._differs(snapshot.match, cached[match.match_id]):
+                self._fetched([snapshot.match])
+                await self._put([snapshot.match], cached)
+
+    async def _all_cached(self) -> list[CachedMatch]:
+        return await FixtureCache(self._open_store(), self._now()).all()
+
+    async def _archive(self, match_id: str) -> None:
+        """The provider has taken a match away: it stays readable, and is marked as left."""
+        fixtures = Fixtures(self._open_store(), self._now())
+        stored = await fixtures.latest(match_id)
+        if stored is None or stored.archived_at is not None:
+            return
+        try:
+            await fixtures.archive(match_id)
+        except NotFound:
+            return
+        logger.warning("%s has match %s no more: it is archived", self._provider.name, match_id)
 
 
-def _differs(match: Match, cached: CachedMatch | None) -> bool:
-    if cached is None:
-        return True
-    known = cached.snapshot.match
-    if cached.version:
-        return any(getattr(match, fact) != getattr(known, fact) for fact in FACTS)
-    return match != known
-
-
-def _with_facts(snapshot: MatchSnapshot, match: Match) -> MatchSnapshot:
+def _merged(snapshot: MatchSnapshot, match: Match, stored: Match) -> MatchSnapshot:
+    """The facts as they were told, the rest as it was stored: another state may have been the newer one."""
     facts = {fact: getattr(match, fact) for fact in FACTS}
-    return msgspec.structs.replace(snapshot, match=msgspec.structs.replace(snapshot.match, **facts))
+    state = {part: getattr(stored, part) for part in STATE}
+    return msgspec.structs.replace(snapshot, match=msgspec.structs.replace(snapshot.match, **facts, **state))

@@ -37,7 +37,7 @@ CACHED_MANY = AccessPattern(
 )
 CACHED_OF_LEAGUE = AccessPattern(
     id="FXC-3",
-    question="Which matches of a league are cached, soonest first",
+    question="Which matches of a league are cached, soonest first: what a sync need not read is known from it",
     table=FIXTURE_CACHE,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -47,7 +47,7 @@ CACHED_OF_LEAGUE = AccessPattern(
 )
 ALL_CACHED = AccessPattern(
     id="FXC-4",
-    question="All cached matches",
+    question="All cached matches, once in a sync, to find those that the provider lists no more",
     table=FIXTURE_CACHE,
     operations=("Scan",),
     who=Who.INTERNAL,

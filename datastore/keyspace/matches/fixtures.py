@@ -79,14 +79,30 @@ BY_LEAGUE = AccessPattern(
 )
 SYNC_FIXTURES = AccessPattern(
     id="FIX-4",
-    question="Store up to 100 fixtures; of those that were played already the live part stays",
+    question="Store up to 100 fixtures; of those that are played the live part stays",
     table=FIXTURES,
-    # A put replaces the whole item, so what was played is found first, and updated by FIX-5 instead.
+    # A put replaces the whole item and takes no condition: what is played, or may be soon, is updated instead.
     operations=("GetItem", "BatchGetItem", "BatchWriteItem", "UpdateItem"),
     who=Who.SYSTEM,
     fields=("syncFixtures",),
     condition="attribute_exists(matchId)",
     consistent=True,
+)
+SYNC_SOON = AccessPattern(
+    id="FIX-4",
+    question="Store a fixture that may be played at any moment, unless it was played meanwhile",
+    table=FIXTURES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(version) OR version = :zero",
+)
+SYNC_STATE = AccessPattern(
+    id="FIX-4",
+    question="Write how a match stands that nobody polls, unless somebody has written meanwhile",
+    table=FIXTURES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="version = :seen AND (attribute_not_exists(fence) OR fence = :held)",
 )
 UPDATE_FIXTURE = AccessPattern(
     id="FIX-5",
@@ -121,6 +137,8 @@ PATTERNS = (
     MATCHES,
     BY_LEAGUE,
     SYNC_FIXTURES,
+    SYNC_SOON,
+    SYNC_STATE,
     UPDATE_FIXTURE,
     WRITE_LIVE,
     ARCHIVE_FIXTURE,
