@@ -37,8 +37,13 @@ class Who(StrEnum):
 
 @cache
 def aliases_in(*expressions: str) -> Mapping[str, str]:
-    """ExpressionAttributeNames for the `#name`s in the expressions: an alias is the attribute's own name."""
-    return {f"#{name}": name for expression in expressions for name in re.findall(r"#(\w+)", expression)}
+    """ExpressionAttributeNames for the `#name`s in the expressions: an alias is the attribute's own name.
+
+    An alias cannot hold a `#`: for the one in an attribute's name it has `__`.
+    """
+    return {
+        f"#{name}": name.replace("__", "#") for expression in expressions for name in re.findall(r"#(\w+)", expression)
+    }
 
 
 @cache

@@ -90,7 +90,7 @@ async def coordinator(
 async def register(store: Store, *users: str) -> None:
     """A session for each, its token the user's name."""
     for user in users:
-        await LiveActivities(store, NOON).register("m1", user, "phone", user)
+        await LiveActivities(store, NOON).register(MATCH, user, "phone", user)
 
 
 async def sessions(store: Store) -> list[LiveActivity]:
@@ -220,7 +220,7 @@ async def test_matches_do_not_wait_for_each_other(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
-    await LiveActivities(open_store(), NOON).register("m2", "bob", "phone", "bob")
+    await LiveActivities(open_store(), NOON).register(replace(MATCH, match_id="m2"), "bob", "phone", "bob")
     server.answer = lambda request: Answer(delay=0.3) if request.token == "ada" else Answer()
     other = change()
     other = MatchChange(replace(MATCH, match_id="m2"), {t: replace(s, match_id="m2") for t, s in other.states.items()})

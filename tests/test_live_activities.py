@@ -9,7 +9,7 @@ from conftest import NOON, Answer, Served, call_name
 
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES, live_activity
-from datastore.matches.cricket import Match
+from datastore.matches.cricket import Match, MatchPhase
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_activities import LiveActivities, LiveActivity, LiveActivityStatus
 from datastore.moments import iso, to_seconds
@@ -40,6 +40,13 @@ SUSPEND = f"""mutation ($match: ID!, $device: ID!, $user: ID!) {{
 }}"""
 HERE = {"match": "m1", "device": "phone"}
 WRITE = ["UpdateItem live-activities"]
+BEGIN = ["GetItem cricket-fixtures", "Query live-activities", *WRITE]
+
+
+@pytest.fixture(autouse=True)
+async def matches(served: Served) -> None:
+    matches = [Match(match_id, "L", "IPL", "10", "20", NOON) for match_id in ("m1", "m2")]
+    await Fixtures(served.store(), NOON).sync(matches)
 
 
 async def register(served: Served, user: str = "ada", token: str = TOKEN, **where: str) -> Answer:
@@ -108,7 +115,7 @@ async def test_a_session_begins_active_for_twelve_hours(served: Served) -> None:
         "suspendedAt": None,
         "expiresAt": "2026-06-26T00:00:00+00:00",
     }
-    assert answer.made == WRITE
+    assert answer.made == BEGIN
     assert await activities(served) == [answer.data["registerLiveActivity"]]
 
 
@@ -166,6 +173,43 @@ async def test_twenty_registrations_at_once_are_one_session(served: Served) -> N
 
     assert [answer.errors for answer in answers] == [None] * 20
     assert len(await stored(served.store())) == 1
+
+
+async def test_only_a_match_that_is_there_and_not_over_has_sessions(served: Served) -> None:
+    over = Match("over", "L", "IPL", "10", "20", NOON, status="Finished", phase=MatchPhase.FINISHED)
+    put_away = Match("archived", "L", "IPL", "10", "20", NOON)
+    fixtures = Fixtures(served.store(), NOON)
+    await fixtures.sync([over, put_away])
+    await fixtures.archive("archived")
+
+    unknown = await register(served, match="m3")
+    ended = [await register(served, match=match_id) for match_id in ("over", "archived")]
+
+    assert (unknown.codes, unknown.made) == (["NOT_FOUND"], ["GetItem cricket-fixtures"])
+    assert [(answer.codes, answer.made) for answer in ended] == [(["CONFLICT"], ["GetItem cricket-fixtures"])] * 2
+    assert await activities(served) == []
+
+
+async def test_a_user_has_sessions_of_a_match_on_ten_devices(served: Served) -> None:
+    for number in range(10):
+        assert (await register(served, device=f"device-{number}")).errors is None
+    await end(served, device="device-0")
+
+    eleventh = await register(served, device="pad")
+
+    assert (eleventh.codes, eleventh.made) == (["CONFLICT"], BEGIN[:2])
+    assert "on 10 devices" in (eleventh.errors or [])[0]["message"]
+    assert len(await stored(served.store())) == 10
+    for allowed in (
+        await register(served, device="device-3", token=NEW_TOKEN),
+        await register(served, device="device-0"),
+        await register(served, match="m2", device="pad"),
+        await register(served, user="ad", device="pad"),
+        await register(served, user="ada#device", device="pad"),
+    ):
+        assert allowed.errors is None
+    served.clock.forward(hours=12)
+    assert (await register(served, device="pad")).errors is None
 
 
 # LA-4: a new token
@@ -417,7 +461,6 @@ LISTED = '{ match(id: "m1") { matchId liveActivities(first: 2) { nodes { userId 
 
 
 async def test_the_system_sees_the_sessions_of_a_match_with_their_tokens(served: Served) -> None:
-    await Fixtures(served.store(), NOON).sync([Match("m1", "L", "IPL", "10", "20", NOON)])
     await fill(served.store(), range(3))
 
     answer = await served.ask(LISTED, user="poller", role=Role.SYSTEM)
@@ -447,11 +490,39 @@ async def test_what_is_no_token_is_refused_and_not_repeated(served: Served, bad:
     assert [activity["updateToken"] for activity in await activities(served)] == [TOKEN]
 
 
-@pytest.mark.parametrize("where", [{"match": ""}, {"device": ""}, {"match": "m" * 101}, {"device": "d" * 101}])
-async def test_ids_have_between_1_and_100_characters(served: Served, where: dict[str, str]) -> None:
-    answer = await register(served, **where)
+@pytest.mark.parametrize("bad", ["", " ", "x" * 101])
+@pytest.mark.parametrize("name", ["match", "device"])
+async def test_ids_have_between_1_and_100_characters(served: Served, name: str, bad: str) -> None:
+    for answer in (
+        await register(served, **{name: bad}),
+        await rotate(served, **{name: bad}),
+        await served.ask(END, {**HERE, name: bad}, user="ada"),
+        await served.ask(SUSPEND, {**HERE, "user": "ada", name: bad}, user="poller", role=Role.SYSTEM),
+    ):
+        (error,) = answer.errors or []
+        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": f"{name}Id"}
+        assert error["message"] == f"`{name}Id` must have between 1 and 100 characters."
+        assert answer.calls == []
 
-    assert (answer.codes, answer.calls) == (["BAD_USER_INPUT"], [])
+
+@pytest.mark.parametrize("bad", ["", "x" * 257])
+async def test_a_user_id_has_between_1_and_256_characters(served: Served, bad: str) -> None:
+    for answer in (
+        await served.ask(OF_USER, {"user": bad}, user="poller", role=Role.SYSTEM),
+        await end(served, "poller", Role.SYSTEM, of=bad),
+        await suspend(served, of=bad),
+    ):
+        (error,) = answer.errors or []
+        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": "userId"}
+        assert answer.calls == []
+
+
+async def test_spaces_around_a_name_make_it_another_users(served: Served) -> None:
+    await register(served)
+
+    assert (await end(served, " ada", of=" ada")).codes == ["NOT_FOUND"]
+    assert (await end(served, "poller", Role.SYSTEM, of="ada ")).codes == ["NOT_FOUND"]
+    assert [activity["status"] for activity in await activities(served)] == ["ACTIVE"]
 
 
 async def test_nobody_has_sessions_without_signing_in(served: Served) -> None:

@@ -446,7 +446,7 @@ async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(serv
         on_change=changes.append,
     )
     sessions = LiveActivities(served.store(), served.clock())
-    await sessions.register("m1", "ada", "phone", "ab" * 32)
+    await sessions.register(Match("m1", "1", "L", "10", "20", served.clock()), "ada", "phone", "ab" * 32)
     async with pipeline.open():
         await pipeline.sync()
         running = asyncio.create_task(pipeline.orchestrator.run())

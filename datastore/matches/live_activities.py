@@ -7,8 +7,10 @@ from enum import StrEnum
 from typing import Any
 
 from datastore.declarations import AccessPattern
+from datastore.errors import Conflict
 from datastore.keyspace.matches import live_activities as keys
 from datastore.keyspace.parts import Key
+from datastore.matches.cricket import Match
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.pages import Page, Span, read_page
 from datastore.records import readable, record
@@ -16,6 +18,7 @@ from datastore.store import Store
 
 # iOS ends a Live Activity after at most eight hours, and takes it off the lock screen after four more.
 LIFETIME = timedelta(hours=12)
+MOST_DEVICES = 10
 
 
 class LiveActivityStatus(StrEnum):
@@ -64,20 +67,34 @@ class LiveActivities:
         """LA-2: all sessions of a user. The index has no sort key: their order stays, and means nothing."""
         return await read_page(self._store, keys.ACTIVITIES_OF_USER, [self._of(user_id)], span)
 
-    async def register(self, match_id: str, user_id: str, device_id: str, update_token: str) -> LiveActivity:
-        """LA-3: begin a session, or begin it anew."""
+    async def register(self, match: Match, user_id: str, device_id: str, update_token: str) -> LiveActivity:
+        """LA-3: begin a session of a match, or begin it anew.
+
+        Raises `Conflict` when the match is over, or the user has sessions of it on `MOST_DEVICES` others. Those that
+        ended or are suspended count until they are forgotten: else there were no end to them.
+        """
+        if match.phase.is_over or match.archived_at is not None:
+            raise Conflict(f"The match {match.match_id} is over: there is nothing more to show.")
+        await self._check_devices(match.match_id, user_id, device_id)
         values: dict[str, Any] = {
             "user": user_id,
             "device": device_id,
             "token": update_token,
             "active": LiveActivityStatus.ACTIVE.value,
-            "now": iso(self._now),
+            "startedAt": iso(self._now),
             "ttl": to_seconds(self._now + LIFETIME),
         }
-        key = keys.live_activity(match_id, user_id, device_id)
+        key = keys.live_activity(match.match_id, user_id, device_id)
         activity = await self._update(keys.REGISTER_ACTIVITY, key, values)
         assert activity is not None, "An update without a condition answers the item."
         return activity
+
+    async def _check_devices(self, match_id: str, user_id: str, device_id: str) -> None:
+        values = self._of(match_id) | {"user": keys.of_user(user_id)}
+        pages = self._store.query_pages(keys.REGISTER_ACTIVITY, values, attributes=("deviceId",))
+        taken = {item.get("deviceId") async for items in pages for item in items}
+        if len(taken) >= MOST_DEVICES and device_id not in taken:
+            raise Conflict(f"You have sessions of the match {match_id} on {MOST_DEVICES} devices, which is the limit.")
 
     async def update_token(self, match_id: str, user_id: str, device_id: str, update_token: str) -> LiveActivity | None:
         """LA-4: keep a new token; a suspended session is active again. None when there is none, or it has ended."""

@@ -14,6 +14,7 @@ from resolvers.arguments import UserId
 from resolvers.context import Context, Info
 
 LONGEST_VERSION = 40
+LONGEST_USER_ID = 256  # as tokens may name one
 _PUSH_TOKEN = re.compile(r"[0-9a-f]{32,200}", re.ASCII | re.IGNORECASE)
 
 DeviceToken = Annotated[strawberry.ID, strawberry.argument(description="The device's `deviceToken`.")]
@@ -51,7 +52,7 @@ NewDevice = Annotated[RegisterDeviceInput, strawberry.argument(description="The 
 
 async def device(info: Info, user_id: UserId) -> Device | None:
     require(info.context.identity, keys.DEVICE_OF_USER, owner=user_id)
-    return await info.context.devices.of_user(user_id)
+    return await info.context.devices.of_user(given_user(user_id))
 
 
 async def my_device(parent: strawberry.Parent[Identity], info: Info) -> Device | None:
@@ -103,6 +104,12 @@ def may_see_tokens(context: Context, owner: str) -> bool:
     """Who has a token can push to the device: it is its owner's business, and that of the services that push."""
     caller = context.identity
     return caller is not None and (caller.user_id == owner or caller.role is Role.SYSTEM)
+
+
+def given_user(user_id: str) -> str:
+    """The id as it was given: what is left of it without spaces may be somebody else. Raises `BadUserInput`."""
+    bounds.text("userId", user_id, LONGEST_USER_ID)
+    return user_id
 
 
 def push_token(field: str, value: str) -> str:

@@ -7,13 +7,14 @@ import strawberry
 from datastore.errors import NotFound
 from datastore.keyspace.matches import live_activities as keys
 from datastore.matches.cricket import Match
+from datastore.matches.fixtures import no_match
 from datastore.matches.live_activities import LiveActivity, live_activity_from
 from resolvers import bounds
 from resolvers.access import Identity, require
 from resolvers.arguments import After, Before, First, Last, MatchId, UserId
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
-from resolvers.matches.devices import may_see_tokens, push_token
+from resolvers.matches.devices import given_user, may_see_tokens, push_token
 
 LONGEST_REASON = 100
 
@@ -45,7 +46,7 @@ async def live_activities(
     before: Before = None,
 ) -> Connection[LiveActivity]:
     require(info.context.identity, keys.ACTIVITIES_OF_USER, owner=user_id)
-    return await _of_user(info.context, "Query.liveActivities", user_id, Paging(first, after, last, before))
+    return await _of_user(info.context, "Query.liveActivities", given_user(user_id), Paging(first, after, last, before))
 
 
 async def my_live_activities(
@@ -94,7 +95,10 @@ async def register_live_activity(
     caller = require(info.context.identity, keys.REGISTER_ACTIVITY)
     token = push_token("updateToken", update_token)
     device = bounds.id("deviceId", device_id)
-    return await info.context.live_activities.register(bounds.id("matchId", match_id), caller.user_id, device, token)
+    match = await info.context.fixtures.by_id(bounds.id("matchId", match_id))
+    if match is None:
+        raise no_match(match_id)
+    return await info.context.live_activities.register(match, caller.user_id, device, token)
 
 
 async def update_live_activity_token(
@@ -102,7 +106,8 @@ async def update_live_activity_token(
 ) -> LiveActivity:
     caller = require(info.context.identity, keys.UPDATE_TOKEN)
     token = push_token("updateToken", update_token)
-    activity = await info.context.live_activities.update_token(match_id, caller.user_id, device_id, token)
+    match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
+    activity = await info.context.live_activities.update_token(match, caller.user_id, device, token)
     if activity is None:
         raise NotFound(f"You have no session for the match {match_id} on this device, or it has ended.")
     return activity
@@ -112,11 +117,12 @@ async def end_live_activity(
     info: Info, match_id: MatchId, device_id: DeviceId, user_id: Owner = None, reason: Reason = None
 ) -> LiveActivity:
     caller = require(info.context.identity, keys.END_ACTIVITY, owner=user_id)
-    owner = caller.user_id if user_id is None else user_id
+    owner = caller.user_id if user_id is None else given_user(user_id)
     if reason is None:
         reason = "user" if owner == caller.user_id else "system"
     why = bounds.text("reason", reason, LONGEST_REASON)
-    activity = await info.context.live_activities.end(match_id, owner, device_id, why)
+    match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
+    activity = await info.context.live_activities.end(match, owner, device, why)
     if activity is None:
         raise NotFound(f"There is no such session for the match {match_id}.")
     return activity
@@ -124,7 +130,8 @@ async def end_live_activity(
 
 async def suspend_live_activity(info: Info, match_id: MatchId, user_id: UserId, device_id: DeviceId) -> LiveActivity:
     require(info.context.identity, keys.SUSPEND_ACTIVITY)
-    activity = await info.context.live_activities.suspend(match_id, user_id, device_id)
+    match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
+    activity = await info.context.live_activities.suspend(match, given_user(user_id), device)
     if activity is None:
         raise NotFound(f"There is no such session for the match {match_id}, or it has ended.")
     return activity

@@ -63,7 +63,8 @@ class LiveActivityMutations:
         patterns.REGISTER_ACTIVITY,
         resolver=resolve.register_live_activity,
         graphql_type=LiveActivity,
-        description="Begin a session of a match on the caller's device, or begin it anew, for 12 hours.",
+        description="Begin a session of a match on the caller's device, or begin it anew, for 12 hours; on at most 10 "
+        "devices. A match that is over has none.",
     )
     update_live_activity_token = ask(
         patterns.UPDATE_TOKEN,

@@ -16,6 +16,11 @@ def live_activity(match_id: str, user_id: str, device_id: str) -> Key:
     return Key(match_id, join(user_id, device_id))
 
 
+def of_user(user_id: str) -> str:
+    """What the sort values of the user's sessions begin with."""
+    return f"{join(user_id)}#"
+
+
 ACTIVITIES_OF_MATCH = AccessPattern(
     id="LA-1",
     question="All sessions of a match, whatever their status",
@@ -48,14 +53,16 @@ ACTIVITIES_OF_USER = AccessPattern(
 )
 REGISTER_ACTIVITY = AccessPattern(
     id="LA-3",
-    question="Begin a session, or begin it anew",
+    question="Begin a session of a match that is not over, or begin it anew, on at most 10 devices of a user",
     table=LIVE_ACTIVITIES,
-    operations=("UpdateItem",),
+    operations=("GetItem", "Query", "UpdateItem"),
     who=Who.USER,
     fields=("registerLiveActivity",),
+    key="matchId = :partition AND begins_with(#userId__deviceId, :user)",
+    filter=("#ttl > :now",),
     update=(
-        "SET userId = :user, deviceId = :device, updateToken = :token, #status = :active, sessionStartedAt = :now, "
-        "#ttl = :ttl REMOVE endedAt, endReason, suspendedAt"
+        "SET userId = :user, deviceId = :device, updateToken = :token, #status = :active, "
+        "sessionStartedAt = :startedAt, #ttl = :ttl REMOVE endedAt, endReason, suspendedAt"
     ),
 )
 UPDATE_TOKEN = AccessPattern(
