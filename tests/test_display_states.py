@@ -329,16 +329,49 @@ async def test_a_state_is_built_anew_once_its_time_has_passed_though_it_is_still
     assert item["ttl"] == int(served.clock().timestamp()) + seconds
 
 
+async def test_a_version_that_is_told_again_without_its_events_leaves_what_is_kept(served: Served) -> None:
+    states = DisplayStates(served.store(), NOON)
+    out = CricketEvent("m1:wicket", EventKind.WICKET, "Kishan is out")
+    await states.refresh(fixture(), replace(in_chase(7), events=(out,)), names=NAMES)
+
+    again = await states.refresh(fixture(), in_chase(7), names=NAMES)
+    kept = await DisplayStates(served.store(), NOON).kept(fixture())
+    after = await states.refresh(fixture(), in_chase(8), names=NAMES)
+
+    assert {team: state.last_event for team, state in again.items()} == dict.fromkeys(("1", "2"), "Kishan is out")
+    assert kept == again
+    assert {state.last_event for state in after.values()} == {None}
+
+
 async def test_an_unknown_match_is_null_and_a_team_that_does_not_play_is_refused(served: Served) -> None:
     unknown = await served.ask(ASK, {"team": "1"})
     await put_in_place(served.store(), fixture())
     stranger = await served.ask(ASK, {"team": "3"})
-    empty = await served.ask(ASK, {"team": ""})
 
     assert unknown.data == {"displayState": None}
-    assert stranger.codes == empty.codes == ["BAD_USER_INPUT"]
+    assert stranger.codes == ["BAD_USER_INPUT"]
     assert "`teamId`" in (stranger.errors or [])[0]["message"]
     assert "PutItem DisplayStateCache" not in unknown.made + stranger.made
+
+
+@pytest.mark.parametrize("bad", ["", " ", "x" * 101])
+async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -> None:
+    await put_in_place(served.store(), fixture())
+    queries = {
+        "matchId": ("query($id: ID!) { displayState(matchId: $id, teamId: 1) { version } }", []),
+        "teamId": ("query($id: ID!) { displayState(matchId: 1, teamId: $id) { version } }", []),
+        "teamId ": (
+            'query($id: ID!) { match(id: "m1") { displayState(teamId: $id) { version } } }',
+            ["GetItem cricket-fixtures"],
+        ),
+    }
+    for field, (query, made) in queries.items():
+        answer = await served.ask(query, {"id": bad})
+
+        (error,) = answer.errors or []
+        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": field.strip()}
+        assert error["message"] == f"`{field.strip()}` must have between 1 and 100 characters."
+        assert answer.made == made
 
 
 async def test_a_state_is_a_node(served: Served) -> None:

@@ -299,6 +299,29 @@ async def test_the_team_of_a_follow_is_changed_in_one_write(served: Served) -> N
 
 
 @pytest.mark.usefixtures("match")
+@pytest.mark.parametrize("bad", ["", " ", "x" * 101])
+async def test_ids_have_between_1_and_100_characters(served: Served, bad: str) -> None:
+    await follow(served)
+    queries = {
+        "query($id: ID!) { matchFollow(matchId: $id) { teamId } }": "matchId",
+        'mutation($id: ID!) { followMatch(matchId: $id, teamId: "20") { teamId } }': "matchId",
+        'mutation($id: ID!) { followMatch(matchId: "m1", teamId: $id) { teamId } }': "teamId",
+        "mutation($id: ID!) { unfollowMatch(matchId: $id) { teamId } }": "matchId",
+        'mutation($id: ID!) { updateMatchFollow(matchId: $id, teamId: "20") { teamId } }': "matchId",
+        'mutation($id: ID!) { updateMatchFollow(matchId: "m1", teamId: $id) { teamId } }': "teamId",
+        "mutation($id: ID!) { removeMatchFollows(matchId: $id) }": "matchId",
+    }
+    for query, field in queries.items():
+        answer = await served.ask(query, {"id": bad}, user="ada", role=Role.SYSTEM)
+
+        (error,) = answer.errors or []
+        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": field}
+        assert error["message"] == f"`{field}` must have between 1 and 100 characters."
+        assert answer.calls == []
+    assert (await followed(served))["teamId"] == "10"
+
+
+@pytest.mark.usefixtures("match")
 async def test_the_team_of_no_follow_cannot_be_changed(served: Served) -> None:
     answer = await served.ask(UPDATE, {"team": "20"}, user="ada")
 

@@ -6,17 +6,18 @@ import strawberry
 
 from datastore.matches.cricket import Match
 from datastore.matches.display import DisplayState
+from resolvers import bounds
+from resolvers.arguments import MatchId
 from resolvers.context import Info
 
-MatchId = Annotated[strawberry.ID, strawberry.argument(description="The match's `matchId`.")]
 TeamId = Annotated[
     strawberry.ID, strawberry.argument(description="The `teamId` of a team that plays in it: its side is shown.")
 ]
 
 
 async def display_state(info: Info, match_id: MatchId, team_id: TeamId) -> DisplayState | None:
-    return await info.context.display_states.by_id(match_id, team_id)
+    return await info.context.display_states.by_id(bounds.id("matchId", match_id), bounds.id("teamId", team_id))
 
 
 async def of_match(parent: strawberry.Parent[Match], info: Info, team_id: TeamId) -> DisplayState:
-    return await info.context.display_states.of_match(parent, team_id)
+    return await info.context.display_states.of_match(parent, bounds.id("teamId", team_id))

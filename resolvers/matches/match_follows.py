@@ -8,6 +8,7 @@ from datastore.keyspace.matches import match_follows as keys
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import no_match
 from datastore.matches.match_follows import MatchFollow, match_follow_from
+from resolvers import bounds
 from resolvers.access import require
 from resolvers.arguments import After, Before, First, Last, MatchId
 from resolvers.connections import Connection, Paging, connection, listing
@@ -18,7 +19,7 @@ Side = Annotated[strawberry.ID, strawberry.argument(description="One of the two 
 
 async def match_follow(info: Info, match_id: MatchId) -> MatchFollow | None:
     caller = require(info.context.identity, keys.FOLLOW_OF_USER)
-    return await info.context.match_follows.by_key(match_id, caller.user_id)
+    return await info.context.match_follows.by_key(bounds.id("matchId", match_id), caller.user_id)
 
 
 async def is_followed(parent: strawberry.Parent[Match], info: Info) -> bool:
@@ -47,22 +48,24 @@ async def followers(
 
 async def follow_match(info: Info, match_id: MatchId, team_id: Side) -> MatchFollow:
     caller = require(info.context.identity, keys.FOLLOW)
-    match = await info.context.fixtures.by_id(match_id)
+    side = bounds.id("teamId", team_id)
+    match = await info.context.fixtures.by_id(bounds.id("matchId", match_id))
     if match is None:
         raise no_match(match_id)
-    return await info.context.match_follows.follow(match, caller.user_id, team_id)
+    return await info.context.match_follows.follow(match, caller.user_id, side)
 
 
 async def unfollow_match(info: Info, match_id: MatchId) -> MatchFollow | None:
     caller = require(info.context.identity, keys.UNFOLLOW)
-    return await info.context.match_follows.unfollow(match_id, caller.user_id)
+    return await info.context.match_follows.unfollow(bounds.id("matchId", match_id), caller.user_id)
 
 
 async def update_match_follow(info: Info, match_id: MatchId, team_id: Side) -> MatchFollow:
     caller = require(info.context.identity, keys.CHANGE_TEAM)
-    return await info.context.match_follows.change_team(match_id, caller.user_id, team_id)
+    match, side = bounds.id("matchId", match_id), bounds.id("teamId", team_id)
+    return await info.context.match_follows.change_team(match, caller.user_id, side)
 
 
 async def remove_match_follows(info: Info, match_id: MatchId) -> int:
     require(info.context.identity, keys.REMOVE_FOLLOWS)
-    return await info.context.match_follows.remove_all(match_id)
+    return await info.context.match_follows.remove_all(bounds.id("matchId", match_id))
