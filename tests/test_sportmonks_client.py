@@ -323,6 +323,57 @@ async def test_a_used_up_quota_is_told_and_kept_away_from(provider: SportMonks, 
     assert await provider.live() == []
 
 
+async def test_without_the_live_scores_each_match_is_asked_for_by_itself(
+    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    numbers = range(501, 506)
+    service.says |= {f"fixtures/{number}": fixture(number, status="2nd Innings") for number in numbers}
+    service.says["livescores"] = [fixture(number) for number in numbers]
+    await provider.live()
+    time.forward(2)
+    service.faults.append(failing(429, Retry_After="3000"))
+
+    ticks = 1200  # forty minutes, a tick every two seconds
+    for _ in range(ticks):
+        found = [await provider.match(str(number)) for number in numbers]
+        assert [snapshot and snapshot.match.status for snapshot in found] == ["2nd Innings"] * 5
+        time.forward(2)
+
+    # One answer each in six intervals: the hour's quota is never used up.
+    asked = [path for path in service.paths() if path.startswith("fixtures/")]
+    assert ticks * 5 / 7 <= len(asked) <= ticks * 5 / 5.5
+    assert time.slept == []
+    assert [record.message for record in caplog.records if "fails" in record.message] == [
+        "SportMonks: livescores fails until further notice: SportMonks: the quota of livescores is used up for 3000 s."
+    ]
+
+    time.forward(3000)
+    assert await provider.match("501") is not None
+    assert caplog.text.count("SportMonks: livescores answers again") == 1
+
+
+async def test_an_outage_is_logged_once_for_each_change_of_it(
+    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await provider.live()
+    service.faults += [failing(500)] * 9 + [failing(401)]
+    for _ in range(4):
+        time.forward(2)
+        with pytest.raises(ProviderError):
+            await provider.match("501")
+    time.forward(2)
+    await provider.live()
+
+    told = [(record.levelname, record.message) for record in caplog.records if "livescores" in record.message]
+    assert told == [
+        ("WARNING", "SportMonks: livescores fails until further notice: SportMonks livescores: HTTP 500."),
+        ("WARNING", "SportMonks: livescores fails until further notice: SportMonks livescores: HTTP 401."),
+        ("INFO", "SportMonks: livescores answers again"),
+    ]
+
+
 async def test_without_retry_after_it_is_the_rest_of_the_hour_that_was_used_up(
     service: Service, session: aiohttp.ClientSession, time: Time
 ) -> None:

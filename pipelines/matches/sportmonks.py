@@ -18,7 +18,7 @@ from datastore.matches.cricket import Match, MatchSnapshot
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import TeamSeason
 from datastore.matches.teams import Team
-from pipelines.matches.providers import Malformed, ProviderError
+from pipelines.matches.providers import Malformed, ProviderError, ProviderUnavailable
 from pipelines.matches.sportmonks_balls import Score, scores_by_id
 from pipelines.matches.sportmonks_fixtures import match_of, snapshot_of
 from pipelines.matches.sportmonks_flights import Flights
@@ -90,6 +90,7 @@ class SportMonks:
         self._interval = interval
         self._flights: Flights[_Answer] = Flights()
         self._answers: dict[str, _Answer] = {}
+        self._alone: dict[str, datetime] = {}
         self._codes: dict[str, str] = {}
         self._scores: dict[str, Score] = {}
         self._scores_asked: datetime | None = None
@@ -100,10 +101,18 @@ class SportMonks:
         return list(found.values())
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
-        """From the live scores where it is in them; else by a call of its own."""
+        """From the live scores where it is in them; else, or while their quota is used up, by a call of its own."""
         if not _is_id(match_id):
             return None
-        return (await self._live()).of(match_id) or (await self._recent(f"fixtures/{match_id}")).of(match_id)
+        path, good_for = f"fixtures/{match_id}", self._interval
+        try:
+            if found := (await self._live()).of(match_id):
+                return found
+        except ProviderUnavailable as problem:
+            if problem.retry_after is None:  # the service is away, and is for this call too
+                raise
+            good_for = self._shared_interval(match_id)
+        return (await self._recent(path, good_for)).of(match_id)
 
     async def fixtures(self, league_ids: Sequence[str], start: datetime, end: datetime) -> AsyncIterator[Match]:
         """League by league, soonest first, `start` and `end` included; a match that two pages show comes once."""
@@ -140,12 +149,18 @@ class SportMonks:
     # Matches
 
     async def _live(self) -> _Answer:
-        return await self._recent(LIVESCORES)
+        return await self._recent(LIVESCORES, self._interval)
 
-    async def _recent(self, path: str) -> _Answer:
+    def _shared_interval(self, match_id: str) -> timedelta:
+        """How long an answer is good when all matches share the quota of `fixtures`, with one share left for syncs."""
+        now = self._now()
+        self._alone = {id: asked for id, asked in self._alone.items() if now - asked < KEPT} | {match_id: now}
+        return min(self._interval * (len(self._alone) + 1), KEPT)
+
+    async def _recent(self, path: str, good_for: timedelta) -> _Answer:
         """The last answer if it is recent, or that of one request for all who ask now."""
         last = self._answers.get(path)
-        if last is not None and self._now() - last.at < self._interval:
+        if last is not None and self._now() - last.at < good_for:
             return last
         return await self._flights.join(path, lambda: self._ask(path))
 

@@ -1,6 +1,7 @@
 """HTTP to SportMonks: the token, which is part of every address, stays in here; so do retries and the quota."""
 
 import asyncio
+import logging
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,6 +26,8 @@ LONGEST_RETRY_AFTER = 86_400.0
 USER_AGENT = "dynamodb-graphql-gateway (SportMonks reader)"
 REDACTED = b"<token>"
 IN_ADDRESS = re.compile(rb"api_token=(?!<token>)[^&\s\"'<>\\]*")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,24 +69,47 @@ class SportMonksHttp:
         self._limits = limits
         self._calls_per_hour = calls_per_hour
         self._quotas: dict[str, Quota] = {}
+        self._troubles: dict[str, str] = {}
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes | None:
         """The body of a 200; None for a 404 of what has an id. Raises `ProviderError`."""
+        found = await self._tried(path, params)
+        self._tell(path.partition("/")[0], found if isinstance(found, ProviderError) else None)
+        if isinstance(found, ProviderError):
+            raise found
+        return found
+
+    def _tell(self, endpoint: str, problem: ProviderError | None) -> None:
+        """Log when an endpoint begins to fail, fails otherwise, or answers again; not each time it is asked."""
+        trouble = None if problem is None else f"{type(problem).__name__}, quota: {problem.retry_after is not None}"
+        if trouble == self._troubles.get(endpoint):
+            return
+        if problem is None:
+            del self._troubles[endpoint]
+            logger.info("SportMonks: %s answers again", endpoint)
+        elif trouble is not None:
+            self._troubles[endpoint] = trouble
+            logger.warning("SportMonks: %s fails until further notice: %s", endpoint, problem)
+
+    async def _tried(self, path: str, params: Mapping[str, str]) -> bytes | ProviderError | None:
         delays = self._retry.delays(random.random)
         while True:
             found = await self._once(path, params)
-            if not isinstance(found, ProviderError):
+            if not isinstance(found, ProviderUnavailable) or found.retry_after is not None:
                 return found
             delay = next(delays, None)
-            if not isinstance(found, ProviderUnavailable) or found.retry_after is not None or delay is None:
-                raise found
+            if delay is None:
+                return found
             await self._sleep(delay)
 
     async def _once(self, path: str, params: Mapping[str, str]) -> bytes | ProviderError | None:
         """Failures are returned: an error raised in an `except` block keeps the one it came from, address and all."""
         endpoint = path.partition("/")[0]
         quota = self._quota(endpoint)
-        if wait := quota.take():
+        wait = quota.take()
+        if isinstance(wait, ProviderError):
+            return wait
+        if wait:
             await self._sleep(wait)
         reply = await self._attempt(path, params)
         if isinstance(reply, ProviderError):

@@ -29,17 +29,17 @@ class Quota:
         self._used = 0
         self._closed_until: datetime | None = None
 
-    def take(self) -> float:
-        """Count one call; seconds to wait before it. Raises `ProviderUnavailable` when it must not be made now."""
+    def take(self) -> float | ProviderUnavailable:
+        """Count one call; seconds to wait before it, or why it must not be made now."""
         now = self._now()
         if self._closed_until is not None and now < self._closed_until:
-            raise self._closed((self._closed_until - now).total_seconds())
+            return self._closed((self._closed_until - now).total_seconds())
         if self._used == 0 or now >= self._started + WINDOW:
             self._started, self._last, self._used, self._closed_until = now, now, 0, None
         start = self._next_start(now)
         wait = (start - now).total_seconds()
         if wait > LONGEST_WAIT:
-            raise self._closed(wait)
+            return self._closed(wait)
         self._last = start
         self._used += 1
         return wait
