@@ -25,6 +25,7 @@ ALLOWED_ANSWERS = {
     "archiveFixture": ["NOT_FOUND"],
     "registerActiveMatch": ["NOT_FOUND"],
     "deactivateMatch": ["NOT_FOUND"],
+    "registerLiveActivity": ["NOT_FOUND"],
     "updateLiveActivityToken": ["NOT_FOUND"],
     "endLiveActivity": ["NOT_FOUND"],
     "suspendLiveActivity": ["NOT_FOUND"],
