@@ -27,9 +27,9 @@ from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import RECENT_BALLS, MatchSnapshot, from_json, to_json
 from datastore.matches.fixtures import Fixtures
+from datastore.matches.live_state import live_score_of
 from datastore.metering import Call, Deadline
 from datastore.store import Store
-from pipelines.matches.changes import live_score
 from pipelines.matches.playback import Playback
 from pipelines.matches.poller import LiveChange, ScorePoller, Tick
 
@@ -155,7 +155,8 @@ class _Naive:
 
     async def tick(self, snapshot: MatchSnapshot) -> None:
         match_id = f"naive-{snapshot.match.match_id}"
-        state = _plain(live_score(snapshot)) | {"matchId": match_id, "recentBalls": _plain(_recent(snapshot))}
+        live = live_score_of(snapshot.match, snapshot.balls[-RECENT_BALLS:])
+        state = _plain(live) | {"matchId": match_id, "recentBalls": _plain(_recent(snapshot))}
         stored = await self._call(self._states.get_item, Key={"matchId": match_id}, ConsistentRead=True)
         if stored.get("Item") == state:
             return

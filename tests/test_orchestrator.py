@@ -288,7 +288,7 @@ async def test_a_match_stays_ours_and_others_go_on_while_its_sessions_are_ended(
         await one.orchestrator.reconcile()
         await other.orchestrator.reconcile()
 
-    assert one.ended == ["m1"]
+    assert one.ended.count("m1") == 1
     assert (await state(served, "m2")).status is ActiveStatus.ACTIVE
     assert (await state(served, "m1")).instance_id == "one"
     assert other.ended == []
@@ -299,7 +299,7 @@ async def test_a_match_stays_ours_and_others_go_on_while_its_sessions_are_ended(
 
 
 async def _is_ending(one: Instance) -> bool:
-    return one.ended == ["m1"]
+    return "m1" in one.ended
 
 
 async def _ticked(served: Served) -> bool:

@@ -120,7 +120,7 @@ async def test_a_tick_that_changed_nothing_writes_only_when_it_was(served: Serve
     await one.poller.tick("m1")
     await one.poller.tick("m1")
     before = await item(served)
-    served.clock.forward(seconds=2)
+    served.clock.forward(seconds=4)
 
     with Counted(served) as counted:
         assert await one.poller.tick("m1") is Tick.UNCHANGED
@@ -231,7 +231,7 @@ async def test_a_provider_that_fails_leaves_everything_as_it_is(served: Served, 
     await one.poller.tick("m1")
     before = await state(served)
     provider.says = problem
-    served.clock.forward(seconds=2)
+    served.clock.forward(seconds=4)
 
     assert await one.poller.tick("m1") is Tick.FAILED
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import groupby
 from typing import Any
@@ -29,6 +29,8 @@ from pipelines.matches.changes import Found, MatchWatch
 from pipelines.matches.cooldowns import cool
 from pipelines.matches.providers import Provider, ProviderError
 
+# Of the life of a lock: so long a tick that changed nothing leaves the last one's time as it is.
+HEARTBEAT = 0.35
 MOST_EVENTS = 40  # in one version: an item holds 400 KB
 
 logger = logging.getLogger(__name__)
@@ -177,6 +179,10 @@ class ScorePoller:
         return MatchSnapshot(match, active.live.recent_balls)
 
     async def _heartbeat(self, store: Store, active: ActiveMatch) -> None:
+        """Say that the match is looked after, well before others take it for abandoned: the item is written whole."""
+        ticked = active.last_tick_at
+        if ticked is not None and self._now() - ticked < timedelta(seconds=self._lock_seconds * HEARTBEAT):
+            return
         if not await ActiveMatches(store, self._now()).ticked(active.match_id, active.fence):
             raise _NotMine
 
@@ -197,7 +203,7 @@ class ScorePoller:
                 events=group,
                 changed=found.parts,
                 cooldowns=cooled.cooldowns,
-                updated_at=now,
+                updated_at=max(now, active.updated_at),  # whatever the clock of the hand before
                 last_tick_at=now,
             )
             if not await ActiveMatches(store, now).commit(active):
