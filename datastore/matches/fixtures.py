@@ -93,7 +93,10 @@ class Fixtures:
         key = keys.fixture(match.match_id)
         written: Written | None = None
         if stored is None or not stored.version:
-            item = {**_facts(match), **_state(match), "version": 0, "updatedAt": iso(self._now)}
+            item = {**_facts(match), **_state(match), "version": match.version, "updatedAt": iso(self._now)}
+            # A poller that has changed nothing yet may have set these: what is 0 stays as it is.
+            item |= {"fence": match.fence} if match.fence else {}
+            item |= {"lastBallId": match.last_ball_id} if match.last_ball_id else {}
             expression, values = set_or_remove(item | _unarchived(match))
             written = await self._store.update(keys.SYNC_SOON, key, update=expression, zero=0, **values)
         elif self._tells_state(match, stored, polled):
