@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -27,6 +27,7 @@ from pipelines.matches.providers import Provider
 from pipelines.matches.sync import FixtureSyncJob, LeagueSyncJob, SyncJob, TeamSyncJob
 
 NAMES_KEPT = 1000
+FIRST_SYNC_SECONDS = 10.0
 # Phones that cannot be reached when a match ends are tried again for so long.
 REACHED_WITHIN = timedelta(minutes=10)
 
@@ -72,6 +73,7 @@ class CricketPipeline:
         self._delivery = delivery
         self._coordinator = LACoordinator(open_store, delivery, now)
         self._names: dict[str, Names] = {}
+        self._synced = asyncio.Event()
         self.poller = ScorePoller(provider, open_store, instance_id, now, self._changed, lock_seconds=pace.lock_seconds)
         self.orchestrator = MatchOrchestrator(
             provider,
@@ -89,12 +91,16 @@ class CricketPipeline:
         self._jobs: list[SyncJob] = [job(provider, open_store, instance_id, now) for job in jobs]
 
     async def run(self) -> None:
-        """Sync and poll until cancelled; then leave the matches to others."""
-        async with self.open():
-            await self.sync()
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._sync_again())
-                tasks.create_task(self.orchestrator.run())
+        """Sync and poll until cancelled; then leave the matches to others.
+
+        The first sync goes ahead, for it brings the names; but a provider that is slow holds up no match.
+        """
+        async with self.open(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(every(self._pace.sync_seconds, self._sync_and_tell))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_SYNC_SECONDS):
+                    await self._synced.wait()
+            tasks.create_task(self.orchestrator.run())
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator["CricketPipeline"]:
@@ -114,9 +120,11 @@ class CricketPipeline:
                 logger.info("Sync of %s: %s", job.name, done)
         self._on_sync()
 
-    async def _sync_again(self) -> None:
-        await asyncio.sleep(self._pace.sync_seconds)
-        await every(self._pace.sync_seconds, self.sync)
+    async def _sync_and_tell(self) -> None:
+        try:
+            await self.sync()
+        finally:
+            self._synced.set()
 
     async def _changed(self, store: Store, change: LiveChange) -> None:
         """A version was written: widgets and phones are told. Their trouble is no trouble of the match."""
