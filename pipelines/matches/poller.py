@@ -96,7 +96,7 @@ class ScorePoller:
     async def tick(self, match_id: str) -> Tick:
         """Raises what the store raises; the next tick goes on from what is stored."""
         store = self._open_store()
-        if not await self._locks(store).acquire(match_lock(match_id), self._lock_seconds):
+        if not await self._lock(store, match_id):
             return Tick.LOCKED
         try:
             return await self._tick(store, match_id)
@@ -214,6 +214,13 @@ class ScorePoller:
     async def _write_fixture(self, store: Store, match: Match) -> None:
         if not await Fixtures(store, self._now()).write_live(match):
             raise _NotMine
+
+    async def _lock(self, store: Store, match_id: str) -> bool:
+        try:
+            return await self._locks(store).acquire(match_lock(match_id), self._lock_seconds)
+        except BaseException:
+            await _to_its_end(self._unlock(match_id))  # it may have been taken all the same
+            raise
 
     async def _unlock(self, match_id: str) -> None:
         try:
