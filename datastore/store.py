@@ -154,7 +154,7 @@ class Store:
     async def write_all(
         self, table: Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()
     ) -> None:
-        """Put and delete any number of items, unconditionally: see `batches`. Of two with one key the last counts."""
+        """Put and delete any number of items, unconditionally: see `writing`. Of two with one key the last counts."""
         requests = {self._checked_key(table, item): {"PutRequest": {"Item": encode_item(item)}} for item in puts}
         requests |= {key: {"DeleteRequest": {"Key": self._key(table, key)}} for key in deletes}
         try:
