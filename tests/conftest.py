@@ -18,10 +18,12 @@ import pytest
 import uvicorn
 from fault_proxy import Proxy, client_of
 
-from datastore.client import Client
+from datastore import tables
+from datastore.client import Client, RequestRefused
 from datastore.database import Database, StoreOptions, open_database
 from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
+from datastore.keyspace import TABLES
 from datastore.metering import Call
 from datastore.store import Store
 from edge.application import application
@@ -217,8 +219,25 @@ def store_options(engine: str) -> StoreOptions:
 async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
     """The store without a gateway, its tables made."""
     async with open_database(store_options) as database:
-        await database.create_tables()
+        await make_tables(database)
         yield database
+
+
+async def make_tables(database: Database) -> None:
+    """The declared tables that are missing, made with our own client: boto3 would take ten times as long, each time."""
+
+    async def make(table: Table) -> None:
+        name = database.prefix + table.name
+        try:
+            await database.client.call("CreateTable", tables.definition(table, database.prefix))
+        except RequestRefused as refusal:
+            if refusal.code != "ResourceInUseException":
+                raise
+        if table.ttl:
+            expiry = {"Enabled": True, "AttributeName": table.ttl}
+            await database.client.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": expiry})
+
+    await asyncio.gather(*[make(table) for table in TABLES])
 
 
 @pytest.fixture
@@ -248,7 +267,8 @@ async def served(settings: Settings, store_options: StoreOptions, clock: Clock) 
         await stack.enter_async_context(listening(gateway))
         http = await stack.enter_async_context(aiohttp.ClientSession())
         assert gateway.database is not None
-        await gateway.database.create_tables()
+        if not store_options.embedded:  # else it has made them itself
+            await make_tables(gateway.database)
         running = Served(gateway, settings.url, http, clock)
         running.finished = finished
         yield running

@@ -236,13 +236,15 @@ async def test_what_stays_unprocessed_is_throttled_and_the_others_are_served(
 async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
-    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.05, most=0.05, tries=1000))
+    # Without chance: the last wait would begin 0.8 s in, and the deadline leaves room for the try before it.
+    monkeypatch.setattr("datastore.loading.random.random", lambda: 1.0)
+    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.2, most=0.2, tries=1000))
     await fill(database, range(3))
     proxy.always = _late("2")
     loop = asyncio.get_running_loop()
     started = loop.time()
 
-    answers = await read(open_store(0.8), range(3))
+    answers = await read(open_store(0.98), range(3))
 
     assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED"]
     assert loop.time() - started < 3
