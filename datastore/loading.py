@@ -16,7 +16,6 @@ from datastore.keyspace.parts import Key, checked, key_attributes, key_of
 from datastore.metering import Deadline, Meter
 
 BATCH_KEYS = 100
-BUSY = "The store is busy; try again in a moment."
 UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
 
 Address = tuple[Table, Key]
@@ -62,20 +61,16 @@ class PointReads(DataLoader[Address, Item | None]):
         tables = {self._prefix + table.name: table for table, _ in addresses}
         wanted = self._batch(addresses)
         delays = UNPROCESSED.delays(random.random)
-        repeated = False
         while wanted:
             try:
                 answer = await self._call("BatchGetItem", {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"})
             except DomainError as problem:  # what came in earlier rounds is served all the same
-                # Keys that were left unprocessed until the deadline: the store was busy, however the last try ended.
-                late = repeated and isinstance(problem, Timeout)
-                found.update(_failed(tables, wanted, Throttled(BUSY) if late else problem))
+                found.update(_failed(tables, wanted, problem))
                 break
-            repeated = True
             found.update(_received(tables, answer.get("Responses") or {}))
             wanted = answer.get("UnprocessedKeys") or {}
             if wanted and not await self._may_wait(next(delays, None)):
-                found.update(_failed(tables, wanted, Throttled(BUSY)))
+                found.update(_failed(tables, wanted, Throttled("The store is busy; try again in a moment.")))
                 break
         return [found.get(address) for address in addresses]
 
