@@ -297,7 +297,7 @@ async def listening(gateway: Gateway) -> AsyncIterator[None]:
         await gateway.socket.close()
         # The clients have gone; uvicorn would look for that only ten times a second.
         with suppress(TimeoutError):
-            async with asyncio.timeout(0.2):
+            async with asyncio.timeout(2):
                 while server.server_state.connections:  # noqa: ASYNC110 - uvicorn tells no event
                     await asyncio.sleep(0.001)
         await server.shutdown()
