@@ -31,6 +31,7 @@ QUIET = timedelta(minutes=15)
 # A provider that no longer lists a match may have a bad moment.
 MISSING_TICKS = 30
 LEFT_AT_ONCE = 16
+TICKS_TO_BELIEVE = 2
 # How often the provider is asked for a match that rests, and when one that it does not know is given up.
 LOOK_AGAIN = timedelta(minutes=5)
 FORGOTTEN = timedelta(days=1)
@@ -68,6 +69,7 @@ class MatchOrchestrator:
         self._lock_seconds = lock_seconds
         self._linger = linger
         self._polls: dict[str, asyncio.Task[None]] = {}
+        self._ticks: dict[str, int] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._look_again_at: dict[str, datetime] = {}
 
@@ -141,7 +143,7 @@ class MatchOrchestrator:
             self._begin(active.match_id)
         elif not mine and self._is_abandoned(active):
             await self._take_over(active)
-        elif mine and active.live.phase.is_over and self._now() - active.updated_at >= self._linger:
+        elif mine and self._is_settled(active):
             self._end(active)
         elif mine and live_ids is not None and active.match_id not in live_ids and self._rests(active):
             await self._rest(active)
@@ -164,6 +166,11 @@ class MatchOrchestrator:
         if claimed is not None:
             logger.info("Match %s is taken over from %s", seen.match_id, seen.instance_id)
             self._begin(seen.match_id)
+
+    def _is_settled(self, active: ActiveMatch) -> bool:
+        """Over for long enough, and asked for since we began: what goes back is believed the second time only."""
+        asked = self._ticks.get(active.match_id, 0) >= TICKS_TO_BELIEVE
+        return asked and active.live.phase.is_over and self._now() - active.updated_at >= self._linger
 
     def _rests(self, active: ActiveMatch) -> bool:
         """Of a match that is not in the live scores: between two days, not begun, or nothing happened for long."""
@@ -212,7 +219,7 @@ class MatchOrchestrator:
         """
         await self._on_end(active)
         now = await self._matches().latest(active.match_id)
-        if now is None or now.fence != active.fence or now.live.phase is not active.live.phase:
+        if now is None or (now.fence, now.version) != (active.fence, active.version):
             return
         removed = await MatchFollows(self._open_store(), self._now()).remove_all(active.match_id)
         await Fixtures(self._open_store(), self._now()).archive(active.match_id)
@@ -223,6 +230,7 @@ class MatchOrchestrator:
     def _begin(self, match_id: str) -> None:
         if match_id not in self._polls:
             self._poller.forget(match_id)
+            self._ticks[match_id] = 0
             self._polls[match_id] = asyncio.create_task(self._poll(match_id), name=f"match {match_id}")
 
     async def _poll(self, match_id: str) -> None:
@@ -235,6 +243,7 @@ class MatchOrchestrator:
                 ended = await self._safely(match_id, self._poller.tick, match_id)
                 if ended is Tick.LOST:
                     return
+                self._ticks[match_id] += ended in (Tick.CHANGED, Tick.UNCHANGED)
                 missing = missing + 1 if ended is Tick.UNKNOWN else 0
                 if missing == MISSING_TICKS:
                     await self._safely(match_id, self._give_up, match_id)
