@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
@@ -80,6 +81,18 @@ def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         raise mistake(problem) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> None:
+    """Until it is done, or Ctrl-C or SIGTERM ask for an end; then it may clean up."""
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        notes.print("Stopped.")
 
 
 def log_in_lines() -> None:

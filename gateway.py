@@ -13,7 +13,8 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 import schema as api
-from commands import ingest, matches, tables
+from commands import feeds, ingest, matches, tables
+from commands.feeds import FanOutBound, MetricsPort
 from commands.options import (
     DATA_DIR,
     DataDir,
@@ -31,6 +32,7 @@ from edge.application import application
 from edge.identity import Tokens, TokenSettings
 from edge.server import listen, serve_until_signal
 from edge.settings import Settings
+from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.matches.setup import Source
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
@@ -87,6 +89,8 @@ cli = typer.Typer(
 cli.add_typer(tables.commands, name="tables")
 cli.add_typer(ingest.commands, name="ingest")
 cli.add_typer(matches.commands, name="pipeline")
+matches.commands.command("feed")(feeds.run_pipeline)
+cli.add_typer(feeds.letters, name="dlq")
 cli.command("replay")(matches.replay)
 ENVIRONMENT = (
     "More is set in the environment: GATEWAY_SECRET, GATEWAY_JWKS_URL, GATEWAY_JWT_ISSUER, GATEWAY_JWT_AUDIENCE, "
@@ -125,10 +129,32 @@ def serve(
             help="Which live matches to poll: invented ones, those of SportMonks, or none. Invented ones in the demo.",
         ),
     ] = None,
+    feed_pipeline: Annotated[
+        bool | None,
+        typer.Option(
+            "--feed-pipeline/--no-feed-pipeline",
+            envvar="GATEWAY_FEED_PIPELINE",
+            help="Handle the feed's changes in this process; on by default when embedded.",
+        ),
+    ] = None,
+    fan_out_bound: FanOutBound = MOST_FOLLOWERS,
+    metrics_port: MetricsPort = None,
 ) -> None:
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
     settings, options = _set_up(
-        store, data_dir, memory, prefix, region, host=host, port=port, demo=demo, ingest=ingest, source=source
+        store,
+        data_dir,
+        memory,
+        prefix,
+        region,
+        host=host,
+        port=port,
+        demo=demo,
+        ingest=ingest,
+        source=source,
+        feed_pipeline=feed_pipeline,
+        fan_out_bound=fan_out_bound,
+        metrics_port=metrics_port,
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
@@ -155,12 +181,14 @@ def _set_up(
     demo: bool | None,
     ingest: str | None,
     source: Source | None,
+    feed_pipeline: bool | None,
     **given: Any,
 ) -> tuple[Settings, StoreOptions]:
     """What the options of `serve` come to."""
     _check_feed(ingest)
     options = store_options(store, data_dir, memory, prefix, region) if isinstance(store, str) else store
     demo = options.embedded if demo is None else demo
+    given["feed_pipeline"] = options.embedded if feed_pipeline is None else feed_pipeline
     source = source or (Source.DEMO if demo else Source.NONE)
     matches.setup_of(source)  # what is missing is told now
     return settings_of(options, data_dir, demo=demo, ingest=ingest, matches=source.value, **given), options
@@ -218,8 +246,8 @@ def seed(
     """Load the demo data that is not there yet."""
 
     async def load(gateway: Gateway) -> None:
-        events, sightings = await gateway.demo().load()
-        typer.echo(f"{events} earthquakes and {sightings} sightings stored")
+        loaded = await gateway.demo().load()
+        typer.echo(f"{loaded.earthquakes} earthquakes, {loaded.sightings} sightings and {loaded.posts} posts stored")
 
     with_gateway(load, store_options(store, data_dir, memory, prefix, region))
 

@@ -7,7 +7,7 @@ import random
 import socket
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -34,14 +34,17 @@ from edge import graphiql
 from edge.execution import OnResult
 from edge.http import GraphQLHTTP
 from edge.identity import Tokens, TokenSettings
-from edge.settings import Settings
+from edge.settings import Misconfigured, Settings
 from edge.websocket import GraphQLWebSocket, SocketLimits
 from pipelines.demo import Demo
 from pipelines.earthquakes import EarthquakeIngest
+from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.jobs import every
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers import Provider
 from pipelines.matches.setup import PipelineSetup, Source, pipeline_setup
+from pipelines.streams.metrics import StreamMetrics
+from pipelines.streams.shard_work import Pace
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Identity, Role
@@ -52,6 +55,8 @@ INGEST_STOP_SECONDS = 5.0
 JOB_PAUSE_SECONDS = 10.0
 # Delivering to all phones of a match reads page after page while it sends.
 PIPELINE_DEADLINE_SECONDS = 120.0
+# AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this.
+AWS_PIPELINE_POLL_SECONDS = 1.0
 DEMO_TOKEN_SECONDS = 12 * 3600.0
 DEMO_USERS = (("Demo user", "demo", Role.USER), ("Admin", "admin", Role.ADMIN), ("System", "system", Role.SYSTEM))
 
@@ -87,6 +92,7 @@ class Gateway:
         self.database: Database | None = None
         self.services: Services | None = None
         self.ingest: EarthquakeIngest | None = None
+        self.metrics = StreamMetrics()
         self._ingests: set[asyncio.Task[IngestSummary]] = set()
         self.tokens = Tokens(
             TokenSettings(
@@ -154,10 +160,23 @@ class Gateway:
             stack.push_async_callback(changes.aclose)
             stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self._finish_ingests)
+            stack.enter_context(self.metrics_served(self.settings.metrics_port))
             if jobs:
                 stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
             stack.push_async_callback(self.socket.close)
             yield self
+
+    @contextmanager
+    def metrics_served(self, port: int | None) -> Iterator[None]:
+        """Answer Prometheus on this machine; with None as port, do not. Raises `Misconfigured` when it is taken."""
+        with ExitStack() as stack:
+            if port is not None:
+                try:
+                    stack.enter_context(self.metrics.served(port))
+                except OSError as problem:
+                    reason = problem.strerror or problem
+                    raise Misconfigured(f"cannot answer Prometheus on port {port}: {reason}.") from None
+            yield
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
         """Whether the store answers for every table, within so many seconds."""
@@ -208,6 +227,8 @@ class Gateway:
             yield self.demo().live
         if self.matches.source is not Source.NONE:
             yield self.cricket(self.matches).run
+        if self.settings.feed_pipeline:
+            yield self.feed_pipeline().run
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
 
@@ -229,11 +250,31 @@ class Gateway:
             provider or setup.provider(self._http(), self._now),
             partial(self.open_store, PIPELINE_DEADLINE_SECONDS),
             setup.delivery(self._now),
-            instance_id=f"{socket.gethostname()}-{os.getpid()}-{self._new_id()[:8]}",
+            instance_id=self._instance_id(),
             now=self._now,
             on_sync=self._forget_reference_data,
             **given,
         )
+
+    def feed_pipeline(self, **given: Any) -> FeedPipeline:
+        """A consumer of the feed's changes; `given` is for it."""
+        assert self.database is not None
+        defaults: dict[str, Any] = {
+            "fan_out_bound": self.settings.fan_out_bound,
+            "metrics": self.metrics,
+            "pace": pipeline_pace(self._store.store, self.settings.poll_interval),
+            "now": self._now,
+        }
+        return FeedPipeline(
+            self.database.client,
+            self._store.prefix,
+            partial(self.open_store, PIPELINE_DEADLINE_SECONDS),
+            instance_id=self._instance_id(),
+            **defaults | given,
+        )
+
+    def _instance_id(self) -> str:
+        return f"{socket.gethostname()}-{os.getpid()}-{self._new_id()[:8]}"
 
     def _forget_reference_data(self) -> None:
         assert self.services is not None
@@ -296,6 +337,11 @@ class Gateway:
     async def _run_ingest(self, feed: str) -> IngestSummary:
         assert self.ingest is not None
         return await self.ingest.run(feed)
+
+
+def pipeline_pace(store: str, poll_interval: float) -> Pace:
+    """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
+    return Pace(poll_seconds=max(poll_interval, AWS_PIPELINE_POLL_SECONDS) if store == "aws" else poll_interval)
 
 
 async def _stop(tasks: Sequence[asyncio.Task[Any]]) -> None:

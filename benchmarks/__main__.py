@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import clients, data, matches, naive_tick, queries, subscriptions
+from benchmarks import clients, data, fan_out, feed_stream, feeds, matches, naive_tick, queries, subscriptions
 from benchmarks.measuring import run
 from benchmarks.report import Report
 from benchmarks.server import serving
@@ -18,7 +18,10 @@ from datastore.engine_process import EngineFailed
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much is measured; `effort` scales the calls of a round. Ticks are measured for `tick_seconds` a round."""
+    """How much is measured; `effort` scales the calls of a round. Ticks are measured for `tick_seconds` a round.
+
+    A post goes to so many `followers`, and so many `operations` wait for the feed's pipeline.
+    """
 
     rounds: int
     effort: float
@@ -30,21 +33,28 @@ class Extent:
     news_seconds: float
     viewers: int
     viewed_seconds: float
+    followers: int
+    operations: int
 
 
-FULL = Extent(7, 1.0, 100, 5.0, (20, 200), 2, 30.0, 12.0, 1000, 10.0)
-QUICK = Extent(1, 0.1, 10, 0.5, (5,), 1, 6.0, 4.0, 20, 2.0)
+FULL = Extent(7, 1.0, 100, 5.0, (20, 200), 2, 30.0, 12.0, 1000, 10.0, 10_000, 3000)
+QUICK = Extent(1, 0.1, 10, 0.5, (5,), 1, 6.0, 4.0, 20, 2.0, 300, 200)
 
-PARTS = ("clients", "gateway", "subscriptions", "ticks", "naive", "news", "viewers")
+PARTS = (
+    *("clients", "gateway", "subscriptions"),
+    *("ticks", "naive", "news", "viewers"),
+    *("feed", "fanout", "pipeline"),
+)
 
 
 async def measure(extent: Extent, parts: Collection[str]) -> Report:
-    """On engines in memory that are there for this alone."""
+    """On engines that are there for this alone."""
     began = time.perf_counter()
     report = Report(extent.rounds)
     if not {"clients", "gateway", "subscriptions"}.isdisjoint(parts):
         await _measure_gateway(report, extent, parts)
     await _measure_matches(report, extent, parts)
+    await _measure_feed(report, extent, parts)
     report.seconds = time.perf_counter() - began
     return report
 
@@ -81,6 +91,18 @@ async def _measure_matches(report: Report, extent: Extent, parts: Collection[str
     if "viewers" in parts:
         _say("measuring viewers")
         report.viewers = await matches.measure_viewers(extent.viewers, extent.viewed_seconds)
+
+
+async def _measure_feed(report: Report, extent: Extent, parts: Collection[str]) -> None:
+    if "feed" in parts:
+        _say("measuring the feed's queries")
+        report.feed = await feeds.measure(extent.rounds, extent.effort)
+    if "fanout" in parts:
+        _say("measuring the fan-out")
+        report.fan_out = await fan_out.measure(extent.followers, extent.rounds, extent.effort)
+    if "pipeline" in parts:
+        _say("measuring the feed's pipeline")
+        report.stream = await feed_stream.measure(extent.operations)
 
 
 def _say(what: str) -> None:

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,8 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import orjson
-
+from benchmarks.child import Child, obey, started
 from benchmarks.invented_matches import InventedMatches, MatchClock
 from benchmarks.measuring import run
 from datastore.database import StoreOptions, open_database
@@ -30,8 +29,6 @@ from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.poller import LiveChange, Tick
 
 START_SECONDS = 60.0
-STOP_SECONDS = 20.0
-ANSWER_BYTES = 64 * 1024 * 1024
 RECONCILES = 5
 
 
@@ -174,7 +171,7 @@ async def main(engine: str, count: str) -> None:
         async with pipeline.open():
             await pipeline.sync()
             polls = asyncio.create_task(pipeline.orchestrator.run())
-            await _obey(_Commands(int(count), clock, provider, notes, open_store))
+            await obey(_Commands(int(count), clock, provider, notes, open_store).do)
             polls.cancel()
             await asyncio.wait([polls])
 
@@ -217,58 +214,14 @@ class _Commands:
         return median(used)
 
 
-async def _obey(commands: _Commands) -> None:
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while line := await reader.readline():
-        answer = await commands.do(*line.decode().split())
-        sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
-        sys.stdout.buffer.flush()
-
-
-class Pipeline:
-    """The process, as who started it sees it."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    async def ask(self, command: str) -> Any:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{command}\n".encode())
-        answer = await self._process.stdout.readline()
-        if not answer:
-            raise RuntimeError("The measured pipeline has ended.")
-        return orjson.loads(answer)
-
-    async def ready(self) -> None:
-        async with asyncio.timeout(START_SECONDS):
-            while not await self.ask("ready"):  # noqa: ASYNC110 - it is another process
-                await asyncio.sleep(0.2)
-
-
 @asynccontextmanager
-async def polling(engine: str, matches: int) -> AsyncIterator[Pipeline]:
+async def polling(engine: str, matches: int) -> AsyncIterator[Child]:
     """So many matches that stand still are polled by a process of their own, until this ends."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.match_pipeline", engine, str(matches)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=ANSWER_BYTES,
-    )
-    try:
-        pipeline = Pipeline(process)
-        await pipeline.ready()
+    async with started("benchmarks.match_pipeline", engine, str(matches)) as pipeline:
+        async with asyncio.timeout(START_SECONDS):
+            while not await pipeline.ask("ready"):  # noqa: ASYNC110 - it is another process
+                await asyncio.sleep(0.2)
         yield pipeline
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        try:
-            await asyncio.wait_for(process.wait(), STOP_SECONDS)
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ import aiohttp
 import orjson
 
 from benchmarks import subscriptions
-from benchmarks.match_pipeline import Pipeline, polling
+from benchmarks.child import Child
+from benchmarks.match_pipeline import polling
 from benchmarks.measuring import percentile
 from benchmarks.server import READS, Server, serving
 from benchmarks.subscriptions import SubscriptionResult, open_socket, subscribe
@@ -136,7 +137,7 @@ async def measure_ticks(matches: int, rounds: int, seconds: float) -> TickResult
     )
 
 
-async def _watched(pipeline: Pipeline, speed: float, seconds: float) -> dict[str, Any]:
+async def _watched(pipeline: Child, speed: float, seconds: float) -> dict[str, Any]:
     """What was used in so many seconds at a speed; the ticks before do not count."""
     await pipeline.ask(f"play {speed}")
     await asyncio.sleep(2 * TICK_SECONDS)
@@ -183,7 +184,7 @@ async def measure_news(matches: int, seconds: float) -> list[NewsResult]:
     return results
 
 
-async def _heard(server: Server, pipeline: Pipeline, matches: int, interval: float, seconds: float) -> NewsResult:
+async def _heard(server: Server, pipeline: Child, matches: int, interval: float, seconds: float) -> NewsResult:
     arrived: dict[tuple[str, int], float] = {}
     async with open_socket(server) as socket:
         await subscribe(socket, server.token, QUERY)

@@ -3,7 +3,7 @@
 import gc
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -12,7 +12,7 @@ import orjson
 
 from benchmarks.data import AREA, DAYS, EVENTS, PAGE, event_id
 from benchmarks.measuring import closed_loop, percentile
-from benchmarks.server import Server, Usage
+from benchmarks.server import USER, Server, Usage
 
 CONCURRENCIES = (1, 16)
 LEAST_MAGNITUDE = 1.5
@@ -22,13 +22,17 @@ Body = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A query. `variables` are those of one request after another; `holds` tells whether an answer is right."""
+    """A query. `variables` are those of one request after another; `holds` tells whether an answer is right.
+
+    `user` is who asks.
+    """
 
     name: str
     text: str
     variables: Callable[[], Iterator[Body]]
     holds: Callable[[Body], bool]
     requests: int
+    user: str = USER
 
 
 QUERIES = (
@@ -109,16 +113,22 @@ class QueryResult:
         }
 
 
-async def measure(server: Server, rounds: int, effort: float) -> list[QueryResult]:
+async def measure(
+    server: Server,
+    rounds: int,
+    effort: float,
+    queries: Sequence[Measured] = QUERIES,
+    concurrencies: Sequence[int] = CONCURRENCIES,
+) -> list[QueryResult]:
     """Every query in turn, round after round; `effort` scales the number of requests."""
-    results = [QueryResult(query.name, concurrency) for query in QUERIES for concurrency in CONCURRENCIES]
-    for query in QUERIES:
-        await closed_loop(_Asking(server, query).ask, int(query.requests * min(effort, 1.0)), max(CONCURRENCIES))
+    results = [(query, QueryResult(query.name, concurrency)) for query in queries for concurrency in concurrencies]
+    most = max(concurrencies)
+    for query in queries:
+        await closed_loop(_Asking(server, query).ask, max(int(query.requests * min(effort, 1.0)), 1), most)
     for _ in range(rounds):
-        for result in results:
-            query = next(query for query in QUERIES if query.name == result.query)
-            await _round(server, query, result, max(int(query.requests * effort), max(CONCURRENCIES)))
-    return results
+        for query, result in results:
+            await _round(server, query, result, max(int(query.requests * effort), most))
+    return [result for _, result in results]
 
 
 async def _round(server: Server, query: Measured, result: QueryResult, total: int) -> None:
@@ -138,12 +148,12 @@ class _Asking:
         self._server = server
         self._query = query
         self._variables = query.variables()
+        self._headers = {"Content-Type": "application/json", "Authorization": f"Bearer {server.sign(query.user)}"}
         self._checked = False
 
     async def ask(self) -> None:
         body = orjson.dumps({"query": self._query.text, "variables": next(self._variables)})
-        headers = {"Content-Type": "application/json"}
-        async with self._server.http.post(f"{self._server.url}/graphql", data=body, headers=headers) as response:
+        async with self._server.http.post(f"{self._server.url}/graphql", data=body, headers=self._headers) as response:
             content = await response.read()
         if response.status != 200 or b'"errors"' in content[:20]:
             raise RuntimeError(f"{self._query.name} was answered: {content[:300].decode()}")

@@ -11,8 +11,10 @@ from typing import Any
 
 import orjson
 
-from benchmarks import match_report
+from benchmarks import feed_report, match_report
 from benchmarks.clients import OURS, ClientResult
+from benchmarks.fan_out import FanOutResult
+from benchmarks.feed_stream import StreamResult
 from benchmarks.matches import NewsResult, TickResult
 from benchmarks.naive_tick import TickCost
 from benchmarks.queries import QueryResult
@@ -38,6 +40,9 @@ class Report:
     naive: Mapping[str, TickCost] | None = None
     news: Sequence[NewsResult] | None = None
     viewers: Mapping[str, SubscriptionResult] | None = None
+    feed: Sequence[QueryResult] | None = None
+    fan_out: FanOutResult | None = None
+    stream: StreamResult | None = None
 
     def text(self) -> str:
         blocks: list[Iterator[str]] = [self._head()]
@@ -55,6 +60,12 @@ class Report:
             blocks.append(match_report.news(self.news))
         if self.viewers is not None:
             blocks.append(match_report.viewers(self.viewers))
+        if self.feed is not None:
+            blocks.append(feed_report.queries(self.feed))
+        if self.fan_out is not None:
+            blocks += [feed_report.fan_out(self.fan_out), feed_report.pages(self.fan_out.pages)]
+        if self.stream is not None:
+            blocks += [feed_report.stream(self.stream), feed_report.alone(self.stream)]
         return "\n\n".join("\n".join(block) for block in blocks)
 
     def json(self) -> bytes:
@@ -68,6 +79,9 @@ class Report:
             "naive": self.naive,
             "news": self.news,
             "viewers": self.viewers,
+            "feed": [result.figures for result in self.feed or ()],
+            "fan_out": self.fan_out,
+            "stream": self.stream,
         }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)
 

@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +33,7 @@ from resolvers.access import Role
 from runtime import Gateway
 
 READS = {"GetItem", "BatchGetItem", "Query"}
+USER = "reporter-00"
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 SECRET_VARIABLE = "GATEWAY_SECRET"
@@ -41,7 +42,7 @@ POLL_INTERVAL = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the server used since it started: CPU seconds, DynamoDB calls by operation, and read units.
+    """What the server used since it started: CPU seconds, DynamoDB calls by operation, read and write units.
 
     And by table how many follow it now.
     """
@@ -49,32 +50,55 @@ class Usage:
     cpu: float
     calls: Counter[str]
     units: float
+    write_units: float
     followers: Mapping[str, int]
 
     def since(self, before: "Usage") -> "Usage":
-        return Usage(self.cpu - before.cpu, self.calls - before.calls, self.units - before.units, self.followers)
+        return Usage(
+            self.cpu - before.cpu,
+            self.calls - before.calls,
+            self.units - before.units,
+            self.write_units - before.write_units,
+            self.followers,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The running gateway, and a client of it that is signed in."""
+    """The running gateway, and a client of it that is signed in. `sign` makes a token for any user."""
 
     url: str
     token: str
     http: aiohttp.ClientSession
+    sign: Callable[[str], str]
+
+    async def ask(self, user: str, query: str, variables: Mapping[str, Any] | None = None) -> Any:
+        """The data of the answer that a user gets."""
+        body = {"query": query, "variables": variables or {}}
+        headers = {"Authorization": f"Bearer {self.sign(user)}"}
+        async with self.http.post(f"{self.url}/graphql", json=body, headers=headers) as response:
+            answer = await response.json()
+        if "errors" in answer:
+            raise RuntimeError(f"{user} was answered: {answer['errors']}")
+        return answer["data"]
 
     async def usage(self) -> Usage:
         """As of now, with everything done that requests have left to be done behind them."""
         async with self.http.get(f"{self.url}/usage") as response:
             told = await response.json()
-        return Usage(told["cpu"], Counter(told["calls"]), told["units"], told["followers"])
+        return Usage(told["cpu"], Counter(told["calls"]), told["units"], told["write_units"], told["followers"])
 
 
 @asynccontextmanager
 async def serving(store_url: str, *, poll_interval: float = POLL_INTERVAL) -> AsyncIterator[Server]:
     """Start the gateway on a store that others have filled, and stop it in the end."""
     port, secret = _free_port(), secrets.token_urlsafe(48)
-    token = Tokens(TokenSettings(secret=secret), clock=NOON.timestamp).issue("reporter-00", Role.USER)
+    tokens = Tokens(TokenSettings(secret=secret), clock=NOON.timestamp)
+
+    def sign(user: str) -> str:
+        return tokens.issue(user, Role.USER)
+
+    token = sign(USER)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.server", "--store", store_url, "--port", str(port)),
         *("--poll-interval", str(poll_interval)),
@@ -85,7 +109,7 @@ async def serving(store_url: str, *, poll_interval: float = POLL_INTERVAL) -> As
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, headers={"Authorization": f"Bearer {token}"}) as http:
             await _started(http, url, process)
-            yield Server(url, token, http)
+            yield Server(url, token, http, sign)
     finally:
         await _stop(process)
 
@@ -161,6 +185,7 @@ class _Usage:
         self._gateway = gateway
         self._calls: Counter[str] = Counter()
         self._units = 0.0
+        self._write_units = 0.0
         self._listening = False
 
     async def answer(self, _: Request) -> Response:
@@ -173,6 +198,7 @@ class _Usage:
                 "cpu": time.process_time(),
                 "calls": self._calls,
                 "units": self._units,
+                "write_units": self._write_units,
                 "followers": {table.name: services.changes.followers(table) for table in TABLES},
             }
         )
@@ -184,7 +210,10 @@ class _Usage:
 
         def hear(call: Call) -> None:
             self._calls[call.operation] += 1
-            self._units += call.units if call.operation in READS else 0.0
+            if call.operation in READS:
+                self._units += call.units
+            else:
+                self._write_units += call.units
             if earlier is not None:
                 earlier(call)
 

@@ -2,16 +2,15 @@
 
 import asyncio
 import logging
-import signal
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from commands.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
-from console import mistake, notes
+from console import mistake, until_stopped
 from datastore.matches.fixtures import Fixtures
 from edge.server import settle_garbage_collector
 from pipelines.matches.apns_credentials import CredentialsError
@@ -52,7 +51,7 @@ def run_pipeline(
     async def poll(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
-        await _until_stopped(gateway.cricket(setup).run())
+        await until_stopped(gateway.cricket(setup).run())
 
     with_gateway(poll, store_options(store, data_dir, memory, prefix, region))
 
@@ -82,7 +81,7 @@ def replay(
     recordings = [_load(file, match_id) for file in files]
 
     async def play(gateway: Gateway) -> None:
-        await _until_stopped(_play(gateway, recordings, speed or None, from_start))
+        await until_stopped(_play(gateway, recordings, speed or None, from_start))
 
     with_gateway(play, store_options(store, data_dir, memory, prefix, region))
 
@@ -133,15 +132,3 @@ def _tell(change: LiveChange) -> None:
     for event in change.active.events:
         ball = f"{event.ball.label:>5}" if event.ball else "     "
         typer.echo(f"{change.match.match_id}  {ball}  {event.score or '':>7}  {event.text}")
-
-
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Until it is done, or Ctrl-C or SIGTERM ask for an end; then it may clean up."""
-    task = asyncio.create_task(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        notes.print("Stopped.")

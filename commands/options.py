@@ -1,5 +1,6 @@
 """Options that every command takes, and what they come to."""
 
+import os
 import secrets
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -32,6 +33,7 @@ Prefix = Annotated[
 ]
 Region = Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", help="The AWS region.")]
 DATA_DIR = Path(".data")
+POLL_INTERVAL = "GATEWAY_POLL_INTERVAL_SECONDS"
 
 
 def store_options(store: str, data_dir: Path, memory: bool, prefix: str, region: str | None) -> StoreOptions:
@@ -56,13 +58,23 @@ def settings_of(options: StoreOptions, data_dir: Path, **given: Any) -> Settings
         raise mistake(problem, 2) from None
 
 
-def with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
+def poll_interval() -> dict[str, float]:
+    """How often streams are read, as the environment sets it; empty if it does not."""
+    named = {name: value for name, value in os.environ.items() if name == POLL_INTERVAL}
+    try:
+        return from_environment(named)
+    except Misconfigured as problem:
+        raise mistake(problem, 2) from None
+
+
+def with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], options: StoreOptions, **settings: Any) -> None:
     """Do a piece of work with the store open, beside a serving gateway or without one."""
     log_in_lines()
 
     async def inside() -> None:
         # Nobody signs in, and no cursor leaves: any secret will do.
-        async with Gateway(Settings(secret=secrets.token_urlsafe(48)), options).running(jobs=False) as gateway:
+        made_up = Settings(secret=secrets.token_urlsafe(48), **settings)
+        async with Gateway(made_up, options).running(jobs=False) as gateway:
             await work(gateway)
 
     run(inside)

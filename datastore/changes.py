@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from datastore.declarations import Table
 from datastore.hub import Hub, Policy, Subscription
-from datastore.streams import Change, StreamReader, Wire
+from datastore.shards import Wire
+from datastore.streams import Change, StreamReader
 
 T = TypeVar("T")
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import ctypes
+import logging
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -18,6 +20,14 @@ PATIENCE = 20.0  # seconds for an engine to get ready
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL: with a half-sent request open, SIGTERM alone never ends the engine
 POLL = 0.1
 PR_SET_PDEATHSIG = 1
+# Each write to a table with a stream asks for the table's greatest sequence number, in just these words. Without an
+# index the engine reads all records there have ever been: 5,000 puts behind 15,000 records take 14 s instead of 1 s.
+STREAM_INDEX = (
+    "CREATE INDEX IF NOT EXISTS gateway_stream_records"
+    " ON _stream_records (table_name, CAST(sequence_number AS INTEGER))"
+)
+
+logger = logging.getLogger(__name__)
 
 
 class EngineFailed(Exception):
@@ -53,6 +63,8 @@ class Child:
         child = cls(process)
         try:
             await child._ready(database)
+            if database is not None:
+                await asyncio.to_thread(index_stream, database)
         except BaseException:
             await child.stop()
             raise
@@ -96,6 +108,16 @@ class Child:
                 with suppress(ProcessLookupError):
                     self._process.kill()
                 await self.wait()
+
+
+def index_stream(database: Path) -> None:
+    """Give the engine's database the index that keeps its writes quick. Without it all works, only slower."""
+    try:
+        with closing(sqlite3.connect(database, timeout=GRACE)) as connection:
+            connection.execute(STREAM_INDEX)
+            connection.commit()
+    except sqlite3.Error as problem:
+        logger.warning("The embedded engine's stream stays without its index; writes slow down with time: %s", problem)
 
 
 class Adopted:

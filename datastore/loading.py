@@ -2,10 +2,11 @@
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from aiodataloader import DataLoader
+from aiodataloader import DataLoader, Loader, dispatch_queue
 
 from datastore.attributes import Item, decode_item, encode_item
 from datastore.backoff import Backoff
@@ -17,6 +18,9 @@ from datastore.metering import Deadline, Meter
 
 BATCH_KEYS = 100
 UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
+# Turns of the event loop without another read before a held batch goes out: from a list that came in to the reads of
+# its nodes the executor takes some five.
+QUIET_TURNS = 12
 
 Address = tuple[Table, Key]
 
@@ -35,12 +39,54 @@ class PointReads(DataLoader[Address, Item | None]):
         self._consistent = consistent
         self._meter = meter
         self._deadline = deadline
+        self._holders = 0
+        self._released = asyncio.Event()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Reads asked for meanwhile go out at its end, together with those that are asked for just after it.
+
+        For lists that lead on to point reads. Nothing inside may wait for such a read.
+        """
+        self._holders += 1
+        self._released.clear()
+        try:
+            yield
+        finally:
+            self._holders -= 1
+            if not self._holders:
+                self._released.set()
+
+    def do_resolve_reject(self, key: Address, future: "asyncio.Future[Item | None]") -> None:
+        """Queue a read; the first of a batch has it sent, when no list is awaited."""
+        self._queue.append(Loader(key=key, future=future))
+        if len(self._queue) == 1:
+            # As aiodataloader does it: behind all that is ready to run now.
+            self.loop.call_soon(asyncio.ensure_future, self._dispatch())
+
+    async def _dispatch(self) -> None:
+        while self._holders:
+            await self._released.wait()
+            await self._quiet()
+        dispatch_queue(self)
+
+    async def _quiet(self) -> None:
+        size, turns = len(self._queue), 0
+        while turns < QUIET_TURNS:
+            await asyncio.sleep(0)
+            turns = turns + 1 if size == len(self._queue) else 0
+            size = len(self._queue)
 
     async def read(self, table: Table, key: Key) -> Item | None:
         """The item, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
         address = table, checked(key, sorts=table.sort is not None)
         # One reader's cancellation is not the others': they wait for the same read.
         return await asyncio.shield(self.load(address))
+
+    def read_ahead(self, table: Table, key: Key) -> None:
+        """Have a key read with the others of this turn, for one who will ask for it soon. A failure is theirs."""
+        address = table, checked(key, sorts=table.sort is not None)
+        self.load(address).add_done_callback(lambda read: read.cancelled() or read.exception())
 
     async def batch_load_fn(self, addresses: Sequence[Address]) -> list[Any]:
         """An item, None or an exception for each address."""

@@ -1,7 +1,8 @@
 """Connections over a Query: forward or backward, filtered and still full, over one partition or many in a row."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ WIDEST_WAVE = 16
 LARGEST_LIMIT = 2000
 
 Values = Mapping[str, Any]
+# Of the items that were read those that belong in the list, in the same order: what no filter expression can tell.
+Keep = Callable[[list[Item]], Awaitable[list[Item]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,31 +44,41 @@ async def read_page(
     partitions: Sequence[Values],
     span: Span,
     attributes: Sequence[str] | None = None,
+    keep: Keep | None = None,
+    leads_on: bool = False,
 ) -> Page:
     """A page of the list that the partitions make one after another, each given as the values of its Query.
 
     Reads until `size` items and one more are found or the last partition is done, so a page is short only at the
     end. Partitions are read ahead side by side, but at most twice as many as the page takes (see `_width`).
+
+    `leads_on`: point reads follow, by `keep` or for each item. Those of several lists go out together (see
+    `Store.leading_on`).
     """
     ordered = list(reversed(partitions)) if span.backward else list(partitions)
-    reader = _Reader(store, pattern, span.backward, attributes)
+    reader = _Reader(store, pattern, span.backward, attributes, keep, leads_on)
     first, start = _position(pattern, ordered, span.start)
     wanted = span.size + 1
     found: list[Item] = []
     at, fullest = first, 0
     while at < len(ordered) and len(found) < wanted:
         wave = ordered[at : at + _width(wanted - len(found), fullest, at - first)]
-        batches = await asyncio.gather(
-            *[
-                reader.read(values, wanted - len(found), start if at + offset == first else None)
-                for offset, values in enumerate(wave)
-            ]
-        )
+        reads = [
+            reader.read(values, wanted - len(found), start if at + offset == first else None)
+            for offset, values in enumerate(wave)
+        ]
+        # A single one begins at once, not in a task of its own: what it is to hold up may be on its way by then.
+        batches = await asyncio.gather(*reads) if len(reads) > 1 else [await reads[0]]
         for batch in batches:
             found += batch
         fullest = max(fullest, *map(len, batches))
         at += len(wave)
     return _page(found, span, at - first)
+
+
+def empty_page(span: Span) -> Page:
+    """What `read_page` answers where there is nothing."""
+    return _page([], span, 0)
 
 
 def _page(found: list[Item], span: Span, partitions: int) -> Page:
@@ -102,11 +115,21 @@ def _position(pattern: AccessPattern, ordered: Sequence[Values], start: Item | N
 class _Reader:
     """Reads partitions until enough items passed the filter, and learns from each page how many pass."""
 
-    def __init__(self, store: Store, pattern: AccessPattern, backward: bool, attributes: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        pattern: AccessPattern,
+        backward: bool,
+        attributes: Sequence[str] | None,
+        keep: Keep | None,
+        leads_on: bool,
+    ) -> None:
         self._store = store
         self._pattern = pattern
         self._backward = backward
         self._attributes = attributes
+        self._keep = keep
+        self._leads_on = leads_on
         self._scanned = 0
         self._passed = 0
 
@@ -115,22 +138,25 @@ class _Reader:
         found: list[Item] = []
         limit = _limit(wanted, self._scanned, self._passed)
         while True:
-            page = await self._store.query(
-                self._pattern,
-                values,
-                start=start,
-                limit=limit,
-                backward=self._backward,
-                attributes=self._attributes,
-            )
+            # Around the Query alone: what `keep` asks for would wait for itself.
+            with self._store.leading_on() if self._leads_on else nullcontext():
+                page = await self._store.query(
+                    self._pattern,
+                    values,
+                    start=start,
+                    limit=limit,
+                    backward=self._backward,
+                    attributes=self._attributes,
+                )
+            passed = await self._keep(page.items) if self._keep else page.items
             self._scanned += page.scanned
-            self._passed += len(page.items)
-            found += page.items
+            self._passed += len(passed)
+            found += passed
             if len(found) >= wanted or page.next_start is None:
                 return found[:wanted]
             start = page.next_start
             # By the last page alone: behind the last living item there may be thousands of expired ones.
-            limit = _limit(wanted - len(found), page.scanned, len(page.items))
+            limit = _limit(wanted - len(found), page.scanned, len(passed))
 
 
 def _limit(missing: int, scanned: int, passed: int) -> int:

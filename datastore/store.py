@@ -1,6 +1,7 @@
 """`Store`: one request's way to the tables. Every call is metered and honours the request's deadline."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,7 @@ from datastore.attributes import Item, decode_item, encode, encode_item
 from datastore.client import Client, ConditionFailed
 from datastore.declarations import AccessPattern, Table, aliases_in, values_in
 from datastore.keyspace.parts import Key, checked, key_attributes, key_of
-from datastore.loading import PointReads
+from datastore.loading import Address, PointReads
 from datastore.metering import Deadline, Meter
 from datastore.writing import write_batches
 
@@ -28,7 +29,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action of a transaction: "Put" with an item, "Update" or "Delete" with a key."""
+    """One action of a transaction: "Put" with an item, "Update", "Delete" or "ConditionCheck" with a key.
+
+    `table` is for an action on another table than the transaction's.
+    """
 
     kind: str
     item: Mapping[str, Any] | None = None
@@ -36,6 +40,7 @@ class Action:
     update: str = ""
     condition: str = ""
     values: Mapping[str, Any] | None = None
+    table: Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +74,27 @@ class Store:
         reads = self._consistent_reads if pattern.consistent else self._reads
         return await reads.read(pattern.table, key)
 
+    def get_ahead(self, pattern: AccessPattern, key: Key) -> None:
+        """Have what will be asked for in a moment read together with what is asked for now."""
+        reads = self._consistent_reads if pattern.consistent else self._reads
+        reads.read_ahead(pattern.table, key)
+
+    @contextmanager
+    def leading_on(self) -> Iterator[None]:
+        """While a list is read whose items lead on to point reads: others wait and go out with those, as one batch."""
+        with self._reads.held():
+            yield
+
     def forget(self, table: Table, key: Key) -> None:
         """Drop what was read of a key, because it was just written."""
         for name in ("_reads", "_consistent_reads"):
             if name in self.__dict__:
                 self.__dict__[name].clear((table, key))
+
+    def _remember(self, table: Table, key: Key, item: Item | None) -> None:
+        """Keep what a write left at a key, once forgotten: an eventually consistent read may not have it yet."""
+        for reads in (self._reads, self._consistent_reads):
+            reads.prime((table, key), item)
 
     async def query(
         self,
@@ -143,7 +164,7 @@ class Store:
         """Put the item if the pattern's condition holds; else the item that is there."""
         key = self._checked_key(pattern.table, item)
         request = self._write(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
-        return await self._conditional("PutItem", request, pattern.table, key, lambda _: dict(item))
+        return await self._conditional("PutItem", request, pattern.table, key, lambda _: decode_item(request["Item"]))
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> Written:
         """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open."""
@@ -174,16 +195,24 @@ class Store:
 
         The request carries a token, so that a try repeated after a lost answer is applied once.
         """
+        bodies = [self._action(action.table or table, action) for action in actions]
+        places = [self._place(action.table or table, action) for action in actions]
         request = {
-            "TransactItems": [{action.kind: self._action(table, action)} for action in actions],
+            "TransactItems": [{action.kind: body} for action, body in zip(actions, bodies, strict=True)],
             "ClientRequestToken": self._token(),
             "ReturnConsumedCapacity": "TOTAL",
         }
         try:
             await self._call("TransactWriteItems", request)
         finally:
-            for action in actions:
-                self.forget(table, action.key or self._checked_key(table, action.item or {}))
+            for place in places:
+                self.forget(*place)
+        for action, place, body in zip(actions, places, bodies, strict=True):
+            if action.kind in ("Put", "Delete"):
+                self._remember(*place, decode_item(body["Item"]) if "Item" in body else None)
+
+    def _place(self, table: Table, action: Action) -> Address:
+        return table, action.key or self._checked_key(table, action.item or {})
 
     def _action(self, table: Table, action: Action) -> dict[str, Any]:
         body = self._write(table, action.condition, action.update, action.values or {})
@@ -208,7 +237,9 @@ class Store:
             return Written(False, failed.item, repeated=failed.repeated)
         finally:
             self.forget(table, key)  # if the write failed, what was read before is no longer true either
-        return Written(True, result(answer))
+        item = result(answer)
+        self._remember(table, key, None if operation == "DeleteItem" else item)
+        return Written(True, item)
 
     def _query(self, pattern: AccessPattern, values: Mapping[str, Any]) -> dict[str, Any]:
         return self._filtered(pattern, pattern.key, values) | {"KeyConditionExpression": pattern.key}

@@ -13,40 +13,39 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
-from datastore.attributes import Item, decode_item
+from datastore.attributes import Item, decode_item, encode_item
 from datastore.client import RequestRefused
 from datastore.declarations import Table
-from datastore.errors import DomainError, Internal, TableMissing, Unavailable
+from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.hub import Hub
+from datastore.shards import (
+    BATCH,
+    FROM_THE_START,
+    LOST,
+    SPENT,
+    StreamMissing,
+    Wire,
+    after,
+    call,
+    iterator_at,
+    shards_of,
+    stream_of,
+)
 
 T = TypeVar("T")
 
-BATCH = 1000
 SLICE = 50
-CALL_SECONDS = 10.0
 FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
 MISSING_CHILD_SECONDS = 1.0  # a shard has ended, and the listing does not show its children yet
 RETENTION = timedelta(hours=24)
 CLOCK_SKEW = timedelta(minutes=5)  # AWS refuses requests signed by a clock that is further off
-LOST = {"TrimmedDataAccessException", "ResourceNotFoundException"}
-SPENT = {"ExpiredIteratorException", "ValidationException"}
 TTL_PRINCIPAL = "dynamodb.amazonaws.com"
-
-
-class Wire(Protocol):
-    """What is needed of the client."""
-
-    async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]: ...  # noqa: ASYNC109
 
 
 class ChangesLost(Unavailable):
     """The stream no longer holds what comes next; whoever follows reads the current state, and follows anew."""
-
-
-class StreamMissing(Internal):
-    """The table is there, but has no stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,19 @@ def decode_change(table: str, record: dict[str, Any]) -> Change:
     )
 
 
+def encode_change(change: Change) -> dict[str, Any]:
+    """The record that `decode_change` would make this change of."""
+    body: dict[str, Any] = {
+        "Keys": encode_item(change.keys),
+        "SequenceNumber": change.sequence,
+        "ApproximateCreationDateTime": change.time.timestamp(),
+    }
+    images = {"OldImage": change.old, "NewImage": change.new}
+    body |= {name: encode_item(image) for name, image in images.items() if image is not None}
+    record = {"eventName": change.kind, "dynamodb": body}
+    return record | {"userIdentity": {"PrincipalId": TTL_PRINCIPAL}} if change.by_ttl else record
+
+
 def _principal(record: dict[str, Any]) -> str | None:
     # The API spells it PrincipalId; Lambda's events, and engines that copy them, principalId.
     identity = record.get("userIdentity") or {}
@@ -103,12 +115,12 @@ class Shard:
         from up to CLOCK_SKEW before, and loses none.
         """
         if self.last is not None:
-            return {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": str(self.last)}
+            return after(str(self.last))
         if datetime.now(UTC) - self.as_of > RETENTION:
             raise _lost()
         if not self.whole:
             self.skip_before = self.as_of - CLOCK_SKEW
-        return {"ShardIteratorType": "TRIM_HORIZON"}
+        return FROM_THE_START
 
     def advance(self, change: Change) -> bool:
         """Whether the change is new here: a retry or a new iterator may bring some again."""
@@ -221,27 +233,16 @@ class StreamReader:
 
     async def _latest_stream(self) -> str:
         try:
-            answer = await self._call("DescribeTable", {"TableName": self.prefix + self.table.name})
-        except RequestRefused as problem:
-            if problem.code != "ResourceNotFoundException" or self._stream:
-                raise
-            raise TableMissing(f"The table {self.table.name} does not exist.") from problem
-        stream: str | None = answer["Table"].get("LatestStreamArn")
-        if stream is None:
-            raise StreamMissing(f"The table {self.table.name} has no stream to follow.")
-        return stream
+            return await stream_of(self.wire, self.table.name, self.prefix)
+        except TableMissing as missing:
+            if self._stream:
+                raise _lost() from missing
+            raise
 
     async def _list(self) -> list[Shard]:
-        listed: list[Shard] = []
-        page: dict[str, Any] = {"StreamArn": self._stream}
-        while True:
-            stream = (await self._call("DescribeStream", page))["StreamDescription"]
-            listed += [Shard(shard["ShardId"], shard.get("ParentShardId")) for shard in stream.get("Shards", ())]
-            last = stream.get("LastEvaluatedShardId")
-            if last is None:
-                self._parents = {shard.parent for shard in listed}
-                return listed
-            page["ExclusiveStartShardId"] = last
+        listed = await shards_of(self.wire, self._stream)
+        self._parents = {shard.parent for shard in listed}
+        return [Shard(shard.id, shard.parent) for shard in listed]
 
     async def _read(self, shard: Shard) -> None:
         while True:
@@ -262,19 +263,14 @@ class StreamReader:
     async def _records(self, shard: Shard) -> dict[str, Any]:
         shard.iterator = shard.iterator or await self._iterator(shard, shard.resume())
         try:
-            return await self._call("GetRecords", {"ShardIterator": shard.iterator, "Limit": BATCH})
+            return await call(self.wire, "GetRecords", {"ShardIterator": shard.iterator, "Limit": BATCH})
         except RequestRefused as problem:
             if problem.code in SPENT:
                 shard.iterator = None
             raise
 
     async def _iterator(self, shard: Shard, start: dict[str, str]) -> str:
-        answer = await self._call("GetShardIterator", {"StreamArn": self._stream, "ShardId": shard.id, **start})
-        iterator: str = answer["ShardIterator"]
-        return iterator
-
-    async def _call(self, operation: str, payload: dict[str, Any]) -> dict[str, Any]:
-        return await self.wire.call(operation, payload, timeout=CALL_SECONDS)
+        return await iterator_at(self.wire, self._stream, shard.id, start)
 
     async def _publish_all(self, shard: Shard, records: Sequence[dict[str, Any]]) -> None:
         """A large batch is spread over about one poll interval: only followers that are slow shall overflow."""

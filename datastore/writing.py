@@ -11,6 +11,7 @@ from typing import Any
 from datastore.backoff import Backoff
 from datastore.errors import Throttled
 from datastore.metering import Deadline
+from datastore.settling import all_settled
 
 BATCH_WRITES = 25
 BATCHES_AT_ONCE = 4
@@ -20,7 +21,10 @@ Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def write_batches(call: Call, deadline: Deadline, table: str, requests: Sequence[Mapping[str, Any]]) -> None:
-    """Send the requests of one table. Raises `Throttled` when some stay unprocessed; the others are written then."""
+    """Send the requests of one table. Raises `Throttled` when some stay unprocessed; the others are written then.
+
+    Whatever it raises, no request is under way any more.
+    """
     at_once = asyncio.Semaphore(BATCHES_AT_ONCE)
 
     async def write(batch: Sequence[Mapping[str, Any]]) -> int:
@@ -28,7 +32,7 @@ async def write_batches(call: Call, deadline: Deadline, table: str, requests: Se
             return await _write(call, deadline, table, batch)
 
     batches = [requests[at : at + BATCH_WRITES] for at in range(0, len(requests), BATCH_WRITES)]
-    left = sum(await asyncio.gather(*[write(batch) for batch in batches]))
+    left = sum(await all_settled([write(batch) for batch in batches]))
     if left:
         raise Throttled(f"The store is busy: {left} of {len(requests)} were not written; try again in a moment.")
 

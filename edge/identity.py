@@ -14,9 +14,9 @@ import orjson
 from datastore.errors import Unauthenticated
 from edge.verification_keys import KeySet, OpenSession, VerificationKey
 from resolvers.access import Identity, Role
+from resolvers.bounds import LONGEST_USER_ID
 
 MAX_TOKEN_BYTES = 8192
-MAX_USER_ID = 256
 CACHED_TOKENS = 2048
 # A verified token is looked at again after this long, so that a key withdrawn from the key set stops counting.
 CACHED_SECONDS = 600.0
@@ -185,8 +185,8 @@ def _identity(claims: Mapping[str, Any], role_claim: str, expires_at: float) -> 
     user_id = claims.get("sub")
     if not isinstance(user_id, str) or not user_id.strip():
         raise Unauthenticated("The token names no subject (sub).")
-    if len(user_id) > MAX_USER_ID:
-        raise Unauthenticated(f"The token's subject (sub) is longer than {MAX_USER_ID} characters.")
+    if len(user_id) > LONGEST_USER_ID:
+        raise Unauthenticated(f"The token's subject (sub) is longer than {LONGEST_USER_ID} characters.")
     return Identity(user_id, _role(claims.get(role_claim)), _verified_email(claims), expires_at)
 
 

@@ -24,7 +24,8 @@ class Misconfigured(Exception):
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`secret` signs cursors, and tokens when there is no JWKS. `ingest` names the feed to ingest every minute,
-    `matches` the source of matches that this process polls: demo or sportmonks.
+    `matches` the source of matches that this process polls: demo or sportmonks. `feed_pipeline` tells whether it
+    handles the feed's changes too, and `metrics_port` where it answers Prometheus, on this machine only.
 
     Raises `Misconfigured` for a JWKS without an issuer and an audience.
     """
@@ -45,6 +46,9 @@ class Settings:
     deadline_seconds: float = 30.0
     poll_interval: float = 0.25
     matches: str | None = None
+    feed_pipeline: bool = False
+    fan_out_bound: int = 10_000
+    metrics_port: int | None = None
 
     def __post_init__(self) -> None:
         wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}

@@ -8,6 +8,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from datastore.client import RequestRefused
 from datastore.declarations import Table
@@ -19,11 +20,13 @@ from datastore.moments import epoch_ms
 from datastore.pages import Span
 from datastore.sightings import Sightings
 from datastore.store import Store
+from pipelines.feeds.demo import FeedDemo
 from pipelines.usgs_feed import read_events
 
 FEED = Path(__file__).parent / "demo_data" / "earthquakes.geojson"
 SIGHTING_EVERY = 15.0
 EARTHQUAKE_EVERY = 20.0
+FEED_EVERY = 8.0
 SEEDING_EVERY = 60.0
 # The demo is there while the youngest of its sightings is; no area has this many active ones.
 IDS = [f"demo-{number}" for number in range(1, len(SEEN) + 1)]
@@ -38,6 +41,14 @@ PLACES = (
 )
 
 logger = logging.getLogger(__name__)
+
+
+class Loaded(NamedTuple):
+    """How many of each were stored."""
+
+    earthquakes: int
+    sightings: int
+    posts: int
 
 
 class Demo:
@@ -55,6 +66,7 @@ class Demo:
         is_followed: Callable[[Table], bool] = lambda _: True,
         sighting_every: float = SIGHTING_EVERY,
         earthquake_every: float = EARTHQUAKE_EVERY,
+        feed_every: float = FEED_EVERY,
     ) -> None:
         self._open_store = open_store
         self._areas = areas
@@ -65,19 +77,22 @@ class Demo:
         self._is_followed = is_followed
         self._sighting_every = sighting_every
         self._earthquake_every = earthquake_every
+        self._feed_every = feed_every
+        self._feed = FeedDemo(open_store, now=now, new_id=new_id, chance=chance, is_followed=is_followed)
 
-    async def load(self) -> tuple[int, int]:
-        """Earthquakes of the last 30 days, and eight sightings, unless they are there: how many were stored."""
-        return await self._load_earthquakes(), await self._load_sightings()
+    async def load(self) -> Loaded:
+        """Earthquakes of the last 30 days, eight sightings, and a feed, unless they are there."""
+        return Loaded(await self._load_earthquakes(), await self._load_sightings(), await self._feed.load())
 
     async def live(self) -> None:
-        """Report a sighting, and feel an earthquake, every few seconds, until cancelled.
+        """Report a sighting, feel an earthquake, and do something in the feed, every few seconds, until cancelled.
 
         When the eight sightings have expired they come anew, so that there is one at every stage of its decay.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(self._sighting_every, self._report))
             tasks.create_task(self._every(self._earthquake_every, self._tremble))
+            tasks.create_task(self._every(self._feed_every, self._feed.live))
             tasks.create_task(self._every(SEEDING_EVERY, self._load_sightings))
 
     async def _load_earthquakes(self) -> int:

@@ -24,6 +24,7 @@ AnyArea = Annotated[str | None, strawberry.argument(description="One of `areas`;
 Category = Annotated[str, strawberry.argument(description="One of `categories`.")]
 AnyCategory = Annotated[str | None, strawberry.argument(description="One of `categories`; all if nothing is said.")]
 UserId = Annotated[strawberry.ID, strawberry.argument(description="The user's id: the `sub` of their token.")]
+PostId = Annotated[strawberry.ID, strawberry.argument(description="The post's `postId`.")]
 MatchId = Annotated[strawberry.ID, strawberry.argument(description="The match's `matchId`.")]
 MinMagnitude = Annotated[
     float | None, strawberry.argument(description="The least magnitude, -10 to 10; all if nothing is said.")

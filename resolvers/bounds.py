@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Mapping, Sized
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
+from unicodedata import category
 
 from strawberry.utils.str_converters import to_camel_case
 
@@ -14,8 +15,10 @@ Number = TypeVar("Number", int, float)
 Check = Callable[[str, Any], Any]
 
 LONGEST_ID = 100
+LONGEST_USER_ID = 256  # the `sub` of a token
 LONGEST_URL = 1000
 LONGEST_LIST = 100
+INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # Unicode's categories of controls, formats and spaces
 FIRST_YEAR, LAST_YEAR = 1000, 9000  # so that a window around a moment is one too
 
 
@@ -48,11 +51,26 @@ def changes(input: object, checks: Mapping[str, Check], removable: Collection[st
 
 
 def text(field: str, value: str, longest: int) -> str:
-    """The text without the space around it. Raises `BadUserInput` unless 1 to `longest` characters are left."""
+    """The text without the space around it. Raises `BadUserInput` unless 1 to `longest` characters are left.
+
+    One of nothing but invisible characters is as good as empty.
+    """
     stripped = value.strip()
-    if not 1 <= len(stripped) <= longest:
+    if len(stripped) > longest or not visible(stripped):
         raise BadUserInput(f"`{field}` must have between 1 and {longest} characters.", field=field)
     return stripped
+
+
+def visible(value: str) -> str:
+    """What one sees of a text: all but spaces, controls and the like."""
+    return "".join(sign for sign in value if category(sign) not in INVISIBLE)
+
+
+def user_id(field: str, value: str) -> str:
+    """The id of a user as a token has it, the space around it included. Raises `BadUserInput` for what is none."""
+    if not value.strip() or len(value) > LONGEST_USER_ID:
+        raise BadUserInput(f"`{field}` must have between 1 and {LONGEST_USER_ID} characters.", field=field)
+    return value
 
 
 id = partial(text, longest=LONGEST_ID)

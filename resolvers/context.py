@@ -11,6 +11,15 @@ from datastore.changes import ChangeFeed
 from datastore.client import Client
 from datastore.cursors import Cursors
 from datastore.earthquakes import Earthquakes, IngestSummary
+from datastore.feeds.comments import Comments
+from datastore.feeds.follows import Follows
+from datastore.feeds.home_feeds import HomeFeeds
+from datastore.feeds.leaderboards import Leaderboards
+from datastore.feeds.likes import Likes
+from datastore.feeds.notifications import Notifications
+from datastore.feeds.posts import Posts
+from datastore.feeds.users import Users
+from datastore.feeds.visibility import Sight, Viewer
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.devices import Devices
 from datastore.matches.display_states import DisplayStates
@@ -29,7 +38,7 @@ from datastore.request_logs import RequestLogs
 from datastore.sightings import Sightings
 from datastore.store import Store
 from datastore.watches import Watches
-from resolvers.access import Identity
+from resolvers.access import Identity, Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +94,15 @@ class Context:
             "match_follows",
             "devices",
             "live_activities",
+            "sight",
+            "users",
+            "posts",
+            "comments",
+            "likes",
+            "follows",
+            "home_feeds",
+            "notifications",
+            "leaderboards",
         ):
             self.__dict__.pop(name, None)
 
@@ -152,6 +170,45 @@ class Context:
     @cached_property
     def live_activities(self) -> LiveActivities:
         return LiveActivities(self.store, self.now)
+
+    @cached_property
+    def sight(self) -> Sight:
+        """What the caller may see of the feed."""
+        if self.identity is None:
+            return Sight(self.store, Viewer())
+        return Sight(self.store, Viewer(self.identity.user_id, sees_all=self.identity.role is not Role.USER))
+
+    @cached_property
+    def users(self) -> Users:
+        return Users(self.store, self.now)
+
+    @cached_property
+    def posts(self) -> Posts:
+        return Posts(self.store, self.now, self.sight)
+
+    @cached_property
+    def comments(self) -> Comments:
+        return Comments(self.store, self.now)
+
+    @cached_property
+    def likes(self) -> Likes:
+        return Likes(self.store, self.now)
+
+    @cached_property
+    def follows(self) -> Follows:
+        return Follows(self.store, self.now)
+
+    @cached_property
+    def home_feeds(self) -> HomeFeeds:
+        return HomeFeeds(self.store)
+
+    @cached_property
+    def notifications(self) -> Notifications:
+        return Notifications(self.store, self.now)
+
+    @cached_property
+    def leaderboards(self) -> Leaderboards:
+        return Leaderboards(self.store, self.now)
 
 
 Info = strawberry.Info[Context, None]

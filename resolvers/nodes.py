@@ -10,7 +10,13 @@ import strawberry
 
 from datastore.earthquakes import Earthquake
 from datastore.errors import BadUserInput
+from datastore.feeds.comments import Comment
+from datastore.feeds.notifications import Notification
+from datastore.feeds.posts import Post
+from datastore.feeds.users import User
 from datastore.keyspace import sightings as sighting_keys
+from datastore.keyspace.feeds import comments as comment_keys
+from datastore.keyspace.feeds import notifications as notification_keys
 from datastore.keyspace.matches import active_matches as active_match_keys
 from datastore.keyspace.matches import match_follows as match_follow_keys
 from datastore.matches.cricket import Match
@@ -49,6 +55,14 @@ def watch_id(parent: strawberry.Parent[Watch]) -> strawberry.ID:
     return global_id("Watch", parent.user_id, parent.area, parent.category, parent.watch_id)
 
 
+def user_id(parent: strawberry.Parent[User]) -> strawberry.ID:
+    return global_id("User", parent.user_id)
+
+
+def post_id(parent: strawberry.Parent[Post]) -> strawberry.ID:
+    return global_id("Post", parent.post_id)
+
+
 def match_id(parent: strawberry.Parent[Match]) -> strawberry.ID:
     return global_id("Match", parent.match_id)
 
@@ -73,28 +87,38 @@ def match_follow_id(parent: strawberry.Parent[MatchFollow]) -> strawberry.ID:
     return global_id("MatchFollow", parent.match_id, parent.user_id)
 
 
+def comment_id(parent: strawberry.Parent[Comment]) -> strawberry.ID:
+    return global_id("Comment", parent.post_id, parent.comment_id)
+
+
+def notification_id(parent: strawberry.Parent[Notification]) -> strawberry.ID:
+    return global_id("Notification", parent.user_id, parent.notification_id)
+
+
 async def node(info: Info, id: NodeId) -> Record | None:
-    return await _read(info.context, id)
+    return await _read(info.context, id, "id")
 
 
 async def nodes(info: Info, ids: NodeIds) -> list[Record | None]:
     if len(ids) > LARGEST_PAGE:
         raise BadUserInput(f"`ids` may hold at most {LARGEST_PAGE} ids, not {len(ids)}.", field="ids")
     # An error stands in the place of its own id only.
-    return await asyncio.gather(*[_read(info.context, id) for id in ids], return_exceptions=True)
+    return await asyncio.gather(
+        *[_read(info.context, id, f"ids[{place}]") for place, id in enumerate(ids)], return_exceptions=True
+    )
 
 
 def global_id(kind: str, *parts: str) -> strawberry.ID:
     return strawberry.ID(urlsafe_b64encode(orjson.dumps([kind, *parts])).rstrip(b"=").decode())
 
 
-async def _read(context: Context, id: str) -> Record | None:
-    kind, parts = _parse(id)
+async def _read(context: Context, id: str, field: str) -> Record | None:
+    kind, parts = _parse(id, field)
     return await READERS[kind][1](context, *parts)
 
 
-def _parse(id: str) -> tuple[str, list[str]]:
-    refusal = BadUserInput("`id` is not the id of a node.", field="id")
+def _parse(id: str, field: str) -> tuple[str, list[str]]:
+    refusal = BadUserInput(f"`{field}` is not the id of a node.", field=field)
     if len(id) > LONGEST_ID:
         raise refusal
     try:
@@ -124,6 +148,14 @@ async def _watch(context: Context, user_id: str, area: str, category: str, watch
     return await context.watches.by_key(sighting_keys.watch(user_id, area, category, watch_id))
 
 
+async def _user(context: Context, user_id: str) -> User | None:
+    return await context.users.by_id(user_id)
+
+
+async def _post(context: Context, post_id: str) -> Post | None:
+    return await context.posts.visible(post_id)
+
+
 async def _match(context: Context, match_id: str) -> Match | None:
     return await context.fixtures.by_id(match_id)
 
@@ -150,16 +182,32 @@ async def _match_follow(context: Context, match_id: str, user_id: str) -> MatchF
     return await context.match_follows.by_key(match_id, user_id)
 
 
+async def _comment(context: Context, post_id: str, comment_id: str) -> Comment | None:
+    post, comment = await asyncio.gather(
+        context.posts.visible(post_id, comment_keys.COMMENT), context.comments.by_key(post_id, comment_id)
+    )
+    return comment if post else None
+
+
+async def _notification(context: Context, user_id: str, notification_id: str) -> Notification | None:
+    require(context.identity, notification_keys.NOTIFICATION, owner=user_id)
+    return await context.notifications.by_id(user_id, notification_id)
+
+
 # Type name: how many parts its id has, and what reads it.
 READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
     "ActiveMatch": (1, _active_match),
     "Match": (1, _match),
+    "Comment": (2, _comment),
     "DisplayState": (2, _display_state),
     "Earthquake": (1, _earthquake),
     "League": (1, _league),
     "MatchFollow": (2, _match_follow),
+    "Notification": (2, _notification),
+    "Post": (1, _post),
     "Sighting": (3, _sighting),
     "Team": (1, _team),
+    "User": (1, _user),
     "UserProfile": (1, _user_profile),
     "Watch": (4, _watch),
 }

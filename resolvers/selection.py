@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 from graphql import FieldNode, FragmentSpreadNode, InlineFragmentNode, SelectionSetNode
-from strawberry import Info
+
+from resolvers.context import Info
+
+
+def leads_on(info: Info, *fields: str) -> bool:
+    """Whether one of these fields of a list's nodes, each a point read, was selected: what `read_page` is to know."""
+    return not selected_node_fields(info).isdisjoint(fields)
 
 
 def selected_node_fields(info: Info) -> frozenset[str]:

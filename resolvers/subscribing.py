@@ -4,16 +4,23 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from typing import TypeVar
 
+from graphql import OperationType
+
 from datastore.declarations import Table
 from datastore.hub import Policy
 from datastore.streams import Change
-from resolvers.context import Context
+from resolvers.context import Context, Info
 
 Event = TypeVar("Event")
 
 WAITING_EVENTS = 1000
 
 logger = logging.getLogger(__name__)
+
+
+def is_event(info: Info) -> bool:
+    """Whether the field is one of an event: what the event tells of may be too new for eventually consistent reads."""
+    return info.operation.operation is OperationType.SUBSCRIPTION
 
 
 async def follow(

@@ -1,6 +1,7 @@
 """The API: every system's queries, mutations and subscriptions in one schema."""
 
 from collections.abc import Iterator
+from functools import cache
 
 import strawberry
 from graphql import GraphQLError
@@ -8,6 +9,8 @@ from strawberry.extensions import ParserCache, ValidationCache
 from strawberry.types import ExecutionContext
 
 from schema.earthquakes import Earthquake, EarthquakeMutations, EarthquakeQueries, EarthquakeSubscriptions
+from schema.feeds import NODES as FEED_NODES
+from schema.feeds import FeedMutations, FeedQueries, FeedSubscriptions
 from schema.matches import NODES as MATCH_NODES
 from schema.matches import MatchMutations, MatchQueries, MatchSubscriptions
 from schema.me import MeQueries
@@ -20,17 +23,17 @@ LONGEST_CACHED = 8192
 
 
 @strawberry.type(description="What can be asked.")
-class Query(SightingQueries, EarthquakeQueries, MatchQueries, NodeQueries, MeQueries):
+class Query(SightingQueries, FeedQueries, EarthquakeQueries, MatchQueries, NodeQueries, MeQueries):
     pass
 
 
 @strawberry.type(description="What can be done.")
-class Mutation(SightingMutations, EarthquakeMutations, MatchMutations):
+class Mutation(SightingMutations, FeedMutations, EarthquakeMutations, MatchMutations):
     pass
 
 
 @strawberry.type(description="What can be followed live.")
-class Subscription(SightingSubscriptions, EarthquakeSubscriptions, MatchSubscriptions):
+class Subscription(SightingSubscriptions, FeedSubscriptions, EarthquakeSubscriptions, MatchSubscriptions):
     pass
 
 
@@ -71,13 +74,16 @@ def _is_small(context: ExecutionContext) -> bool:
     return len(context.query or "") <= LONGEST_CACHED
 
 
+@cache
 def build() -> Schema:
-    """The schema; parsed and validated documents are kept for the next request with the same text, unless large."""
+    """The schema, one for the process; parsed and validated documents are kept for the next request with the same text,
+    unless large.
+    """
     return Schema(
         query=Query,
         mutation=Mutation,
         subscription=Subscription,
-        types=[Earthquake, Sighting, UserProfile, Watch, *MATCH_NODES],
+        types=[Earthquake, Sighting, UserProfile, Watch, *FEED_NODES, *MATCH_NODES],
         # By their classes: one of each is made for every operation.
         extensions=[SmallDocuments, SmallValidations],
     )

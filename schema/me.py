@@ -3,12 +3,15 @@
 import strawberry
 
 from datastore.keyspace import sightings as patterns
+from datastore.keyspace.feeds import users
 from datastore.keyspace.matches import devices, live_activities
 from resolvers import access
 from resolvers import me as resolve
+from resolvers.feeds import users as resolve_users
 from resolvers.matches import devices as resolve_devices
 from resolvers.matches import live_activities as resolve_live_activities
 from schema.connections import Connection
+from schema.feeds.users import User
 from schema.fields import ask
 from schema.matches.devices import Device
 from schema.matches.live_activities import LiveActivity
@@ -27,6 +30,12 @@ class Me:
         resolver=resolve.profile,
         graphql_type=UserProfile | None,
         description="The caller's profile as a reporter of sightings.",
+    )
+    user = ask(
+        users.USER,
+        resolver=resolve_users.me,
+        graphql_type=User | None,
+        description="The caller in the feed; null before `createUser`.",
     )
     device = ask(
         devices.DEVICE_OF_USER,

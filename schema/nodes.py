@@ -3,6 +3,7 @@
 import strawberry
 
 from datastore.keyspace import earthquakes, sightings
+from datastore.keyspace.feeds import comments, notifications, posts, users
 from datastore.keyspace.matches import active_matches, display_states, fixtures, leagues, match_follows, teams
 from resolvers import nodes as resolve
 from schema.connections import Node
@@ -13,6 +14,10 @@ POINT_READS = (
     sightings.USER_PROFILE,
     sightings.SIGHTING_NODE,
     sightings.WATCH_NODE,
+    users.USER,
+    posts.POST,
+    comments.COMMENT,
+    notifications.NOTIFICATION,
     fixtures.FIXTURE,
     active_matches.STATE,
     match_follows.FOLLOW_OF_USER,

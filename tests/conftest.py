@@ -6,10 +6,11 @@ import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
@@ -23,6 +24,7 @@ from datastore.client import Client, RequestRefused
 from datastore.database import Database, StoreOptions, open_database
 from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
+from datastore.engine_process import index_stream
 from datastore.keyspace import TABLES
 from datastore.metering import Call
 from datastore.store import Store
@@ -36,7 +38,14 @@ from runtime import Gateway
 ROOT = Path(__file__).resolve().parent.parent
 REAL_DATA = ROOT.parent / "shared" / "data"
 SECRET = "a secret for tests, long enough to sign with"
+TESTS_PER_ENGINE = 10
+# Modules that take long begin first, so that no worker is left alone with one in the end.
+LONG = {"test_commands", "test_serve", "test_graphiql", "test_match_takeover", "test_ingest", "test_match_replays"}
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.stem not in LONG)
 
 
 class Clock:
@@ -160,22 +169,59 @@ class Listener:
         return message["payload"]["data"]
 
 
+class Engines:
+    """Engines one after another, each for some tests: to make a table takes the longer the more tables there are."""
+
+    def __init__(self) -> None:
+        self._tests = 0
+        self._url = ""
+        self._running = ExitStack()
+
+    def next(self) -> str:
+        """The URL of an engine for one test more."""
+        if self._tests % TESTS_PER_ENGINE == 0:
+            self.close()
+            # Its file lies in memory where the system has a place for that.
+            shared = Path("/dev/shm")
+            folder = TemporaryDirectory(dir=shared if shared.is_dir() else None)
+            path = Path(self._running.enter_context(folder))
+            self._url = self._running.enter_context(_engine(path / "engine.sqlite"))
+        self._tests += 1
+        return self._url
+
+    def close(self) -> None:
+        self._running.close()
+
+
 @pytest.fixture(scope="session")
-def engine() -> Iterator[str]:
-    """One engine in memory for all tests of a worker: its URL."""
+def engines() -> Iterator[Engines]:
+    engines = Engines()
+    yield engines
+    engines.close()
+
+
+@pytest.fixture
+def engine(engines: Engines) -> str:
+    """The URL of an engine that others have used before, and will after: see `store_options`."""
+    return engines.next()
+
+
+@contextmanager
+def _engine(database: Path) -> Iterator[str]:
     port = free_port()
     try:
         binary = find_binary(ROOT)
     except EngineMissing as missing:
         pytest.fail(str(missing))
     process = subprocess.Popen(
-        [binary, "serve", "--host", "127.0.0.1", "--port", str(port)],
+        [binary, "serve", "--host", "127.0.0.1", "--port", str(port), "--db-path", database],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_for(url)
+        index_stream(database)
         yield url
     finally:
         process.kill()

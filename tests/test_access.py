@@ -18,6 +18,10 @@ OUTCOMES: dict[Who, dict[Role | None, list[str]]] = {
 ALLOWED_ANSWERS = {
     "confirmSighting": ["NOT_FOUND"],
     "deleteWatch": ["NOT_FOUND"],
+    "deletePost": ["NOT_FOUND"],
+    "addComment": ["NOT_FOUND"],
+    "likePost": ["NOT_FOUND"],
+    "follow": ["NOT_FOUND"],
     "updateTeam": ["NOT_FOUND"],
     "updateLeague": ["NOT_FOUND"],
     "deleteLeague": ["NOT_FOUND"],

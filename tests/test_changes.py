@@ -7,7 +7,6 @@ import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +15,7 @@ import aiohttp
 import boto3
 import orjson
 import pytest
+from scripted_stream import Script, Shard
 
 from datastore import streams as module
 from datastore.changes import ChangeFeed
@@ -24,7 +24,8 @@ from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Unavailable
 from datastore.hub import Policy, Subscription
-from datastore.streams import Change, ChangesLost, StreamMissing
+from datastore.shards import StreamMissing
+from datastore.streams import Change, ChangesLost
 
 BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 MUTE = Table("Mute", "pk", "sk")
@@ -376,89 +377,7 @@ async def test_another_store_in_its_place_is_told(engine: Engine, session: aioht
     assert not readers()
 
 
-# A scripted stream: the protocol of DynamoDB Streams with shards that the test opens, fills, closes and trims.
-
-
-@dataclass
-class Shard:
-    parent: str | None = None
-    records: list[dict[str, Any]] = field(default_factory=list)
-    closed: bool = False
-    trimmed: int = 0
-
-
-class Script:
-    page = 2
-
-    def __init__(self, **shards: Shard) -> None:
-        self.shards = shards
-        self.arn = "arn:1"
-        self.generation = 0
-        self.faults: dict[str, list[Exception]] = {}
-        self.calls: list[str] = []
-        self.read: list[str] = []
-        self._sequence = 98  # soon one more digit: sequences are numbers, not text
-
-    def write(self, shard: str, key: str, *, age: timedelta = timedelta(), **extra: Any) -> int:
-        self._sequence += 1
-        body = {
-            "Keys": {"pk": {"S": key}},
-            "NewImage": {"pk": {"S": key}, "n": {"N": str(self._sequence)}},
-            "SequenceNumber": str(self._sequence),
-            "ApproximateCreationDateTime": (datetime.now(UTC) - age).timestamp(),
-        }
-        self.shards[shard].records.append({"eventName": "INSERT", "dynamodb": body, **extra})
-        return self._sequence
-
-    def fail(self, operation: str, *problems: Exception) -> None:
-        self.faults.setdefault(operation, []).extend(problems)
-
-    async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
-        await asyncio.sleep(0)
-        self.calls.append(operation)
-        if faults := self.faults.get(operation):
-            raise faults.pop(0)
-        answer: dict[str, Any] = getattr(self, operation)(payload)
-        return answer
-
-    def DescribeTable(self, payload: dict[str, Any]) -> dict[str, Any]:
-        return {"Table": {"TableName": payload["TableName"], "LatestStreamArn": self.arn}}
-
-    def DescribeStream(self, payload: dict[str, Any]) -> dict[str, Any]:
-        names = list(self.shards)
-        start = names.index(payload["ExclusiveStartShardId"]) + 1 if "ExclusiveStartShardId" in payload else 0
-        page = names[start : start + self.page]
-        shards = [
-            {"ShardId": name, **({"ParentShardId": parent} if (parent := self.shards[name].parent) else {})}
-            for name in page
-        ]
-        more = {"LastEvaluatedShardId": page[-1]} if start + self.page < len(names) else {}
-        return {"StreamDescription": {"Shards": shards, **more}}
-
-    def GetShardIterator(self, payload: dict[str, Any]) -> dict[str, Any]:
-        shard = self.shards[payload["ShardId"]]
-        match payload["ShardIteratorType"]:
-            case "LATEST":
-                place = len(shard.records)
-            case "TRIM_HORIZON":
-                place = shard.trimmed
-            case "AFTER_SEQUENCE_NUMBER":
-                sequences = [record["dynamodb"]["SequenceNumber"] for record in shard.records]
-                place = sequences.index(payload["SequenceNumber"]) + 1
-        return {"ShardIterator": f"{payload['ShardId']} {place} {self.generation}"}
-
-    def GetRecords(self, payload: dict[str, Any]) -> dict[str, Any]:
-        name, place, generation = payload["ShardIterator"].split()
-        shard, start = self.shards[name], int(place)
-        if int(generation) < self.generation:
-            raise RequestRefused("ExpiredIteratorException", "expired")
-        if start < shard.trimmed:
-            raise RequestRefused("TrimmedDataAccessException", "trimmed")
-        end = min(start + payload["Limit"], len(shard.records))
-        self.read.append(name)
-        done = shard.closed and end == len(shard.records)
-        more = {} if done else {"NextShardIterator": f"{name} {end} {self.generation}"}
-        return {"Records": shard.records[start:end], **more}
+# On a scripted stream.
 
 
 Told = list[Exception]

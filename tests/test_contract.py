@@ -18,6 +18,7 @@ from datastore.client import STREAM_OPERATIONS
 from datastore.declarations import AccessPattern, Operation, Table, Who
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.__main__ import page
+from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
 from datastore.matches.active_matches import ActiveMatches
@@ -40,6 +41,42 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("BLIP-8", "seedDemo", {"TransactWriteItems"}, Who.ADMIN),
     ("BLIP-S1", "sightingReported", set(), Who.ANY),
     ("BLIP-S2", "watchAlerts", {"Query"}, Who.USER),
+    ("FEED-001", "user", {"GetItem", "BatchGetItem"}, Who.ANY),
+    # Of posts for followers: whether the caller is one.
+    ("FEED-002", "postsByAuthor", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
+    # And, for authors with very many followers, their posts since the user follows.
+    ("FEED-003", "homeFeed", {"Query"}, Who.USER),
+    ("FEED-004", "post", {"GetItem", "BatchGetItem"}, Who.ANY),
+    # The post is read beside them: who may not see it sees none.
+    ("FEED-005", "likes", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
+    ("FEED-006", "comments", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
+    ("FEED-007", "postsByTag", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
+    ("FEED-008", "followers", {"Query"}, Who.ANY),
+    ("FEED-009", "notifications", {"Query"}, Who.USER),
+    ("FEED-010", "topAuthors", {"GetItem", "BatchGetItem"}, Who.ANY),
+    ("FEED-010", "trendingTags", {"GetItem", "BatchGetItem"}, Who.ANY),
+    # That the author is a user is read before.
+    ("FEED-W1", "createPost", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
+    # The post and the caller's profile are read before: it must be one that they may see.
+    ("FEED-W2", "likePost", {"GetItem", "BatchGetItem", "PutItem"}, Who.USER),
+    ("FEED-W2", "unlikePost", {"DeleteItem"}, Who.USER),
+    ("FEED-W3", "addComment", {"GetItem", "BatchGetItem", "PutItem"}, Who.USER),
+    # That both users are there is read before.
+    ("FEED-W4", "follow", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
+    # The moment of the follow is a part of its key, and read before.
+    ("FEED-W4", "unfollow", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
+    ("FEED-W5", "markNotificationRead", {"DeleteItem"}, Who.USER),
+    ("FEED-W6", "createUser", {"PutItem"}, Who.USER),
+    ("FEED-W6", "updateUser", {"UpdateItem"}, Who.USER),
+    # Where it is refused, the post: it must be one that the caller may see.
+    ("FEED-W6", "deleteComment", {"DeleteItem", "GetItem", "BatchGetItem"}, Who.USER),
+    # Its tags are read before.
+    ("FEED-W6", "deletePost", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
+    # Which authors are merged into the feed.
+    ("FEED-S1", "homeFeedUpdated", {"Query"}, Who.USER),
+    ("FEED-S1", "notificationReceived", set(), Who.USER),
+    # The post, and for one that is shown to followers only whether the caller follows.
+    ("FEED-S1", "postEngagement", {"GetItem", "BatchGetItem"}, Who.ANY),
     # Beside the puts, what the last ingest saw is read and kept.
     ("QUAKE-1", "ingestEarthquakes", {"GetItem", "PutItem"}, Who.SYSTEM),
     ("QUAKE-2", "earthquakes", {"Query"}, Who.ANY),
@@ -99,13 +136,19 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
 SETUP = """mutation {
   reportSighting(input: {area: "Downtown", category: "Cats", description: "x"}) { sightingId }
   createWatch(input: {area: "Downtown", category: "Cats"}) { watchId }
+  createUser(input: {name: "Ada"}) { userId }
+  createPost(input: {postId: "p1", text: "Hello #cats, dear @grace"}) { postId }
 }"""
 SYSTEM_SETUP = """mutation {
   syncTeams(teams: [{teamId: "1", name: "One", code: "ONE"}]) { teamId }
   putLeague(input: {leagueId: "1", name: "One", code: "ONE"}) { leagueId }
 }"""
-# It needs the match `m1`.
+OTHER_SETUP = """mutation {
+  createUser(input: {name: "Grace"}) { userId }
+}"""
+# It needs the match `m1` and the user `grace`.
 FOLLOWER_SETUP = """mutation {
+  follow(userId: "grace") { userId }
   followMatch(matchId: "m1", teamId: "10") { teamId }
   registerDevice(
     input: {deviceToken: "11111111111111111111111111111111", platform: IOS, osVersion: "26.1", appVersion: "3.0"}
@@ -115,6 +158,7 @@ FOLLOWER_SETUP = """mutation {
 REPORT_AGAIN = """mutation {
   reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId }
 }"""
+BY_GRACE = {"confirmSighting", "follow"}  # the others by ada
 ASK: dict[str, tuple[str, Role, list[str]]] = {
     "sightings": ('{ sightings(area: "Downtown") { nodes { area } } }', Role.USER, ["Query blip"]),
     "userProfile": ('{ userProfile(userId: "ada") { userId } }', Role.USER, ["GetItem blip"]),
@@ -137,6 +181,68 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
         ["DeleteItem blip"],
     ),
     "seedDemo": ("mutation { seedDemo { area } }", Role.ADMIN, ["TransactWriteItems blip"]),
+    "user": ('{ user(id: "ada") { name postCount } }', Role.USER, ["GetItem feed"]),
+    "post": ('{ post(id: "p1") { text mentions likeCount } }', Role.USER, ["GetItem feed"]),
+    "postsByAuthor": (
+        '{ postsByAuthor(authorId: "grace") { nodes { text likeCount } } }',
+        Role.USER,
+        ["Query feed.GSI1"],
+    ),
+    "postsByTag": ('{ postsByTag(tag: "#Cats") { nodes { text } } }', Role.USER, ["Query feed.GSI2"]),
+    "createUser": ('mutation { createUser(input: {name: "Ada"}) { name } }', Role.USER, ["PutItem feed"]),
+    "updateUser": ('mutation { updateUser(input: {name: "Ada"}) { name } }', Role.USER, ["UpdateItem feed"]),
+    "createPost": (
+        'mutation { createPost(input: {text: "Hello #dogs"}) { text tags likeCount } }',
+        Role.USER,
+        ["GetItem feed", "TransactWriteItems feed"],
+    ),
+    "deletePost": (
+        'mutation { deletePost(postId: "p1") { text } }',
+        Role.USER,
+        ["GetItem feed", "TransactWriteItems feed"],
+    ),
+    "comments": (
+        '{ comments(postId: "p1") { nodes { text mentions } } }',
+        Role.USER,
+        ["GetItem feed", "Query feed"],
+    ),
+    "likes": ('{ likes(postId: "p1") { nodes { createdAt } } }', Role.USER, ["GetItem feed", "Query feed"]),
+    "followers": ('{ followers(userId: "grace") { nodes { followedAt } } }', Role.USER, ["Query feed.GSI_FOL"]),
+    "addComment": (
+        'mutation { addComment(input: {postId: "p1", text: "Nice"}) { text } }',
+        Role.USER,
+        ["BatchGetItem feed", "PutItem feed"],
+    ),
+    "deleteComment": (
+        'mutation { deleteComment(postId: "p1", commentId: "c1") { text } }',
+        Role.USER,
+        ["DeleteItem feed"],
+    ),
+    "likePost": (
+        'mutation { likePost(postId: "p1") { createdAt } }',
+        Role.USER,
+        ["BatchGetItem feed", "PutItem feed"],
+    ),
+    "unlikePost": ('mutation { unlikePost(postId: "p1") { createdAt } }', Role.USER, ["DeleteItem feed"]),
+    "follow": (
+        'mutation { follow(userId: "%s") { followedAt } }',
+        Role.USER,
+        ["BatchGetItem feed", "TransactWriteItems feed"],
+    ),
+    "unfollow": (
+        'mutation { unfollow(userId: "grace") { followedAt } }',
+        Role.USER,
+        ["GetItem feed", "TransactWriteItems feed"],
+    ),
+    "homeFeed": ('{ homeFeed(userId: "ada") { nodes { postId } } }', Role.USER, ["Query feed.GSI3"]),
+    "notifications": ('{ notifications(userId: "ada") { nodes { kind } } }', Role.USER, ["Query feed.GSI_NOTIF"]),
+    "markNotificationRead": (
+        'mutation { markNotificationRead(notificationId: "none") { kind } }',
+        Role.USER,
+        ["DeleteItem feed"],
+    ),
+    "topAuthors": ('{ topAuthors(month: "2026-06") { score } }', Role.USER, ["GetItem feed-metrics"]),
+    "trendingTags": ("{ trendingTags { velocity } }", Role.USER, ["GetItem feed-metrics"]),
     # Two events are put, and what the feed was; the request log goes out behind it.
     "ingestEarthquakes": (
         'mutation { ingestEarthquakes(feed: "%s") { error } }',
@@ -363,6 +469,10 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
     assert {pattern.id for pattern in PATTERNS if pattern.fields} - {id for id, *_ in CONTRACT} == {
         "BLIP-N1",
         "BLIP-N2",
+        "FEED-N1",
+        "FEED-N2",
+        "FEED-N3",
+        "FEED-N4",
         "FOL-2",
         "FXC-1",
         "LA-1",
@@ -376,18 +486,20 @@ async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str
     match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
     await Fixtures(served.store(), NOON).sync([match])
     await play(served)
+    assert (await served.ask(OTHER_SETUP, user="grace")).errors is None
     assert (await served.ask(FOLLOWER_SETUP, user="ada")).errors is None
     ids = {
         "confirmSighting": prepared["reportSighting"]["sightingId"],
         "deleteWatch": prepared["createWatch"]["watchId"],
         "ingestEarthquakes": feed,
+        "follow": "ada",
     }
     query, role, expected = ASK[name]
     patterns = [pattern for pattern in PATTERNS if name in pattern.fields]
 
     with every_call(served) as calls:
         answer = await served.ask(
-            query.replace("%s", ids.get(name, "")), user="grace" if name == "confirmSighting" else "ada", role=role
+            query.replace("%s", ids.get(name, "")), user="grace" if name in BY_GRACE else "ada", role=role
         )
 
     assert answer.errors is None
@@ -457,6 +569,8 @@ def _answer(body: str) -> Callable[[web.Request], Awaitable[web.Response]]:
     [
         ('watchAlerts(userId: "ada") { area }', BLIP, "Query blip"),
         ('matchUpdates(matchId: "m3") { version }', ACTIVE_MATCHES, "GetItem active-matches"),
+        ('homeFeedUpdated(userId: "ada") { postId }', FEED, "Query feed"),
+        ('postEngagement(postId: "p1") { likeCount }', FEED, "GetItem feed"),
         ("liveScores { isSnapshot }", ACTIVE_MATCHES, "Scan active-matches"),
         ('liveScores(leagueCode: "ONE") { isSnapshot }', ACTIVE_MATCHES, "Scan active-matches"),
     ],
@@ -465,6 +579,7 @@ def _answer(body: str) -> Callable[[web.Request], Awaitable[web.Response]]:
 async def test_a_subscription_reads_what_it_begins_with_once_and_consistently(
     served: Served, field: str, table: Table, expected: str
 ) -> None:
+    assert (await served.ask(SETUP, user="ada")).errors is None
     await play(served)
     with every_call(served) as calls:
         listener = await served.listen(f"subscription {{ {field} }}", user="ada")

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from conftest import NOON, REAL_DATA, SECRET, Answer, Clock, Served
+from conftest import NOON, REAL_DATA, SECRET, Answer, Clock, Engines, Served
 from earthquake_samples import quake, store
 
 from datastore import tables
@@ -87,13 +87,17 @@ def events_of(pages: list[Page], *, backward: bool = False) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def november(engine: str) -> StoreOptions:
-    """Tables with a real month, loaded once. No stream: nobody follows, and it makes the engine slow to load."""
+def november() -> Iterator[StoreOptions]:
+    """Tables with a real month, loaded once, on an engine of their own."""
     if not MONTH.is_file():
         pytest.skip("the folder of real feeds, ../shared/data/usgs, is not here")
-    options = StoreOptions(store=engine, prefix=f"november{uuid.uuid4().hex[:8]}__")
-    asyncio.run(load(options))
-    return options
+    engines = Engines()
+    options = StoreOptions(store=engines.next(), prefix=f"november{uuid.uuid4().hex[:8]}__")
+    try:
+        asyncio.run(load(options))
+        yield options
+    finally:
+        engines.close()
 
 
 async def load(options: StoreOptions) -> None:

@@ -12,8 +12,8 @@ from urllib.request import Request as UrlRequest
 from urllib.request import urlopen
 
 import pytest
+from command_line import Process, _until, serving
 from starlette.requests import Request
-from test_commands import Process, _until, serving
 from websockets.sync.client import connect
 
 from datastore.keyspace import PATTERNS
@@ -41,6 +41,9 @@ REPORT = """mutation {
 
 LIVE = "{ liveMatches { matchId } }"
 SIGHTINGS = '{ sightings(area: "Downtown") { nodes { id } } }'
+POST = 'mutation { createPost(input: { text: "Gone soon" }) { postId } }'
+COMMENT = 'mutation { addComment(input: { postId: "mira-1", text: "Gone soon" }) { id commentId } }'
+NOTIFICATIONS = '{ notifications(userId: "demo") { nodes { id notificationId } } }'
 WATCH = 'mutation { createWatch(input: { area: "Downtown", category: "Cats" }) { id watchId } }'
 
 
@@ -339,6 +342,13 @@ def _pasted(variables: dict[str, Any] | None, gateway: Process, token: str) -> d
         return {name: gateway.data(LIVE)["liveMatches"][0]["matchId"]}
     if "sighting" in value:
         return {name: gateway.data(SIGHTINGS)["sightings"]["nodes"][0]["id"]}
+    if "notification" in value:
+        _until(lambda: gateway.data(NOTIFICATIONS, token)["notifications"]["nodes"], 20)
+        return {name: gateway.data(NOTIFICATIONS, token)["notifications"]["nodes"][0][name]}
+    if "comment" in value:
+        return {name: gateway.data(COMMENT, token)["addComment"][name]}
+    if "post" in value:
+        return {name: gateway.data(POST, token)["createPost"][name]}
     return {name: gateway.data(WATCH, token)["createWatch"][name]}
 
 

@@ -17,7 +17,7 @@ from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
-from datastore.matches.locks import Locks
+from datastore.matches.locks import Locks, held
 from datastore.matches.match_follows import MatchFollows
 from datastore.store import Store
 from pipelines.matches.cricsheet import read
@@ -54,6 +54,20 @@ class Scripted(ReplayProvider):
         return None if match_id in self.unknown else await super().match(match_id)
 
 
+class Corrected(Scripted):
+    """One whose scorers correct the last innings."""
+
+    runs_taken_back = 0
+
+    async def match(self, match_id: str) -> MatchSnapshot | None:
+        snapshot = await super().match(match_id)
+        if snapshot is None or not self.runs_taken_back:
+            return snapshot
+        *innings, last = snapshot.match.innings
+        corrected = replace(last, runs=last.runs - self.runs_taken_back)
+        return replace(snapshot, match=replace(snapshot.match, innings=(*innings, corrected)))
+
+
 def matches(served: Served) -> ActiveMatches:
     return ActiveMatches(served.store(), served.clock())
 
@@ -68,6 +82,14 @@ async def fixture(served: Served, match_id: str) -> Match:
     match = await Fixtures(served.store(), served.clock()).latest(match_id)
     assert match is not None
     return match
+
+
+async def _is_free(served: Served, match_id: str) -> bool:
+    return match_lock(match_id) not in [lock.name for lock in await held(served.store())]
+
+
+async def _polls_nothing(instance: Instance) -> bool:
+    return not instance.orchestrator.polled
 
 
 async def until(condition: Any) -> None:
@@ -124,6 +146,7 @@ async def test_what_a_dead_instance_left_is_taken_over_once_its_lock_is_free(ser
     dead = Instance(served, provider, "dead", tick_seconds=60)
     await dead.orchestrator.reconcile()
     await until(lambda: _told(dead, "m1"))
+    await until(lambda: _is_free(served, "m1"))  # the tick gives its lock back when it has told
     left = await state(served, "m1")
     assert await Locks(served.store(), "dead", served.clock()).acquire(match_lock("m1"), 60)
     other = Instance(served, provider, "other", tick_seconds=60)
@@ -167,6 +190,7 @@ async def test_a_match_that_is_over_is_ended_cleaned_up_archived_and_taken_off(s
     await until(lambda: _is_over(served))
 
     await until(lambda: _is_ended(served, one))
+    await until(lambda: _polls_nothing(one))  # which is known a moment after the end is written
 
     assert one.ended == ["m1"]
     assert [follow async for page in follows.pages_of_match("m1") for follow in page] == []
@@ -209,6 +233,26 @@ async def test_an_end_that_is_cut_off_is_done_again(served: Served) -> None:
     await until(lambda: _is_ended(served, one))
 
     assert one.ended == ["m1"]
+
+
+async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_before_it_ends(served: Served) -> None:
+    """The correction takes a run back: such an answer is believed when it is told a second time, a tick later."""
+    provider = Corrected(served, "m1", balls_per_tick=300)
+    one = Instance(served, provider, **FAST | {"tick_seconds": 0.05})
+    await one.orchestrator.reconcile()
+    await until(lambda: _is_ended(served, one))
+    before = await state(served, "m1")
+    provider.runs_taken_back = 1
+
+    await one.orchestrator.start(await fixture(served, "m1"))
+    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
+    await until(lambda: _is_ended(served, one))
+
+    after = await state(served, "m1")
+    assert after.live.innings[-1].runs == before.live.innings[-1].runs - 1
+    assert (await fixture(served, "m1")).innings == after.live.innings
+    assert one.ended == ["m1", "m1"]
+    await one.orchestrator.aclose()
 
 
 async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Served) -> None:

@@ -14,7 +14,7 @@ from datastore.earthquakes import Earthquakes
 from datastore.moments import day_bucket
 from datastore.pages import Span
 from edge.settings import Settings
-from runtime import Gateway
+from runtime import Gateway, pipeline_pace
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,14 @@ from runtime import Gateway
 def test_the_demo_offers_tokens_but_never_for_aws(store: str, offered: list[str]) -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions(store))
     assert [token["name"] for token in gateway.demo_tokens()] == offered
+
+
+@pytest.mark.parametrize(
+    ("store", "interval", "seconds"),
+    [("embedded", 0.25, 0.25), ("http://127.0.0.1:1", 0.1, 0.1), ("aws", 0.25, 1.0), ("aws", 5.0, 5.0)],
+)
+def test_the_pipeline_reads_a_shard_of_aws_once_a_second_at_most(store: str, interval: float, seconds: float) -> None:
+    assert pipeline_pace(store, interval).poll_seconds == seconds
 
 
 # A stop while a client's ingest runs

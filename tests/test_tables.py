@@ -182,7 +182,7 @@ async def test_the_cloudformation_export_makes_the_same_tables(database: Databas
 
     template = json.loads(tables.cloudformation(ALL, prefix))
 
-    assert list(template["Resources"])[:3] == ["BlipTable", "EarthquakeEventsTable", "CricketFixturesTable"]
+    assert list(template["Resources"])[:3] == ["BlipTable", "FeedTable", "FeedMetricsTable"]
     assert list(template["Resources"])[-2:] == ["PlainTable", "RichAndRareTable"]
     assert len(template["Resources"]) == len(ALL)
     for resource in template["Resources"].values():

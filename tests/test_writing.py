@@ -1,5 +1,6 @@
 """Many items at once: 25 a call, what stays unprocessed sent again, and nothing lost in silence."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -7,9 +8,10 @@ import orjson
 import pytest
 from aiohttp import web
 from conftest import call_name
-from fault_proxy import Proxy, Seen, client_of
+from fault_proxy import Proxy, Seen, client_of, forward, refuse
 
 from datastore.backoff import Backoff
+from datastore.client import RequestRefused
 from datastore.database import Database
 from datastore.declarations import AccessPattern, Who
 from datastore.errors import BadUserInput, Throttled
@@ -107,6 +109,49 @@ async def test_a_batch_of_several_megabytes_goes_out(store: Store) -> None:
     await store.write_all(TEAMS, puts=teams(25, history="x" * 200_000))
 
     assert len(await store.scan(ALL_TEAMS)) == 25
+
+
+async def test_what_is_told_as_failed_is_over_when_it_is_told(store: Store, proxy: Proxy) -> None:
+    """Whoever looks then sees all that comes of it: no batch lands later."""
+    slow = _Slow()
+    proxy.faults.extend([refuse(400, "ValidationException"), slow, slow])
+
+    with pytest.raises(RequestRefused):
+        await store.write_all(TEAMS, puts=teams(75))
+
+    assert (slow.began, slow.ended) == (2, 2)
+    assert len(await store.scan(ALL_TEAMS)) == 50
+
+
+async def test_who_is_cancelled_leaves_no_batch_under_way(store: Store, proxy: Proxy) -> None:
+    proxy.always = _Slow()
+    tasks = asyncio.all_tasks()
+    writing = asyncio.create_task(store.write_all(TEAMS, puts=teams(75)))
+    while len(proxy.seen) < 3:  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0.001)
+    begun = asyncio.all_tasks() - tasks
+
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+
+    batches = [task for task in begun if "write_batches" in repr(task.get_coro())]
+    assert len(batches) == 3
+    assert all(task.done() for task in batches)
+
+
+class _Slow:
+    """Answers when others have been answered long ago."""
+
+    def __init__(self) -> None:
+        self.began = self.ended = 0
+
+    async def __call__(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        self.began += 1
+        await asyncio.sleep(0.1)
+        answer = await forward(proxy, seen)
+        self.ended += 1
+        return answer
 
 
 def _leave(count: int) -> Any:

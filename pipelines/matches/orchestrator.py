@@ -212,7 +212,7 @@ class MatchOrchestrator:
             task.add_done_callback(lambda _: self._endings.pop(active.match_id, None))
 
     async def finish(self, active: ActiveMatch) -> None:
-        """End the sessions, remove the follows, archive the fixture, and only then take the match off the list.
+        """End the sessions, remove the follows, end the polling, archive the fixture, and only then take the match off.
 
         Cut off in between, it is done again: every step is harmless twice. A match that changed hands, or goes on,
         while its sessions were ended keeps the rest.
@@ -222,8 +222,9 @@ class MatchOrchestrator:
         if now is None or (now.fence, now.version) != (active.fence, active.version):
             return
         removed = await MatchFollows(self._open_store(), self._now()).remove_all(active.match_id)
-        await Fixtures(self._open_store(), self._now()).archive(active.match_id)
+        # A tick that is under way may write the fixture, which takes it out of the archive.
         await self._end_poll(active.match_id)
+        await Fixtures(self._open_store(), self._now()).archive(active.match_id)
         if await self._matches().finish(active.match_id, active.fence):
             logger.info("Match %s is over; %d follows were removed", active.match_id, removed)
 

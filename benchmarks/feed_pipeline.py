@@ -1,0 +1,192 @@
+"""The feed's pipeline in a process of its own, which tells what it used."""
+
+import asyncio
+import gc
+import sys
+import time
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from benchmarks.child import Child, obey, started
+from benchmarks.data import NOON, open_store
+from benchmarks.measuring import run
+from benchmarks.server import READS
+from datastore.client import Client
+from datastore.database import StoreOptions, open_database
+from datastore.keyspace.feeds import pipeline as keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.metering import Call, Deadline
+from datastore.store import Store
+from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.pipeline import FeedPipeline
+
+SETTLE_SECONDS = 240.0
+# Of the pipeline's own table these are the leases' alone; what is not in `STORES` reads the stream.
+OF_LEASES = {"UpdateItem", "Query"}
+STORES = READS | {"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"}
+
+
+class Notes:
+    """What is noted from `begin` on. Reading the stream and holding its leases are counted apart: `keeping`."""
+
+    def __init__(self, pipeline: FeedPipeline) -> None:
+        self._pipeline = pipeline
+        self._records_before = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        gc.collect()
+        self._calls: Counter[str] = Counter()
+        self._units: defaultdict[str, float] = defaultdict(float)
+        self._keeping = 0
+        self._last_batch: float | None = None
+        self._records_before = self._records()
+        self._cpu = time.process_time()
+
+    def called(self, call: Call) -> None:
+        if call.operation not in STORES or (call.tables == (keys.FEED_PIPELINE.name,) and call.operation in OF_LEASES):
+            self._keeping += 1
+            return
+        self._calls[call.operation] += 1
+        self._units[call.operation] += call.units
+        if call.operation == "BatchWriteItem":
+            self._last_batch = time.monotonic()
+
+    def told(self) -> Mapping[str, Any]:
+        return {
+            "cpu": time.process_time() - self._cpu,
+            "calls": self._calls,
+            "units": self._units,
+            "keeping": self._keeping,
+            "last_batch": self._last_batch,
+            "records": self._records() - self._records_before,
+        }
+
+    def _records(self) -> float:
+        """How many were handled: every handler gets each of them."""
+        labels = {"table": FEED.name, "handler": "counters", "outcome": "handled"}
+        return self._pipeline.metrics.registry.get_sample_value("stream_records_total", labels) or 0.0
+
+
+async def main(engine: str, bound: str) -> None:
+    """Handles records once it is told to `run`, until its input ends."""
+    async with open_database(StoreOptions(store=engine)) as database:
+
+        def open_store() -> Store:
+            return Store(database.client, prefix="", deadline=Deadline(120), token=lambda: str(uuid.uuid4()))
+
+        pipeline = FeedPipeline(
+            database.client, "", open_store, instance_id="measured", now=noon, fan_out_bound=int(bound)
+        )
+        notes = Notes(pipeline)
+        database.client.on_call = notes.called
+        running: list[asyncio.Task[None]] = []
+
+        async def do(command: str) -> object:
+            match command:
+                case "run":
+                    running.append(asyncio.create_task(pipeline.run()))
+                    return None
+                case "begin":
+                    notes.begin()
+                    return None
+                case "tell":
+                    return notes.told()
+            raise ValueError(command)
+
+        await obey(do)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def noon() -> datetime:
+    """The time by which the measured gateway and pipeline live."""
+    return NOON
+
+
+@dataclass(slots=True)
+class Cost:
+    """What the pipeline, or the gateway, used: CPU seconds, DynamoDB calls by operation, units, records handled.
+
+    `keeping`: further calls, that read the stream and hold its leases; their units are not counted.
+    """
+
+    cpu: float = 0.0
+    calls: Counter[str] = field(default_factory=Counter)
+    read_units: float = 0.0
+    write_units: float = 0.0
+    keeping: int = 0
+    records: float = 0.0
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> "Cost":
+        units = told["units"]
+        reads = sum(number for operation, number in units.items() if operation in READS)
+        writes = sum(units.values()) - reads
+        return cls(told["cpu"], Counter(told["calls"]), reads, writes, told["keeping"], told["records"])
+
+
+def mean(costs: Iterable[Cost]) -> Mapping[str, Any]:
+    """The means of several: CPU in milliseconds, calls by operation, units and records of one."""
+    some = list(costs)
+    calls = sum((cost.calls for cost in some), Counter[str]())
+    return {
+        "cpu_ms": sum(cost.cpu for cost in some) * 1000 / len(some),
+        "calls": {operation: number / len(some) for operation, number in calls.items()},
+        "read_units": sum(cost.read_units for cost in some) / len(some),
+        "write_units": sum(cost.write_units for cost in some) / len(some),
+        "records": sum(cost.records for cost in some) / len(some),
+    }
+
+
+class Pipeline:
+    """The process, as who started it sees it. `client` is for looking how far it is."""
+
+    def __init__(self, child: Child, client: Client) -> None:
+        self._child = child
+        self._client = client
+
+    async def run(self) -> None:
+        await self._child.ask("run")
+
+    async def begin(self) -> None:
+        await self._child.ask("begin")
+
+    async def tell(self) -> Mapping[str, Any]:
+        told: Mapping[str, Any] = await self._child.ask("tell")
+        return told
+
+    async def settled(self) -> None:
+        """Until it has handled every record of the stream, also those that handling makes."""
+        stream = (await self._client.call("DescribeTable", {"TableName": FEED.name}))["Table"]["LatestStreamArn"]
+        async with asyncio.timeout(SETTLE_SECONDS):
+            while not await self._is_at_end(stream):  # noqa: ASYNC110 - it is another process
+                await asyncio.sleep(0.05)
+
+    async def _is_at_end(self, stream: str) -> bool:
+        """Whether nothing comes behind the checkpoint of the engine's one shard."""
+        leases = await open_store(self._client).query(keys.LEASES, {"partition": keys.leases(stream)})
+        checkpoint = leases.items[0].get("checkpoint") if leases.items else None
+        if checkpoint is None:
+            return False
+        start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": checkpoint}
+        shard = {"StreamArn": stream, "ShardId": leases.items[0]["SK"]}
+        begin = (await self._client.call("GetShardIterator", {**shard, **start}))["ShardIterator"]
+        return not (await self._client.call("GetRecords", {"ShardIterator": begin, "Limit": 1}))["Records"]
+
+
+@asynccontextmanager
+async def consuming(engine: str, client: Client, bound: int = MOST_FOLLOWERS) -> AsyncIterator[Pipeline]:
+    """A process that handles the feed's stream with this bound of a fan-out once it is told to, until this ends."""
+    async with started("benchmarks.feed_pipeline", engine, str(bound)) as child:
+        yield Pipeline(child, client)
+
+
+if __name__ == "__main__":
+    run(main(*sys.argv[1:]))

@@ -1,0 +1,224 @@
+"""Home feeds: what an entry is, how the table keeps it, and how the posts of those with many followers join in."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.feeds.visibility import Visibility
+from datastore.keyspace.feeds import home_feeds as keys
+from datastore.keyspace.feeds import posts as post_keys
+from datastore.keyspace.parts import Key
+from datastore.moments import from_iso, iso
+from datastore.pages import Page, Span
+from datastore.records import readable
+from datastore.store import QueryPage, Store
+
+# A feed's first page begins with its sources: so many are read with it, and more only where there are more.
+SOURCES_EXPECTED = 8
+CONCURRENT_AUTHORS = 16
+LARGEST_LIMIT = 1000
+# Behind all moments of a feed: these begin with digits.
+END = keys.SOURCE_PREFIX
+
+
+@dataclass(frozen=True, slots=True)
+class FeedEntry:
+    """The place of a post in a user's feed: written by the fan-out, or merged when the feed is read.
+
+    `followers_only`: whether one follows the author is asked for together with the post, and else not at all.
+    """
+
+    user_id: str
+    post_id: str
+    author_id: str
+    created_at: datetime
+    followers_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An author whose posts of `since` (as `moments.iso` has it) and later are merged into a feed when it is read."""
+
+    author_id: str
+    since: str
+
+
+def is_entry(item_keys: Mapping[str, str]) -> bool:
+    return item_keys["PK"].startswith("FEED#") and not is_source(item_keys)
+
+
+def is_source(item_keys: Mapping[str, str]) -> bool:
+    return item_keys["PK"].startswith("FEED#") and item_keys["SK"].startswith(keys.SOURCE_PREFIX)
+
+
+def entry_item(
+    user_id: str, author_id: str, moment: str, post_id: str, *, followers_only: bool = False
+) -> dict[str, Any]:
+    """An entry as it is stored, or would be. `moment` is when the post was written, as `moments.iso` has it."""
+    key = keys.entry(user_id, moment, post_id)
+    item = {
+        "PK": key.partition,
+        "SK": key.sort,
+        "GSI3PK": key.partition,
+        "GSI3SK": key.sort,
+        "author_id": author_id,
+    }
+    return item | ({"followers_only": True} if followers_only else {})
+
+
+def entry_from(item: Mapping[str, Any]) -> FeedEntry:
+    user_id, moment, post_id = keys.entry_parts(Key(item["PK"], item["SK"]))
+    return FeedEntry(user_id, post_id, item["author_id"], from_iso(moment), bool(item.get("followers_only")))
+
+
+def source_from(item: Mapping[str, Any]) -> Source:
+    return Source(keys.source_parts(Key(item["PK"], item["SK"]))[1], item["since"])
+
+
+def source_item(user_id: str, author_id: str, since: str) -> dict[str, Any]:
+    """An author whose posts of `since` and later are merged into the user's feed when it is read."""
+    key = keys.source(user_id, author_id)
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "GSI3PK": key.partition,
+        "GSI3SK": key.sort,
+        "author_id": author_id,
+        "since": since,
+    }
+
+
+class HomeFeeds:
+    """One method for each access pattern.
+
+    What an author's posts would be as entries follows from their keys. So pages are cut from entries and posts as if
+    all were entries, and a cursor is an entry's key, whether it was written or not.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def of_user(self, user_id: str, span: Span) -> Page:
+        """FEED-003: a user's home feed, newest first: what was fanned out to it, and the posts of its sources."""
+        if span.start is None and not span.backward:
+            entries, sources = await self._beginning(user_id, span.size)
+        else:
+            entries, sources = await asyncio.gather(self._entries(user_id, span), self._sources(user_id))
+        slots = asyncio.Semaphore(CONCURRENT_AUTHORS)
+
+        async def posts(source: Source) -> list[Item]:
+            async with slots:
+                return await self._merged_posts(user_id, source, span)
+
+        for merged in await asyncio.gather(*map(posts, readable(source_from, sources))):
+            entries += merged
+        return _cut(entries, span)
+
+    async def sources_at_start(self, user_id: str) -> list[Source]:
+        """FEED-S1: whose posts are merged into a user's feed, for a subscription; consistent."""
+        values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
+        return readable(source_from, [item async for item in self._store.query_all(keys.HOME_FEED_UPDATED, values)])
+
+    async def newest_of(self, user_id: str, source: Source, since: datetime, most: int) -> list[FeedEntry]:
+        """FEED-003: what a source adds to a user's feed of a moment and later: the newest posts, oldest first."""
+        span = Span(most)
+        later = replace(source, since=max(source.since, iso(since)))
+        page = _cut(await self._merged_posts(user_id, later, span), span)
+        return readable(entry_from, reversed(page.items))
+
+    async def _beginning(self, user_id: str, size: int) -> tuple[list[Item], list[Item]]:
+        """The newest entries, `size` and one more, and all sources, which lie before them: in one Query as a rule."""
+        values = {"partition": keys.feed(user_id)}
+        entries: list[Item] = []
+        sources: list[Item] = []
+        page = QueryPage([], 0, None)
+        while len(entries) <= size:
+            limit = size + 1 - len(entries) + SOURCES_EXPECTED
+            page = await self._store.query(keys.HOME_FEED, values, start=page.next_start, limit=limit)
+            for item in page.items:
+                (sources if is_source(item) else entries).append(item)
+            if page.next_start is None:
+                break
+        return entries, sources
+
+    async def _entries(self, user_id: str, span: Span) -> list[Item]:
+        """The entries of a page, and one more."""
+        values = {"partition": keys.feed(user_id), "sources": END}
+        found: list[Item] = []
+        start = span.start
+        while len(found) <= span.size:
+            limit = span.size + 1 - len(found)
+            page = await self._store.query(keys.ENTRIES, values, start=start, limit=limit, backward=span.backward)
+            found += page.items
+            if (start := page.next_start) is None:
+                break
+        return found
+
+    async def _sources(self, user_id: str) -> list[Item]:
+        values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
+        return [item async for item in self._store.query_all(keys.SOURCES, values)]
+
+    async def _merged_posts(self, user_id: str, source: Source, span: Span) -> list[Item]:
+        """What an author's posts are as entries: those of a page, and at least one more."""
+        position = None if span.start is None else span.start["GSI3SK"]
+        since, until = _bounds(source, position, span.backward)
+        if since > until:
+            return []
+        values = {"partition": post_keys.by_author(source.author_id), "since": since, "until": until}
+        values["private"] = Visibility.PRIVATE.value
+        found: list[Item] = []
+        start, limit = None, span.size + 1
+        while True:
+            page = await self._store.query(
+                keys.MERGED_POSTS,
+                values,
+                start=start,
+                limit=limit,
+                backward=span.backward,
+                attributes=("GSI1SK", "visibility"),
+            )
+            entries = [_as_entry(user_id, source.author_id, post) for post in page.items]
+            found += [entry for entry in entries if _lies_beyond(entry, position, span.backward)]
+            if page.next_start is None or _suffices(found, span.size):
+                return found
+            start, limit = page.next_start, min(2 * limit, LARGEST_LIMIT)
+
+
+def _as_entry(user_id: str, author_id: str, post: Item) -> Item:
+    moment, post_id = post_keys.position_parts(post["GSI1SK"])
+    followers_only = post["visibility"] == Visibility.FOLLOWERS
+    return entry_item(user_id, author_id, moment, post_id, followers_only=followers_only)
+
+
+def _bounds(source: Source, position: str | None, backward: bool) -> tuple[str, str]:
+    """Where to look in GSI1. The position's own moment is included: within a moment the feed has another order."""
+    if position is None:
+        return source.since, END
+    moment = _moment(position)
+    return (max(source.since, moment), END) if backward else (source.since, moment + keys.AFTER_MOMENT)
+
+
+def _lies_beyond(entry: Item, position: str | None, backward: bool) -> bool:
+    return position is None or bool(entry["GSI3SK"] > position if backward else entry["GSI3SK"] < position)
+
+
+def _suffices(found: Sequence[Item], size: int) -> bool:
+    """Whether a page can be cut from what was found. Of the last moment there may be some that come before it."""
+    return sum(_moment(entry["GSI3SK"]) != _moment(found[-1]["GSI3SK"]) for entry in found) >= size
+
+
+def _moment(position: str) -> str:
+    return position.partition("#")[0]
+
+
+def _cut(entries: Sequence[Item], span: Span) -> Page:
+    """A page of entries in any order. Of two with one key, which are one post, one is left."""
+    by_key = {entry["GSI3SK"]: entry for entry in entries}
+    ordered = [by_key[key] for key in sorted(by_key, reverse=not span.backward)]
+    more, kept = len(ordered) > span.size, ordered[: span.size]
+    if span.backward:
+        return Page(kept[::-1], has_next=span.start is not None, has_previous=more)
+    return Page(kept, has_next=more, has_previous=span.start is not None)

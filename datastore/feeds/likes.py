@@ -1,0 +1,82 @@
+"""Likes: what one is, and how the table keeps it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.feeds.posts import Post
+from datastore.feeds.visibility import Visibility
+from datastore.keyspace.feeds import likes as keys
+from datastore.keyspace.feeds import posts as post_keys
+from datastore.keyspace.parts import Key
+from datastore.moments import from_iso, iso
+from datastore.pages import Page, Span, read_page
+from datastore.records import record
+from datastore.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Like:
+    """Somebody's liking of a post, with the post's author and visibility."""
+
+    post_id: str
+    user_id: str
+    created_at: datetime
+    post_author: str
+    post_visibility: Visibility
+
+
+def is_like(item_keys: Mapping[str, str]) -> bool:
+    return item_keys["SK"].startswith(keys.LIKE_PREFIX) and item_keys["PK"].startswith("POST#")
+
+
+def like_from(item: Mapping[str, Any]) -> Like:
+    post_id, user_id = keys.like_parts(Key(item["PK"], item["SK"]))
+    return Like(
+        post_id=post_id,
+        user_id=user_id,
+        created_at=from_iso(item["created_at"]),
+        post_author=item["post_author"],
+        post_visibility=Visibility(item["post_visibility"]),
+    )
+
+
+class Likes:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def of_post(self, post_id: str, span: Span, *, leads_on: bool = False) -> Page:
+        """FEED-005: the likes of a post, whoever may see it, the last user id first."""
+        values = {"partition": post_keys.partition(post_id), "prefix": keys.LIKE_PREFIX}
+        return await read_page(self._store, keys.LIKES, [values], span, leads_on=leads_on)
+
+    async def is_liked(self, post_id: str, user_id: str) -> bool:
+        """FEED-N1: reads of one tick go out together."""
+        return await self._store.get(keys.LIKE_OF_USER, keys.like(post_id, user_id)) is not None
+
+    async def like(self, post: Post, user_id: str) -> Like:
+        """FEED-W2: the like of a post that the user may see, or the one that is there."""
+        like = Like(post.post_id, user_id, self._now, post.author_id, post.visibility)
+        written = await self._store.put(keys.LIKE_POST, _like_item(like))
+        return record(like_from, written.item) or like
+
+    async def unlike(self, post_id: str, user_id: str) -> Like | None:
+        """FEED-W2: the like that was taken back, or None if there was none."""
+        written = await self._store.delete(keys.UNLIKE_POST, keys.like(post_id, user_id))
+        return record(like_from, written.item)
+
+
+def _like_item(like: Like) -> Item:
+    key = keys.like(like.post_id, like.user_id)
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "created_at": iso(like.created_at),
+        "post_author": like.post_author,
+        "post_visibility": like.post_visibility.value,
+    }

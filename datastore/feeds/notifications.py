@@ -1,0 +1,112 @@
+"""Notifications: what one is, and how the table keeps it until it is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from datastore.effects import Write
+from datastore.keyspace.feeds import notifications as keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key
+from datastore.moments import from_iso, from_seconds, to_seconds
+from datastore.pages import Page, Span, read_page
+from datastore.records import record
+from datastore.store import Store
+
+LIFETIME = timedelta(days=90)
+# Likes of one post within the same five minutes are one notification.
+LIKES_WINDOW = timedelta(minutes=5)
+
+
+class NotificationKind(StrEnum):
+    """What happened."""
+
+    LIKE = "like"
+    COMMENT = "comment"
+    FOLLOW = "follow"
+    MENTION = "mention"
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """Something that happened to a user. `actor_count` people did it, `actor_id` the last of them.
+
+    `created_at` of likes is the beginning of their window.
+    """
+
+    user_id: str
+    name: str
+    kind: NotificationKind
+    created_at: datetime
+    expires_at: datetime
+    actor_id: str
+    actor_count: int
+    post_id: str | None
+    comment_id: str | None
+
+    @property
+    def notification_id(self) -> str:
+        """Unique among the user's: the sort key."""
+        return keys.notification(self.user_id, self.created_at, self.name).sort
+
+
+def is_notification(item_keys: Mapping[str, str]) -> bool:
+    return item_keys["PK"].startswith("USER#") and item_keys["PK"].endswith("#UNREAD")
+
+
+def notification_from(item: Mapping[str, Any]) -> Notification:
+    user_id, moment, name = keys.notification_parts(Key(item["PK"], item["SK"]))
+    return Notification(
+        user_id=user_id,
+        name=name,
+        kind=NotificationKind(item["kind"]),
+        created_at=from_iso(moment),
+        expires_at=from_seconds(item["expiresAt"]),
+        actor_id=item["actor_id"],
+        actor_count=int(item["actor_count"]),
+        post_id=item.get("post_id"),
+        comment_id=item.get("comment_id"),
+    )
+
+
+def told(notification: Notification) -> Write:
+    """What tells somebody so. Where it was told before, the actor replaces the last one and is counted."""
+    key = keys.notification(notification.user_id, notification.created_at, notification.name)
+    about = {"post_id": notification.post_id, "comment_id": notification.comment_id}
+    fixed = {
+        "GSI_NOTIFPK": key.partition,
+        "GSI_NOTIFSK": key.sort,
+        "kind": notification.kind.value,
+        "actor_id": notification.actor_id,
+        "expiresAt": to_seconds(notification.expires_at),
+    }
+    present = {name: value for name, value in about.items() if value is not None}
+    return Write(FEED, key, add={"actor_count": notification.actor_count}, set={**fixed, **present})
+
+
+class Notifications:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def unread(self, user_id: str, span: Span) -> Page:
+        """FEED-009: a user's unread notifications, newest first."""
+        values = {"partition": keys.unread(user_id), "now": self._now.timestamp()}
+        return await read_page(self._store, keys.UNREAD, [values], span)
+
+    async def by_id(self, user_id: str, notification_id: str) -> Notification | None:
+        """FEED-N4: one unread notification, or None; reads of one tick go out together."""
+        return self._living(await self._store.get(keys.NOTIFICATION, Key(keys.unread(user_id), notification_id)))
+
+    async def mark_read(self, user_id: str, notification_id: str) -> Notification | None:
+        """FEED-W5: the notification that was read and is gone now, or None if there was none."""
+        written = await self._store.delete(keys.MARK_READ, Key(keys.unread(user_id), notification_id))
+        return self._living(written.item)
+
+    def _living(self, item: Mapping[str, Any] | None) -> Notification | None:
+        found = record(notification_from, item)
+        return found if found and found.expires_at > self._now else None

@@ -1,0 +1,262 @@
+"""Posts: what one is, and how the table and its indexes keep it."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.client import TransactionCancelled
+from datastore.declarations import AccessPattern
+from datastore.errors import Conflict, Forbidden, Internal, NotFound
+from datastore.feeds import texts
+from datastore.feeds.users import counted, no_profile
+from datastore.feeds.visibility import Sight, Visibility
+from datastore.keyspace.feeds import posts as keys
+from datastore.keyspace.feeds import users as user_keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.feeds.users import META
+from datastore.keyspace.parts import Key
+from datastore.moments import from_iso, iso, to_seconds
+from datastore.pages import Keep, Page, Span, read_page
+from datastore.records import parsed, record
+from datastore.store import Action, Store
+from datastore.streams import Change
+
+# For so long a deleted post's id is nobody's.
+TOMBSTONE_LIFETIME = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """A post. Its text, visibility, tags and author never change.
+
+    `likes`, `comments` and `mentions` are None where the index it was read from does not hold them.
+    """
+
+    post_id: str
+    author_id: str
+    created_at: datetime
+    visibility: Visibility
+    text: str
+    media_ref: str | None
+    tags: tuple[str, ...]
+    likes: int | None
+    comments: int | None
+    mentions: tuple[str, ...] | None
+
+
+def is_post(item_keys: Mapping[str, str]) -> bool:
+    return item_keys["SK"] == META and item_keys["PK"].startswith("POST#")
+
+
+def is_live(item: Mapping[str, Any] | None) -> bool:
+    """Whether it is a post and no tombstone."""
+    return item is not None and "deleted_at" not in item
+
+
+def post_from(item: Mapping[str, Any]) -> Post:
+    """The post in an item of the table, of GSI1, or of a tag in GSI2."""
+    position = item.get("GSI1SK") or item["GSI2SK"]
+    whole = item["SK"] == META and "created_at" in item
+    in_gsi1 = "GSI1PK" in item
+    return Post(
+        post_id=keys.post_parts(Key(item["PK"], item["SK"])),
+        author_id=item["author_id"] if "author_id" in item else keys.author_of(item["GSI1PK"]),
+        created_at=from_iso(keys.position_parts(position)[0]),
+        visibility=Visibility(item["visibility"]),
+        text=item["text"],
+        media_ref=item.get("media_ref"),
+        tags=tuple(item.get("tags", ())),
+        likes=counted(item, "likes") if in_gsi1 else None,
+        comments=counted(item, "comments") if in_gsi1 else None,
+        mentions=tuple(item.get("mentions", ())) if whole else None,
+    )
+
+
+def written(change: Change) -> Post | None:
+    """The post that a change brought, or None."""
+    if change.kind != "INSERT" or not is_post(change.keys) or change.new is None or not is_live(change.new):
+        return None
+    return post_from(change.new)
+
+
+def deleted(change: Change) -> Post | None:
+    """The post, as it was, that a change took away, or None."""
+    if not is_post(change.keys) or change.old is None or not is_live(change.old) or is_live(change.new):
+        return None
+    return post_from(change.old)
+
+
+class Posts:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store, now: datetime, sight: Sight) -> None:
+        self._store = store
+        self._now = now
+        self._sight = sight
+
+    async def visible(self, post_id: str, pattern: AccessPattern = keys.POST) -> Post | None:
+        """FEED-004: a post, unless it was deleted or the viewer may not see it.
+
+        With a consistent `pattern` the follow that it may take is read consistently too.
+        """
+        post = await self._living(post_id, pattern)
+        seen = post is not None and await self._sight.allows(post.author_id, post.visibility, pattern)
+        return post if seen else None
+
+    async def whole(self, post: Post) -> Post:
+        """FEED-004: the post with what the index it was read from does not hold, as it is now."""
+        return await self._living(post.post_id, keys.POST) or replace(post, likes=0, comments=0, mentions=())
+
+    async def _living(self, post_id: str, pattern: AccessPattern) -> Post | None:
+        item = await self._store.get(pattern, keys.post(post_id))
+        return record(post_from, item) if is_live(item) else None
+
+    async def by_author(self, author_id: str, span: Span, *, leads_on: bool = False) -> Page:
+        """FEED-002: the posts of an author that the viewer may see, newest first.
+
+        `leads_on`: point reads follow for each of them. Those of several lists go out together.
+        """
+        values = {"partition": keys.by_author(author_id)}
+        keep: Keep | None = None
+        if self._sight.is_own(author_id):
+            shown = {}
+        elif self._sight.viewer.user_id is None:
+            shown = {"public": Visibility.PUBLIC.value}
+        else:
+            shown = {"private": Visibility.PRIVATE.value}
+            keep, leads_on = self._seen, True
+        return await read_page(self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, keep=keep, leads_on=leads_on)
+
+    async def by_tag(self, name: str, span: Span) -> Page:
+        """FEED-007: the posts with a tag that the viewer may see, newest first; private ones nobody finds by it."""
+        values = {"partition": keys.by_tag(name)}
+        viewer = self._sight.viewer
+        signed_in = viewer.user_id is not None
+        shown = {} if signed_in or viewer.sees_all else {"public": Visibility.PUBLIC.value}
+        keep = self._seen if signed_in and not viewer.sees_all else None
+        return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, keep=keep)
+
+    async def _seen(self, items: list[Item]) -> list[Item]:
+        """Those of a page that the viewer may see; whether they follow the authors is read in one batch."""
+        seen = await asyncio.gather(*map(self._may_see, items))
+        return [item for item, yes in zip(items, seen, strict=True) if yes]
+
+    async def _may_see(self, item: Item) -> bool:
+        post = parsed(post_from, item)
+        # A damaged one shows nothing but that it is damaged.
+        return isinstance(post, Internal) or await self._sight.allows(post.author_id, post.visibility)
+
+    async def create(
+        self, post_id: str, *, author_id: str, text: str, visibility: Visibility, media_ref: str | None = None
+    ) -> Post:
+        """FEED-W1: write a post with its tags, all or nothing. One's own that is there is answered as it stands.
+
+        Users are never deleted, so that the author is one is read before: a check in the transaction would conflict
+        with the counting of their posts and followers.
+        Raises `NotFound` when the author is not in the feed, `Conflict` for an id that is another's or was deleted,
+        `BadUserInput` for too many tags or mentions.
+        """
+        post = Post(
+            post_id=post_id,
+            author_id=author_id,
+            created_at=from_iso(iso(self._now)),
+            visibility=visibility,
+            text=text,
+            media_ref=media_ref,
+            tags=texts.tags(text),
+            likes=0,
+            comments=0,
+            mentions=texts.mentions(text),
+        )
+        if await self._store.get(keys.CREATE_POST, user_keys.user(author_id)) is None:
+            raise no_profile()
+        try:
+            await self._store.transact(FEED, _creation(post))
+        except TransactionCancelled as cancelled:
+            return _as_it_stands(cancelled, post)
+        return post
+
+    async def delete(self, post_id: str, user_id: str) -> Post | None:
+        """FEED-W6: delete a post of the user's with its tags: the post as it was, or None if it was deleted before.
+
+        Raises `NotFound` when there is no post that the user may see, `Forbidden` for another's.
+        """
+        item = await self._store.get(keys.DELETE_POST, keys.post(post_id))
+        if item is not None and item.get("author_id") == user_id and not is_live(item):
+            return None
+        post = await self.visible(post_id, keys.DELETE_POST)
+        if post is None:
+            raise NotFound("There is no such post.")
+        if post.author_id != user_id:
+            raise Forbidden("This is another user's post.")
+        try:
+            await self._store.transact(FEED, self._deletion(post))
+        except TransactionCancelled as cancelled:
+            if cancelled.reasons[0] != "ConditionalCheckFailed":
+                raise
+            return None
+        return post
+
+    def _deletion(self, post: Post) -> list[Action]:
+        values = {
+            "me": post.author_id,
+            "now": iso(self._now),
+            "gone": to_seconds(self._now + TOMBSTONE_LIFETIME),
+        }
+        tombstone = Action(
+            "Update",
+            key=keys.post(post.post_id),
+            update=keys.DELETE_POST.update,
+            condition=keys.DELETE_POST.condition,
+            values=values,
+        )
+        return [tombstone, *[Action("Delete", key=keys.tag(post.post_id, name)) for name in post.tags]]
+
+
+def _creation(post: Post) -> list[Action]:
+    return [
+        Action("Put", item=_post_item(post), condition=keys.CREATE_POST.condition),
+        *[Action("Put", item=_tag_item(post, name)) for name in post.tags],
+    ]
+
+
+def _as_it_stands(cancelled: TransactionCancelled, post: Post) -> Post:
+    """The post that was in the way of one with its id, if it is the same author's."""
+    if cancelled.reasons[0] != "ConditionalCheckFailed":
+        raise cancelled
+    item = cancelled.items[0]
+    if item is None or not is_live(item) or item.get("author_id") != post.author_id:
+        raise Conflict(f"The id {post.post_id} is taken.") from cancelled
+    return post_from(item)
+
+
+def _post_item(post: Post) -> Item:
+    key = keys.post(post.post_id)
+    item = {
+        "PK": key.partition,
+        "SK": key.sort,
+        "GSI1PK": keys.by_author(post.author_id),
+        "GSI1SK": keys.position(post.created_at, post.post_id),
+        "created_at": iso(post.created_at),
+        "likes": 0,
+        "comments": 0,
+    }
+    return item | _shown(post) | ({"mentions": list(post.mentions)} if post.mentions else {})
+
+
+def _tag_item(post: Post, name: str) -> Item:
+    key = keys.tag(post.post_id, name)
+    item = {"PK": key.partition, "SK": key.sort, **_shown(post)}
+    if post.visibility is Visibility.PRIVATE:
+        return item  # in no index: whoever looks for the tag would pay for what they may not see
+    return item | {"GSI2PK": keys.by_tag(name), "GSI2SK": keys.position(post.created_at, post.post_id)}
+
+
+def _shown(post: Post) -> Item:
+    """What lists show of a post, which is in all its items."""
+    shown: Item = {"author_id": post.author_id, "visibility": post.visibility.value, "text": post.text}
+    shown |= {"media_ref": post.media_ref} if post.media_ref else {}
+    return shown | ({"tags": list(post.tags)} if post.tags else {})

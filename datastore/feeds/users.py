@@ -1,0 +1,107 @@
+"""Users of the feed: what one is, and how the table keeps it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.declarations import AccessPattern
+from datastore.errors import NotFound
+from datastore.expressions import set_or_remove
+from datastore.keyspace.feeds import users as keys
+from datastore.keyspace.parts import Key
+from datastore.moments import from_iso, iso
+from datastore.records import record
+from datastore.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody in the feed. The pipeline counts: `posts` are those that others may see.
+
+    `merged_since` is set once the author has too many followers for a fan-out: posts are merged into feeds when those
+    are read, and no post of that moment or later has entries.
+    """
+
+    user_id: str
+    name: str
+    bio: str | None
+    avatar_ref: str | None
+    created_at: datetime
+    posts: int
+    followers: int
+    following: int
+    merged_since: datetime | None = None
+
+
+def is_user(item_keys: Mapping[str, str]) -> bool:
+    return item_keys["SK"] == keys.META and item_keys["PK"].startswith("USER#")
+
+
+def user_from(item: Mapping[str, Any]) -> User:
+    return User(
+        user_id=keys.user_parts(Key(item["PK"], item["SK"])),
+        name=item["name"],
+        bio=item.get("bio"),
+        avatar_ref=item.get("avatar_ref"),
+        created_at=from_iso(item["created_at"]),
+        posts=counted(item, "posts"),
+        followers=counted(item, "followers"),
+        following=counted(item, "following"),
+        merged_since=from_iso(item["merged_since"]) if "merged_since" in item else None,
+    )
+
+
+def counted(item: Mapping[str, Any], name: str) -> int:
+    """A count that the pipeline keeps: not below 0, also where what was taken back is still to be counted."""
+    return max(0, int(item.get(name, 0)))
+
+
+class Users:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def by_id(self, user_id: str) -> User | None:
+        """FEED-001."""
+        return record(user_from, await self._store.get(keys.USER, keys.user(user_id)))
+
+    async def must_be_there(self, user_id: str, pattern: AccessPattern) -> None:
+        """Raise `NotFound` unless the user entered the feed. `pattern` is that of the write which follows."""
+        if await self._store.get(pattern, keys.user(user_id)) is None:
+            raise no_profile()
+
+    async def create(self, user_id: str, *, name: str, bio: str | None = None, avatar_ref: str | None = None) -> User:
+        """FEED-W6: a user enters the feed; one who is there already is answered as they stand."""
+        item = _new_item(user_id, self._now) | _without_none({"name": name, "bio": bio, "avatar_ref": avatar_ref})
+        written = await self._store.put(keys.CREATE_USER, item)
+        return user_from(written.item or item)
+
+    async def update(self, user_id: str, changes: Mapping[str, Any]) -> User:
+        """FEED-W6: change fields, named as `User` names them; None takes a value away. The user as they are then.
+
+        Raises `NotFound` when there is no such user.
+        """
+        expression, values = set_or_remove(changes)
+        written = await self._store.update(keys.UPDATE_USER, keys.user(user_id), update=expression, **values)
+        user = record(user_from, written.item) if written.ok else None
+        if user is None:
+            raise no_profile()
+        return user
+
+
+def no_profile() -> NotFound:
+    """What a caller is told who does something in the feed before they entered it."""
+    return NotFound("You are not in the feed yet: create your profile with createUser first.")
+
+
+def _new_item(user_id: str, now: datetime) -> Item:
+    key = keys.user(user_id)
+    return {"PK": key.partition, "SK": key.sort, "created_at": iso(now)}
+
+
+def _without_none(values: Mapping[str, Any]) -> Item:
+    return {name: value for name, value in values.items() if value is not None}

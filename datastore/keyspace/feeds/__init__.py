@@ -1,0 +1,30 @@
+"""The feed's tables: `feed`, a page for each kind of item, and what its pipeline counts and knows."""
+
+from datastore.declarations import AccessPattern, Table
+from datastore.keyspace.feeds import (
+    comments,
+    engagement,
+    follows,
+    home_feeds,
+    leaderboards,
+    likes,
+    notifications,
+    pipeline,
+    posts,
+    users,
+)
+from datastore.keyspace.feeds.table import FEED
+
+TABLES: tuple[Table, ...] = (FEED, leaderboards.FEED_METRICS, pipeline.FEED_PIPELINE)
+PATTERNS: tuple[AccessPattern, ...] = (
+    *users.PATTERNS,
+    *posts.PATTERNS,
+    *comments.PATTERNS,
+    *likes.PATTERNS,
+    *follows.PATTERNS,
+    *home_feeds.PATTERNS,
+    *notifications.PATTERNS,
+    *engagement.PATTERNS,
+    *leaderboards.PATTERNS,
+    *pipeline.PATTERNS,
+)

@@ -1,0 +1,73 @@
+"""Comments: `POST#<id>` / `COMMENT#<commentId>`. The ids are UUIDs of version 7, so their order is time order."""
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.feeds.posts import partition
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key, join, split
+
+COMMENT_PREFIX = "COMMENT#"
+
+
+def comment(post_id: str, comment_id: str) -> Key:
+    return Key(partition(post_id), join("COMMENT", comment_id))
+
+
+def comment_parts(key: Key) -> tuple[str, str]:
+    """Post and comment id of a comment's key."""
+    return split(key.partition)[1], split(key.sort)[1]
+
+
+COMMENTS = AccessPattern(
+    id="FEED-006",
+    question="The comments on a post, oldest first",
+    table=FEED,
+    # The post itself, where it was not read before: who may not see it sees no comments.
+    operations=("GetItem", "BatchGetItem", "Query"),
+    who=Who.ANY,
+    fields=("comments", "Post.comments"),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+)
+COMMENT = AccessPattern(
+    id="FEED-N2",
+    question="One comment by its full key, if the caller may see its post",
+    table=FEED,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("Notification.comment", "node", "nodes"),
+    key="PK = POST#<id>, SK = COMMENT#<commentId>",
+)
+COMMENT_OF_EVENT = AccessPattern(
+    id="FEED-N2",
+    question="The comment of an event, if the caller may see its post",
+    table=FEED,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("Notification.comment",),
+    key="PK = POST#<id>, SK = COMMENT#<commentId>",
+    # It was written a moment ago, and the event comes once.
+    consistent=True,
+)
+ADD_COMMENT = AccessPattern(
+    id="FEED-W3",
+    question="Comment on a post; asked for again with the same id, it changes nothing",
+    table=FEED,
+    # The post and the caller, and for one that is shown to followers only whether they follow, are read before.
+    operations=("GetItem", "BatchGetItem", "PutItem"),
+    who=Who.USER,
+    fields=("addComment",),
+    condition="attribute_not_exists(SK)",
+    consistent=True,
+)
+DELETE_COMMENT = AccessPattern(
+    id="FEED-W6",
+    question="Delete one's comment, or one on one's post; a repeat changes nothing",
+    table=FEED,
+    # The post, where it is refused: who may not see it is not told that there is a comment.
+    operations=("DeleteItem", "GetItem", "BatchGetItem"),
+    who=Who.USER,
+    fields=("deleteComment",),
+    condition="user_id = :me OR post_author = :me",
+    consistent=True,
+)
+
+PATTERNS = (COMMENTS, COMMENT, COMMENT_OF_EVENT, ADD_COMMENT, DELETE_COMMENT)

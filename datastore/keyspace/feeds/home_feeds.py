@@ -1,0 +1,131 @@
+"""Home feeds: an entry for each post of a followed author, and a source for each author who is merged when it is read.
+
+An entry that was never written, because its author has too many followers, has the key it would have had: so entries
+and the posts of sources make one list.
+"""
+
+import zlib
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key, join, split
+
+SHARDS = 16
+SOURCE_PREFIX = "SOURCE#"
+# Behind every position of the same moment: no part of a key begins with it.
+AFTER_MOMENT = "$"  # `#` is what follows a moment, and `$` is the next character
+
+
+def feed(user_id: str) -> str:
+    """The partition of a user's feed, in the table and in GSI3."""
+    return join("FEED", user_id)
+
+
+def shard(post_id: str, follower_id: str) -> str:
+    """hash(post_id + follower_id) % N: spreads what is written at one moment over the key space."""
+    return f"{zlib.crc32((post_id + follower_id).encode()) % SHARDS:02d}"
+
+
+def entry(user_id: str, moment: str, post_id: str) -> Key:
+    """The place of a post in a user's feed; `moment` is when it was written, in ISO 8601 as `moments.iso` has it."""
+    return Key(feed(user_id), join(moment, shard(post_id, user_id), "POST", post_id))
+
+
+def entry_parts(key: Key) -> tuple[str, str, str]:
+    """User, moment (ISO 8601) and post id of an entry's key."""
+    moment, _, _, post_id = split(key.sort)
+    return split(key.partition)[1], moment, post_id
+
+
+def source(user_id: str, author_id: str) -> Key:
+    return Key(feed(user_id), join("SOURCE", author_id))
+
+
+def source_parts(key: Key) -> tuple[str, str]:
+    """User and author of a source's key."""
+    return split(key.partition)[1], split(key.sort)[1]
+
+
+HOME_FEED = AccessPattern(
+    id="FEED-003",
+    question="A user's home feed, newest first",
+    table=FEED,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("homeFeed",),
+    index="GSI3",
+    # Sources sort behind all entries: read newest first, a feed's first page begins with them.
+    key="GSI3PK = :partition",
+    descending=True,
+)
+ENTRIES = AccessPattern(
+    id="FEED-003",
+    question="The entries of a home feed alone",
+    table=FEED,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("homeFeed",),
+    index="GSI3",
+    key="GSI3PK = :partition AND GSI3SK < :sources",
+    descending=True,
+)
+SOURCES = AccessPattern(
+    id="FEED-003",
+    question="The authors whose posts are merged into a home feed when it is read",
+    table=FEED,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("homeFeed",),
+    index="GSI3",
+    key="GSI3PK = :partition AND begins_with(GSI3SK, :prefix)",
+)
+MERGED_POSTS = AccessPattern(
+    id="FEED-003",
+    question="The posts of such an author since the user follows",
+    table=FEED,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("homeFeed",),
+    index="GSI1",
+    key="GSI1PK = :partition AND GSI1SK BETWEEN :since AND :until",
+    filter=("visibility <> :private",),
+    descending=True,
+)
+HOME_FEED_UPDATED = AccessPattern(
+    id="FEED-S1",
+    question="Posts as they arrive in a user's home feed; its sources are read at the start",
+    table=FEED,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("homeFeedUpdated",),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+    # A source added just before must be among them: no later change would tell of it.
+    consistent=True,
+)
+FAN_OUT = AccessPattern(
+    id="FEED-P4",
+    question="Put a post or an author into followers' feeds, or take it out",
+    table=FEED,
+    operations=("BatchWriteItem",),
+    who=Who.INTERNAL,
+)
+ENTRIES_BY_AUTHOR = AccessPattern(
+    id="FEED-P4",
+    question="What an author has in a user's feed, to take it out",
+    table=FEED,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="PK = :partition AND SK >= :since",
+    filter=("author_id = :author",),
+    consistent=True,
+)
+
+PATTERNS = (
+    HOME_FEED,
+    ENTRIES,
+    SOURCES,
+    MERGED_POSTS,
+    HOME_FEED_UPDATED,
+    FAN_OUT,
+    ENTRIES_BY_AUTHOR,
+)

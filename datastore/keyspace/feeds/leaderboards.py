@@ -1,0 +1,98 @@
+"""The table `feed-metrics`: what is counted by month and by hour, and the boards made of it.
+
+Counts of one period are spread over partitions by whom they are about; its board is one item. A month is `2026-06`, an
+hour `2026-06-25T14`, a day `2026-06-25`, all UTC.
+
+| item | key |
+|---|---|
+| author's month | `AUTHORS#<month>#<shard>` / `AUTHOR#<author>` |
+| tag's hour or day | `TAGS#<window>#<shard>` / `TAG#<tag>` |
+| board of a month | `AUTHORS#<month>` / `BOARD` |
+| board of an hour or day | `TAGS#<window>` / `BOARD` |
+"""
+
+import zlib
+
+from datastore.declarations import AccessPattern, Table, Who
+from datastore.keyspace.parts import Key, join, split
+
+FEED_METRICS = Table(name="feed-metrics", partition="PK", sort="SK", ttl="expiresAt")
+
+SHARDS = 8
+BOARD = "BOARD"
+AUTHORS, TAGS = "AUTHORS", "TAGS"
+MEMBER = {AUTHORS: "AUTHOR", TAGS: "TAG"}
+
+
+def shard(name: str) -> str:
+    return f"{zlib.crc32(name.encode()) % SHARDS}"
+
+
+def count(kind: str, period: str, name: str) -> Key:
+    """The counts of one author or tag (`kind` AUTHORS or TAGS) in a period."""
+    return Key(join(kind, period, shard(name)), join(MEMBER[kind], name))
+
+
+def count_parts(key: Key) -> tuple[str, str, str]:
+    """Kind, period and name of the key of a count."""
+    kind, period, _ = split(key.partition)
+    return kind, period, split(key.sort)[1]
+
+
+def counts(kind: str, period: str) -> list[str]:
+    """The partitions that hold all counts of a period."""
+    return [join(kind, period, str(number)) for number in range(SHARDS)]
+
+
+def board(kind: str, period: str) -> Key:
+    return Key(join(kind, period), BOARD)
+
+
+TOP_AUTHORS = AccessPattern(
+    id="FEED-010",
+    question="The authors with the most posts, likes and comments in a month",
+    table=FEED_METRICS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("topAuthors",),
+    key="PK = AUTHORS#<month>, SK = BOARD",
+)
+TRENDING_TAGS = AccessPattern(
+    id="FEED-010",
+    question="The tags with the most posts in an hour or a day",
+    table=FEED_METRICS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("trendingTags",),
+    key="PK = TAGS#<hour or day>, SK = BOARD",
+)
+COUNT = AccessPattern(
+    id="FEED-P5",
+    question="The counts of an author or tag, for its place on the board",
+    table=FEED_METRICS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="PK = <kind>#<period>#<shard>, SK = <member>#<name>",
+    consistent=True,
+)
+COUNTS = AccessPattern(
+    id="FEED-P5",
+    question="All counts of a period, to make its board anew",
+    table=FEED_METRICS,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="PK = :partition",
+    consistent=True,
+)
+PUT_BOARD = AccessPattern(
+    id="FEED-P5",
+    question="Replace a board that is still as it was read",
+    table=FEED_METRICS,
+    operations=("GetItem", "BatchGetItem", "PutItem"),
+    who=Who.INTERNAL,
+    key="PK = <kind>#<period>, SK = BOARD",
+    condition="attribute_not_exists(PK) OR #version = :version",
+    consistent=True,
+)
+
+PATTERNS = (TOP_AUTHORS, TRENDING_TAGS, COUNT, COUNTS, PUT_BOARD)

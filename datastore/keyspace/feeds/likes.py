@@ -1,0 +1,60 @@
+"""Likes: `POST#<id>` / `LIKE#<user>`. Each holds the post's author and visibility, for what is counted and told."""
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.feeds.posts import partition
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key, join, split
+
+LIKE_PREFIX = "LIKE#"
+
+
+def like(post_id: str, user_id: str) -> Key:
+    return Key(partition(post_id), join("LIKE", user_id))
+
+
+def like_parts(key: Key) -> tuple[str, str]:
+    """Post and user of a like's key."""
+    return split(key.partition)[1], split(key.sort)[1]
+
+
+LIKES = AccessPattern(
+    id="FEED-005",
+    question="Who likes a post",
+    table=FEED,
+    # The post itself, where it was not read before: who may not see it sees no likes.
+    operations=("GetItem", "BatchGetItem", "Query"),
+    who=Who.ANY,
+    fields=("likes", "Post.likes"),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+    descending=True,
+)
+LIKE_OF_USER = AccessPattern(
+    id="FEED-N1",
+    question="Whether the caller likes a post",
+    table=FEED,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.USER,
+    fields=("Post.likedByViewer",),
+    key="PK = POST#<id>, SK = LIKE#<user>",
+)
+LIKE_POST = AccessPattern(
+    id="FEED-W2",
+    question="Like a post; a repeat changes nothing",
+    table=FEED,
+    # The post and the caller, and for one that is shown to followers only whether they follow, are read before.
+    operations=("GetItem", "BatchGetItem", "PutItem"),
+    who=Who.USER,
+    fields=("likePost",),
+    condition="attribute_not_exists(SK)",
+    consistent=True,
+)
+UNLIKE_POST = AccessPattern(
+    id="FEED-W2",
+    question="Take a like back; a repeat changes nothing",
+    table=FEED,
+    operations=("DeleteItem",),
+    who=Who.USER,
+    fields=("unlikePost",),
+)
+
+PATTERNS = (LIKES, LIKE_OF_USER, LIKE_POST, UNLIKE_POST)

@@ -1,0 +1,74 @@
+"""Unread notifications: `USER#<id>#UNREAD` / `<ts>#<notification>`; one that was read is deleted."""
+
+from datetime import datetime
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key, join, split
+from datastore.moments import iso
+
+
+def unread(user_id: str) -> str:
+    """The partition of a user's notifications, in the table and in GSI_NOTIF."""
+    return join("USER", user_id, "UNREAD")
+
+
+def notification(user_id: str, moment: datetime, name: str) -> Key:
+    return Key(unread(user_id), join(iso(moment), name))
+
+
+def notification_parts(key: Key) -> tuple[str, str, str]:
+    """User, moment (ISO 8601) and name of a notification's key."""
+    moment, name = split(key.sort)
+    return split(key.partition)[1], moment, name
+
+
+UNREAD = AccessPattern(
+    id="FEED-009",
+    question="A user's unread notifications, newest first",
+    table=FEED,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("notifications",),
+    index="GSI_NOTIF",
+    key="GSI_NOTIFPK = :partition",
+    filter=("expiresAt > :now",),
+    descending=True,
+)
+NOTIFICATION = AccessPattern(
+    id="FEED-N4",
+    question="One unread notification by its full key",
+    table=FEED,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.USER,
+    fields=("node", "nodes"),
+    key="PK = USER#<id>#UNREAD, SK = <ts>#<notification>",
+)
+MARK_READ = AccessPattern(
+    id="FEED-W5",
+    question="Have read a notification; a repeat changes nothing",
+    table=FEED,
+    operations=("DeleteItem",),
+    who=Who.USER,
+    fields=("markNotificationRead",),
+)
+NOTIFICATION_RECEIVED = AccessPattern(
+    id="FEED-S1",
+    question="Notifications as they arrive, and as more likes join one",
+    table=FEED,
+    operations=(),
+    who=Who.USER,
+    fields=("notificationReceived",),
+)
+RECIPIENT = AccessPattern(
+    id="FEED-P6",
+    question="Whether somebody who is mentioned is a user, and follows the author of a post for followers",
+    table=FEED,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="PK = USER#<id>, SK = META or FOLLOWING#<followee>",
+    # It is asked once: who has just come or followed shall be told.
+    consistent=True,
+)
+
+PATTERNS = (UNREAD, NOTIFICATION, MARK_READ, NOTIFICATION_RECEIVED, RECIPIENT)

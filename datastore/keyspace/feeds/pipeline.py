@@ -1,0 +1,168 @@
+"""The table `feed-pipeline`: what the consumers of the stream know, each fact an item.
+
+| item | key |
+|---|---|
+| lease of a shard, with its checkpoint | `LEASES#<stream>` / `<shard>` |
+| effect that was applied | `EFFECT#<name>` / `DONE` |
+| progress of a fan-out | `FANOUT#<job>` / `PROGRESS` |
+| dead letter | `DEAD#<table>` / `<ts>#<sequence>#<id>` |
+"""
+
+from datastore.declarations import AccessPattern, Table, Who
+from datastore.keyspace.parts import Key, join, split
+
+FEED_PIPELINE = Table(name="feed-pipeline", partition="PK", sort="SK", ttl="expiresAt")
+
+
+def leases(stream: str) -> str:
+    """The partition of all leases of a stream, by its ARN."""
+    return join("LEASES", stream)
+
+
+def lease(stream: str, shard_id: str) -> Key:
+    return Key(leases(stream), shard_id)
+
+
+def effect(name: str) -> Key:
+    return Key(join("EFFECT", name), "DONE")
+
+
+def progress(job: str) -> Key:
+    return Key(join("FANOUT", job), "PROGRESS")
+
+
+def dead_letters(table: str) -> str:
+    return join("DEAD", table)
+
+
+def dead_letter(table: str, moment: str, sequence: str, letter_id: str) -> Key:
+    """The stream tells moments by the second; the sequence number, padded, is the order within one."""
+    return Key(dead_letters(table), join(moment, sequence, letter_id))
+
+
+def dead_letter_parts(key: Key) -> tuple[str, str, str, str]:
+    """Table, moment (ISO 8601), sequence and id of a dead letter's key."""
+    moment, sequence, letter_id = split(key.sort)
+    return split(key.partition)[1], moment, sequence, letter_id
+
+
+LEASES = AccessPattern(
+    id="FEED-P1",
+    question="The leases of a stream's shards: who reads which, and how far",
+    table=FEED_PIPELINE,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="PK = :partition",
+    consistent=True,
+)
+TAKE_LEASE = AccessPattern(
+    id="FEED-P1",
+    question="Take the lease of a shard that is as it was seen: free, expired, or another's who has more than a share",
+    table=FEED_PIPELINE,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    # The fence grows with each holder; what a former one does by an old fence fails.
+    # Where the fence is as it was seen, what has no holder now had none then, or was given back.
+    condition="attribute_not_exists(fence)"
+    " OR fence = :seen AND (attribute_not_exists(held_until) OR held_until = :held)",
+    update="SET #owner = :owner, held_until = :until REMOVE expiresAt ADD fence :one",
+)
+HOLD_LEASE = AccessPattern(
+    id="FEED-P1",
+    question="Hold a lease that is one's own for longer",
+    table=FEED_PIPELINE,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="#owner = :owner AND fence = :fence",
+    update="SET held_until = :until",
+)
+CHECKPOINT = AccessPattern(
+    id="FEED-P1",
+    question="Note how far a shard has been handled, under a lease that is one's own",
+    table=FEED_PIPELINE,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="#owner = :owner AND fence = :fence",
+    update="SET #checkpoint = :checkpoint, held_until = :until",
+)
+END_SHARD = AccessPattern(
+    id="FEED-P1",
+    question="Note that a shard has been handled to its end",
+    table=FEED_PIPELINE,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="#owner = :owner AND fence = :fence",
+    update="SET ended = :yes, expiresAt = :gone REMOVE held_until, #owner",
+)
+RELEASE_LEASE = AccessPattern(
+    id="FEED-P1",
+    question="Give back a lease that is one's own",
+    table=FEED_PIPELINE,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="#owner = :owner AND fence = :fence",
+    update="REMOVE held_until, #owner",
+)
+APPLY = AccessPattern(
+    id="FEED-P2",
+    question="Apply effects, each once: its mark, put if it is not there, in one transaction with what it changes",
+    table=FEED_PIPELINE,
+    operations=("TransactWriteItems",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(PK)",
+)
+BURY = AccessPattern(
+    id="FEED-P3",
+    question="Keep a record that could not be handled, with its error",
+    table=FEED_PIPELINE,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+)
+DEAD_LETTERS = AccessPattern(
+    id="FEED-P3",
+    question="The records that could not be handled, oldest first",
+    table=FEED_PIPELINE,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="PK = :partition",
+    filter=("expiresAt > :now",),
+    consistent=True,
+)
+UNBURY = AccessPattern(
+    id="FEED-P3",
+    question="Forget a dead letter that was replayed",
+    table=FEED_PIPELINE,
+    operations=("DeleteItem",),
+    who=Who.INTERNAL,
+)
+PROGRESS = AccessPattern(
+    id="FEED-P4",
+    question="How far a fan-out has come",
+    table=FEED_PIPELINE,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="PK = FANOUT#<job>, SK = PROGRESS",
+    consistent=True,
+)
+SAVE_PROGRESS = AccessPattern(
+    id="FEED-P4",
+    question="Note how far a fan-out has come",
+    table=FEED_PIPELINE,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+)
+
+PATTERNS = (
+    LEASES,
+    TAKE_LEASE,
+    HOLD_LEASE,
+    CHECKPOINT,
+    END_SHARD,
+    RELEASE_LEASE,
+    APPLY,
+    BURY,
+    DEAD_LETTERS,
+    UNBURY,
+    PROGRESS,
+    SAVE_PROGRESS,
+)

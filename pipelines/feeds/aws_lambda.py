@@ -1,0 +1,50 @@
+"""The feed's pipeline as an AWS Lambda function: `pipelines.feeds.aws_lambda.handler`.
+
+Its trigger is the stream of the table `feed`, with `ReportBatchItemFailures`. It is set up by the environment:
+GATEWAY_STORE (aws), GATEWAY_TABLE_PREFIX, AWS_REGION and GATEWAY_FAN_OUT_BOUND.
+"""
+
+import os
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from datastore.database import StoreOptions, open_database
+from datastore.keyspace.feeds.table import FEED
+from datastore.metering import Deadline
+from datastore.store import Store
+from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.handlers import feed_handlers
+from pipelines.streams.aws_lambda import OUTAGE, LambdaHandler
+from pipelines.streams.batches import Batches
+from pipelines.streams.metrics import StreamMetrics
+
+STORE_SECONDS = 60.0
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@asynccontextmanager
+async def feed_batches() -> AsyncIterator[Batches]:
+    """Batches for the feed's handlers, on the store that the environment names."""
+    environment = os.environ
+    options = StoreOptions(
+        environment.get("GATEWAY_STORE", "aws"),
+        prefix=environment.get("GATEWAY_TABLE_PREFIX", ""),
+        region=environment.get("AWS_REGION"),
+    )
+    bound = int(environment.get("GATEWAY_FAN_OUT_BOUND", MOST_FOLLOWERS))
+    async with open_database(options) as database:
+
+        def open_store() -> Store:
+            deadline = Deadline(STORE_SECONDS)
+            return Store(database.client, prefix=options.prefix, deadline=deadline, token=lambda: str(uuid.uuid4()))
+
+        handlers = feed_handlers(open_store, _now, fan_out_bound=bound)
+        yield Batches(handlers, open_store, _now, StreamMetrics(), outage=OUTAGE, for_ever=False)
+
+
+handler = LambdaHandler(FEED.name, feed_batches)

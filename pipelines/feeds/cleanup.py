@@ -1,0 +1,60 @@
+"""Deletes the likes and comments of deleted posts, also those that came too late. What they counted goes with them.
+
+A like or comment is written after its post was read, so it may come after the post was deleted. Those that were there
+before are found with the post; each that comes after is handled itself, and finds the post gone.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from datastore.attributes import Item
+from datastore.feeds.comments import is_comment
+from datastore.feeds.likes import is_like
+from datastore.feeds.posts import deleted
+from datastore.feeds.remains import Remains
+from datastore.keyspace.feeds.posts import post_parts
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key, key_of
+from datastore.store import Store
+from datastore.streams import Change
+from pipelines.feeds.side_by_side import AT_ONCE, side_by_side
+
+PAGE = 500
+
+
+class Cleanup:
+    """Handles posts that were deleted, and likes and comments that were made."""
+
+    name = "cleanup"
+
+    def __init__(self, open_store: Callable[[], Store], *, page: int = PAGE, at_once: int = AT_ONCE) -> None:
+        self._open_store = open_store
+        self._page = page
+        self._at_once = at_once
+
+    async def handle(self, changes: Sequence[Change]) -> None:
+        """Whether the posts are there is read once for all changes."""
+        emptied = {post.post_id for change in changes if (post := deleted(change)) is not None}
+        added = {key: post_parts(key) for change in changes if (key := _added(change)) is not None}
+        if not emptied and not added:
+            return
+        remains = Remains(self._open_store())
+        gone = await remains.gone([*emptied, *added.values()])
+        await remains.delete([key for key, post_id in added.items() if post_id in gone - emptied])
+        await side_by_side([partial(self._empty, post_id) for post_id in emptied & gone], self._at_once)
+
+    async def _empty(self, post_id: str) -> None:
+        start: Item | None = None
+        while True:
+            remains = Remains(self._open_store())
+            page = await remains.page(post_id, start, self._page)
+            await remains.delete(page.keys)
+            if (start := page.next_start) is None:
+                return
+
+
+def _added(change: Change) -> Key | None:
+    """The key of a like or comment that was made, or None."""
+    if change.kind != "INSERT" or not (is_like(change.keys) or is_comment(change.keys)):
+        return None
+    return key_of(FEED, change.keys)

@@ -1,0 +1,25 @@
+"""All that happens about the feed's changes."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from datastore.store import Store
+from pipelines.feeds.cleanup import Cleanup
+from pipelines.feeds.counters import Counters
+from pipelines.feeds.fan_out import MOST_FOLLOWERS, FanOut
+from pipelines.feeds.followings import Followings
+from pipelines.feeds.notifications import Notifications
+from pipelines.streams.handlers import Handler
+
+
+def feed_handlers(
+    open_store: Callable[[], Store], now: Callable[[], datetime], *, fan_out_bound: int = MOST_FOLLOWERS
+) -> list[Handler]:
+    """The handlers of the feed's stream. An author with more followers than the bound is merged when feeds are read."""
+    return [
+        Counters(open_store, now),
+        Notifications(open_store, now),
+        FanOut(open_store, now, most_followers=fan_out_bound),
+        Followings(open_store, now),
+        Cleanup(open_store),
+    ]

@@ -1,0 +1,175 @@
+"""Tells users what others did: likes, comments, follows and mentions; nobody of what they did themselves.
+
+Each is told once under a mark that says what it is about, not which record brought it: who likes, takes it back and
+likes again within a window is one liker, and who follows again on the same day is not told of again.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+
+from datastore import effects
+from datastore.effects import Effect
+from datastore.feeds.comments import Comment, comment_from, is_comment
+from datastore.feeds.follows import Follow, following_from, is_following
+from datastore.feeds.likes import Like, is_like, like_from
+from datastore.feeds.notifications import LIFETIME, LIKES_WINDOW, Notification, NotificationKind, told
+from datastore.feeds.posts import Post, written
+from datastore.feeds.recipients import Recipients
+from datastore.feeds.visibility import Visibility
+from datastore.moments import epoch_ms, from_epoch_ms, iso
+from datastore.store import Store
+from datastore.streams import Change
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """A notification to be, told once for its `mark`.
+
+    `seen_by`, an author and a visibility, tells who may see the post it is about. It is None where that is no question:
+    the recipient is the author, or there is no post.
+    """
+
+    mark: tuple[str, ...]
+    notification: Notification
+    seen_by: tuple[str, Visibility] | None = None
+
+
+class Notifications:
+    """The handler that tells."""
+
+    name = "notifications"
+
+    def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime]) -> None:
+        self._open_store = open_store
+        self._now = now
+
+    async def handle(self, changes: Sequence[Change]) -> None:
+        now = self._now()
+        news = [piece for change in changes for piece in news_of(change) if piece.notification.expires_at > now]
+        if not news:
+            return
+        store = self._open_store()
+        recipients = Recipients(store)
+        wanted = await asyncio.gather(*[_is_wanted(recipients, piece) for piece in news])
+        # What is not told is marked too: a record that comes again, after somebody joined, changes nothing.
+        decided = [
+            Effect(f"{self.name}:{_digest(*piece.mark)}", (told(piece.notification),) if is_wanted else ())
+            for piece, is_wanted in zip(news, wanted, strict=True)
+        ]
+        await effects.apply(store, decided, now)
+
+
+async def _is_wanted(recipients: Recipients, piece: News) -> bool:
+    return piece.seen_by is None or await recipients.may_be_told(piece.notification.user_id, *piece.seen_by)
+
+
+def news_of(change: Change) -> list[News]:
+    """What a change is to others; nothing if it is of no concern."""
+    if change.kind != "INSERT" or change.new is None:
+        return []
+    if (post := written(change)) is not None:
+        return _of_post(post)
+    if is_like(change.keys):
+        return _of_like(like_from(change.new))
+    if is_comment(change.keys):
+        return _of_comment(comment_from(change.new))
+    if is_following(change.keys):
+        return _of_follow(following_from(change.new))
+    return []
+
+
+def _of_like(like: Like) -> list[News]:
+    """Likes of one post within a window are one notification, dated to its beginning."""
+    if like.user_id == like.post_author:
+        return []
+    window = window_of(like.created_at)
+    notification = _notification(
+        NotificationKind.LIKE, like.post_author, window, like.user_id, (like.post_id,), post_id=like.post_id
+    )
+    return [News(("like", like.post_id, like.user_id, iso(window)), notification)]
+
+
+def _of_comment(comment: Comment) -> list[News]:
+    """The post's author is told of the comment; those it mentions of that, unless they are the author."""
+    about = comment.post_id, comment.comment_id
+    mentioned = (user for user in comment.mentions or () if user != comment.post_author)
+    news = _mentions(
+        mentioned, comment.user_id, comment.created_at, about, (comment.post_author, comment.post_visibility)
+    )
+    if comment.user_id == comment.post_author:
+        return news
+    notification = _notification(
+        NotificationKind.COMMENT, comment.post_author, comment.created_at, comment.user_id, about, *about
+    )
+    return [News(("comment", *about), notification), *news]
+
+
+def _of_post(post: Post) -> list[News]:
+    return _mentions(
+        post.mentions or (), post.author_id, post.created_at, (post.post_id,), (post.author_id, post.visibility)
+    )
+
+
+def _mentions(
+    users: Iterable[str],
+    actor_id: str,
+    moment: datetime,
+    about: tuple[str, ...],
+    seen_by: tuple[str, Visibility],
+) -> list[News]:
+    """`about` is the post that mentions them, or the post and the comment."""
+    if seen_by[1] is Visibility.PRIVATE:
+        return []
+    return [
+        News(
+            ("mention", *about, user),
+            _notification(NotificationKind.MENTION, user, moment, actor_id, about, *about),
+            seen_by,
+        )
+        for user in dict.fromkeys(users)
+        if user != actor_id
+    ]
+
+
+def _of_follow(follow: Follow) -> list[News]:
+    """At most one for each follower and day."""
+    notification = _notification(
+        NotificationKind.FOLLOW, follow.followee_id, follow.since, follow.follower_id, (follow.follower_id,)
+    )
+    return [News(("follow", follow.followee_id, follow.follower_id, iso(follow.since)[:10]), notification)]
+
+
+def _notification(
+    kind: NotificationKind,
+    user_id: str,
+    moment: datetime,
+    actor_id: str,
+    about: tuple[str, ...],
+    post_id: str | None = None,
+    comment_id: str | None = None,
+) -> Notification:
+    """`about` tells it from others of its kind at the same moment."""
+    return Notification(
+        user_id=user_id,
+        name=f"{kind.value}-{_digest(*about)[:20]}",
+        kind=kind,
+        created_at=moment,
+        expires_at=moment + LIFETIME,
+        actor_id=actor_id,
+        actor_count=1,
+        post_id=post_id,
+        comment_id=comment_id,
+    )
+
+
+def window_of(moment: datetime) -> datetime:
+    """The beginning of the window of likes that a moment lies in."""
+    milliseconds = epoch_ms(moment)
+    return from_epoch_ms(milliseconds - milliseconds % (LIKES_WINDOW.seconds * 1000))
+
+
+def _digest(*parts: str) -> str:
+    return sha256("\0".join(parts).encode()).hexdigest()[:32]

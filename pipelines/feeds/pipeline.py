@@ -1,0 +1,48 @@
+"""The feed's pipeline as one thing: the consumer of the feed's stream, with all its handlers."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from datastore.backoff import Backoff
+from datastore.keyspace.feeds.table import FEED
+from datastore.shards import Wire
+from datastore.store import Store
+from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.handlers import feed_handlers
+from pipelines.streams.batches import RETRIES, Batches
+from pipelines.streams.consumer import Consumer
+from pipelines.streams.handlers import Handler
+from pipelines.streams.metrics import StreamMetrics
+from pipelines.streams.shard_work import Pace
+
+
+class FeedPipeline:
+    """One instance. Any number may run on the same tables.
+
+    `open_store` gives a fresh store for each piece of work; `instance_id` is nobody else's. `handlers` are those of the
+    feed unless others are given.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        prefix: str,
+        open_store: Callable[[], Store],
+        *,
+        instance_id: str,
+        now: Callable[[], datetime],
+        fan_out_bound: int = MOST_FOLLOWERS,
+        handlers: Sequence[Handler] | None = None,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+        retries: Backoff = RETRIES,
+        metrics: StreamMetrics | None = None,
+    ) -> None:
+        self.metrics = metrics or StreamMetrics()
+        if handlers is None:
+            handlers = feed_handlers(open_store, now, fan_out_bound=fan_out_bound)
+        batches = Batches(handlers, open_store, now, self.metrics, retries=retries, outage=pace.outage)
+        self.consumer = Consumer(wire, FEED, prefix, batches, open_store, instance_id, now, self.metrics, pace=pace)
+
+    async def run(self) -> None:
+        """Until cancelled; then the batches that are being handled may end, and the shards are left to others."""
+        await self.consumer.run()

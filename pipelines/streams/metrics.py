@@ -1,0 +1,92 @@
+"""What the consumers of streams tell of themselves, for Prometheus."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+LOCAL = "127.0.0.1"
+
+
+class ShardLag:
+    """How far the handling of one shard is behind its writes."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self._caught_up_at = now()
+        self._since: datetime | None = None
+
+    def behind(self, since: datetime) -> None:
+        """Not all is handled: the oldest change that waits is from `since`, or a little later."""
+        self._since = since
+
+    def caught_up(self) -> None:
+        self._since = None
+        self._caught_up_at = self._now()
+
+    def in_doubt(self) -> None:
+        """The stream does not answer: what came since nobody knows."""
+        self._since = self._since or self._caught_up_at
+
+    def seconds(self) -> float:
+        since = self._since
+        return 0.0 if since is None else max(0.0, (self._now() - since).total_seconds())
+
+
+class StreamMetrics:
+    """The figures of all consumers of a process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._lag = self._gauge("stream_lag_seconds", "Age of the oldest change not yet handled.", "table", "shard")
+        self._leases = self._gauge("stream_leases_held", "Shards this process reads.", "table")
+        self._records = self._counter(
+            "stream_records", "Changes by handler and outcome.", "table", "handler", "outcome"
+        )
+        self._letters = self._counter("stream_dead_letters", "Changes kept as dead letters.", "table", "handler")
+        self._lost = self._counter("stream_lost", "Times that changes were trimmed before they were read.", "table")
+
+    def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
+        return Gauge(name, help_, labels, registry=self.registry)
+
+    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
+        return Counter(name, help_, labels, registry=self.registry)
+
+    @contextmanager
+    def shard(self, table: str, shard_id: str, now: Callable[[], datetime]) -> Iterator[ShardLag]:
+        """While the shard is worked by this process."""
+        lag = ShardLag(now)
+        self._lag.labels(table, shard_id).set_function(lag.seconds)
+        self._leases.labels(table).inc()
+        try:
+            yield lag
+        finally:
+            self._leases.labels(table).dec()
+            with suppress(KeyError):
+                self._lag.remove(table, shard_id)
+
+    def handled(self, table: str, handler: str, changes: int) -> None:
+        self._records.labels(table, handler, "handled").inc(changes)
+
+    def retried(self, table: str, handler: str) -> None:
+        """One change was tried once more by itself."""
+        self._records.labels(table, handler, "retried").inc()
+
+    def buried(self, table: str, handler: str) -> None:
+        self._records.labels(table, handler, "buried").inc()
+        self._letters.labels(table, handler).inc()
+
+    def lost(self, table: str) -> None:
+        self._lost.labels(table).inc()
+
+    @contextmanager
+    def served(self, port: int) -> Iterator[None]:
+        """Answer Prometheus at http://127.0.0.1:<port>/metrics. Raises `OSError` when the port is taken."""
+        server, thread = start_http_server(port, addr=LOCAL, registry=self.registry)
+        try:
+            yield
+        finally:
+            server.shutdown()
+            server.server_close()
+            thread.join()

@@ -1,0 +1,113 @@
+"""Comments: FEED-006 and FEED-W3, and how one's own go again (FEED-W6)."""
+
+import asyncio
+from datetime import timedelta
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import BadUserInput, Forbidden
+from datastore.feeds import texts
+from datastore.feeds.comments import Comment, comment_from
+from datastore.feeds.posts import Post
+from datastore.feeds.users import User
+from datastore.ids import uuid7, uuid7_moment
+from datastore.keyspace.feeds import comments as keys
+from datastore.keyspace.feeds import posts as post_keys
+from datastore.pages import empty_page
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last, PostId
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Context, Info
+from resolvers.feeds.answering import post_to_answer
+from resolvers.selection import leads_on
+
+LONGEST_TEXT = 1000
+# A client's clock may be ahead of ours, and it may send again what it could not, but nobody's comment shall stay the
+# last for long, or be the first on an old post.
+MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=1)
+
+CommentId = Annotated[strawberry.ID, strawberry.argument(description="The comment's `commentId`.")]
+
+
+@strawberry.input(description="A comment on a post.")
+class AddCommentInput:
+    post_id: strawberry.ID = strawberry.field(description="The post's `postId`.")
+    comment_id: strawberry.ID | None = strawberry.field(
+        default=None,
+        description="An id of one's own, with which the comment can be sent again: a UUID of version 7, lower case, "
+        "whose time is at most a day ago and at most five minutes ahead. One is made if nothing is said.",
+    )
+    text: str = strawberry.field(description="What to say, 1 to 1000 characters; `@userId` mentions a user.")
+
+
+async def comments(
+    info: Info, post_id: PostId, first: First = None, after: After = None, last: Last = None, before: Before = None
+) -> Connection[Comment]:
+    context, of_post = info.context, bounds.id("postId", post_id)
+    of = listing(context.services.cursors, keys.COMMENTS, "Query.comments", {"postId": of_post})
+    span = of.span(Paging(first, after, last, before))
+    post, page = await asyncio.gather(
+        context.posts.visible(of_post, keys.COMMENTS), context.comments.of_post(of_post, span)
+    )
+    return connection(of, page if post else empty_page(span), comment_from)
+
+
+async def comments_of_post(
+    parent: strawberry.Parent[Post],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Comment]:
+    context = info.context
+    of = listing(context.services.cursors, keys.COMMENTS, "Post.comments", {"postId": parent.post_id})
+    span = of.span(Paging(first, after, last, before))
+    page = await context.comments.of_post(parent.post_id, span, leads_on=leads_on(info, "author", "post"))
+    return connection(of, page, comment_from)
+
+
+async def author(parent: strawberry.Parent[Comment], info: Info) -> User | None:
+    return await info.context.users.by_id(parent.user_id)
+
+
+async def post(parent: strawberry.Parent[Comment], info: Info) -> Post | None:
+    return await info.context.posts.visible(parent.post_id, post_keys.POST)
+
+
+async def add_comment(
+    info: Info, input: Annotated[AddCommentInput, strawberry.argument(description="What to say, and on what.")]
+) -> Comment:
+    context = info.context
+    caller = require(context.identity, keys.ADD_COMMENT)
+    comment_id = _comment_id(context, input.comment_id)
+    text = bounds.text("text", input.text, longest=LONGEST_TEXT)
+    mentions = texts.mentions(text)
+    post = await post_to_answer(context, bounds.id("postId", input.post_id), caller.user_id, keys.ADD_COMMENT)
+    return await context.comments.add(post, comment_id, caller.user_id, text, mentions)
+
+
+def _comment_id(context: Context, given: str | None) -> str:
+    if given is None:
+        return uuid7(context.now, context.services.new_id())
+    moment = uuid7_moment(given)
+    if moment is None:
+        raise BadUserInput("`commentId` must be a UUID of version 7, in lower case.", field="commentId")
+    if not context.now - MOST_BEHIND <= moment <= context.now + MOST_AHEAD:
+        limits = "at most a day ago and at most five minutes ahead"
+        raise BadUserInput(f"`commentId` must have a time {limits}.", field="commentId")
+    return given
+
+
+async def delete_comment(info: Info, post_id: PostId, comment_id: CommentId) -> Comment | None:
+    context = info.context
+    caller = require(context.identity, keys.DELETE_COMMENT)
+    on, comment = bounds.id("postId", post_id), bounds.id("commentId", comment_id)
+    try:
+        return await context.comments.delete(on, comment, caller.user_id)
+    except Forbidden:
+        if await context.posts.visible(on, keys.DELETE_COMMENT) is None:
+            return None  # as where there is no such comment
+        raise

@@ -1,0 +1,92 @@
+"""Who follows whom: FEED-008, FEED-N3 and FEED-W4."""
+
+from datetime import datetime
+
+import strawberry
+
+from datastore.errors import BadUserInput
+from datastore.feeds.follows import Follow, edge_from, following_from
+from datastore.feeds.users import User
+from datastore.keyspace.feeds import follows as keys
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last, UserId
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Info
+from resolvers.selection import leads_on
+
+
+async def followers(
+    info: Info, user_id: UserId, first: First = None, after: After = None, last: Last = None, before: Before = None
+) -> Connection[Follow]:
+    context, followee = info.context, bounds.user_id("userId", user_id)
+    of = listing(context.services.cursors, keys.FOLLOWERS, "Query.followers", {"userId": followee})
+    page = await context.follows.followers(followee, of.span(Paging(first, after, last, before)))
+    return connection(of, page, edge_from)
+
+
+async def followers_of_user(
+    parent: strawberry.Parent[User],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Follow]:
+    context = info.context
+    of = listing(context.services.cursors, keys.FOLLOWERS, "User.followers", {"userId": parent.user_id})
+    span = of.span(Paging(first, after, last, before))
+    page = await context.follows.followers(parent.user_id, span, leads_on=leads_on(info, "user"))
+    return connection(of, page, edge_from)
+
+
+async def followed_by_user(
+    parent: strawberry.Parent[User],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Follow]:
+    context = info.context
+    of = listing(context.services.cursors, keys.FOLLOWED, "User.following", {"userId": parent.user_id})
+    span = of.span(Paging(first, after, last, before))
+    page = await context.follows.followed(parent.user_id, span, leads_on=leads_on(info, "user"))
+    return connection(of, page, following_from)
+
+
+async def followed_by_viewer(parent: strawberry.Parent[User], info: Info) -> bool | None:
+    return None if info.context.identity is None else await info.context.sight.follows(parent.user_id)
+
+
+async def follower(parent: strawberry.Parent[Follow], info: Info) -> User | None:
+    return await info.context.users.by_id(parent.follower_id)
+
+
+async def followed(parent: strawberry.Parent[Follow], info: Info) -> User | None:
+    return await info.context.users.by_id(parent.followee_id)
+
+
+def follower_id(parent: strawberry.Parent[Follow]) -> str:
+    return parent.follower_id
+
+
+def followee_id(parent: strawberry.Parent[Follow]) -> str:
+    return parent.followee_id
+
+
+def followed_at(parent: strawberry.Parent[Follow]) -> datetime:
+    return parent.since
+
+
+async def follow(info: Info, user_id: UserId) -> Follow:
+    caller = require(info.context.identity, keys.FOLLOW)
+    followee = bounds.user_id("userId", user_id)
+    if followee == caller.user_id:
+        raise BadUserInput("`userId` must be somebody else's: nobody follows themselves.", field="userId")
+    return await info.context.follows.follow(caller.user_id, followee)
+
+
+async def unfollow(info: Info, user_id: UserId) -> Follow | None:
+    caller = require(info.context.identity, keys.UNFOLLOW)
+    return await info.context.follows.unfollow(caller.user_id, bounds.user_id("userId", user_id))

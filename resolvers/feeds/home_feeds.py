@@ -1,0 +1,142 @@
+"""Home feeds: FEED-003 and the subscription FEED-S1 to what arrives in one."""
+
+from collections import ChainMap
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from datetime import datetime, timedelta
+
+import strawberry
+
+from datastore.feeds.home_feeds import FeedEntry, HomeFeeds, Source, entry_from, is_entry, is_source, source_from
+from datastore.feeds.posts import Post, written
+from datastore.feeds.users import User
+from datastore.feeds.visibility import Visibility
+from datastore.hub import Policy
+from datastore.keyspace.feeds import home_feeds as keys
+from datastore.keyspace.feeds import posts as post_keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key
+from datastore.moments import iso
+from datastore.streams import Change
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last, UserId, WhenSlow
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Context, Info
+from resolvers.subscribing import follow, is_event
+
+# A post comes again soon (written by the fan-out, and by its author) or never.
+POSTS_REMEMBERED = 1000
+# An author becomes a source moments after their first posts that are merged: those are looked for then.
+LOOKING_BACK = timedelta(minutes=5)
+MOST_FOUND = 25
+
+
+async def home_feed(
+    info: Info, user_id: UserId, first: First = None, after: After = None, last: Last = None, before: Before = None
+) -> Connection[FeedEntry]:
+    context, owner = info.context, bounds.user_id("userId", user_id)
+    require(context.identity, keys.HOME_FEED, owner=owner)
+    of = listing(context.services.cursors, keys.HOME_FEED, "Query.homeFeed", {"userId": owner})
+    page = await context.home_feeds.of_user(owner, of.span(Paging(first, after, last, before)))
+    return connection(of, page, entry_from)
+
+
+async def author(parent: strawberry.Parent[FeedEntry], info: Info) -> User | None:
+    return await info.context.users.by_id(parent.author_id)
+
+
+async def post(parent: strawberry.Parent[FeedEntry], info: Info) -> Post | None:
+    """Of a post for followers, whether the viewer is one is read in the same batch: it costs no call of its own."""
+    pattern = post_keys.POST_OF_EVENT if is_event(info) else post_keys.POST
+    if parent.followers_only:
+        info.context.sight.will_ask(parent.author_id, pattern)
+    return await info.context.posts.visible(parent.post_id, pattern)
+
+
+async def home_feed_updated(
+    info: Info, user_id: UserId, when_slow: WhenSlow = Policy.DISCONNECT
+) -> AsyncGenerator[FeedEntry, None]:
+    owner = bounds.user_id("userId", user_id)
+    require(info.context.identity, keys.HOME_FEED_UPDATED, owner=owner)
+    return _once(_arriving(info.context, owner, when_slow))
+
+
+async def _once(entries: AsyncGenerator[FeedEntry, None]) -> AsyncGenerator[FeedEntry, None]:
+    told: dict[str, None] = {}
+    async with aclosing(entries):
+        async for entry in entries:
+            if entry.post_id not in told:
+                told[entry.post_id] = None
+                if len(told) > POSTS_REMEMBERED:
+                    del told[next(iter(told))]
+                yield entry
+
+
+async def _arriving(context: Context, user_id: str, when_slow: Policy) -> AsyncGenerator[FeedEntry, None]:
+    """Entries as they are written, and posts of the feed's sources; a post may come more than once."""
+    began = context.services.now()
+    sources = _Sources()
+
+    async def read_sources() -> None:
+        found = await context.home_feeds.sources_at_start(user_id)
+        sources.read({source.author_id: source.since for source in found})
+
+    def arrival(change: Change) -> FeedEntry | Post | Source | None:
+        if change.keys["PK"] != keys.feed(user_id):
+            return sources.posted(change)
+        if is_source(change.keys):
+            return sources.changed(change)
+        return entry_from(change.new) if change.kind == "INSERT" and is_entry(change.keys) and change.new else None
+
+    arrivals: AsyncGenerator[FeedEntry | Post | Source, None] = follow(
+        context, FEED, arrival, when_slow, key=lambda event: event.author_id, first=read_sources
+    )
+    async with aclosing(arrivals):
+        async for event in arrivals:
+            if isinstance(event, FeedEntry):
+                yield event
+            elif isinstance(event, Source):
+                for entry in await _posted_before(context, user_id, event, began):
+                    yield entry
+            elif sources.have(event):
+                followers_only = event.visibility is Visibility.FOLLOWERS
+                yield FeedEntry(user_id, event.post_id, event.author_id, event.created_at, followers_only)
+
+
+async def _posted_before(context: Context, user_id: str, source: Source, began: datetime) -> list[FeedEntry]:
+    """The posts of a source that is new, since the subscription began: when they came, it was none."""
+    since = max(began, context.services.now() - LOOKING_BACK)
+    return await HomeFeeds(context.new_store()).newest_of(user_id, source, since, MOST_FOUND)
+
+
+class _Sources:
+    """Whose posts are merged into a feed: read when its changes are followed already, and kept by them."""
+
+    def __init__(self) -> None:
+        self._is_read = False
+        # Since when; None: no longer. What changed counts more than what was read, which is older or the same.
+        self._since: ChainMap[str, str | None] = ChainMap({}, {})
+
+    def read(self, since: dict[str, str]) -> None:
+        self._since.maps[1].update(since)
+        self._is_read = True
+
+    def changed(self, change: Change) -> Source | None:
+        """Take note of a source's change; the source, if it is new."""
+        author_id = keys.source_parts(Key(change.keys["PK"], change.keys["SK"]))[1]
+        source = source_from(change.new) if change.new else None
+        self._since[author_id] = source.since if source else None
+        return source if change.kind == "INSERT" else None
+
+    def have(self, post: Post) -> bool:
+        since = self._since.get(post.author_id)
+        return since is not None and since <= iso(post.created_at) and post.visibility is not Visibility.PRIVATE
+
+    def posted(self, change: Change) -> Post | None:
+        """The post that a change brought, if it is of a source, or may be, as long as those are not known."""
+        author_id = (change.new or {}).get("author_id", "")
+        if self._is_read and self._since.get(author_id) is None:
+            return None  # as nearly all changes: those are not worth parsing for each subscriber
+        post = written(change)
+        return post if post and (self.have(post) or not self._is_read) else None

@@ -1,0 +1,49 @@
+"""Leaderboards: FEED-010."""
+
+import re
+from datetime import datetime
+from functools import partial
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import BadUserInput
+from datastore.feeds.leaderboards import AuthorRank, TagTrend, TagWindow
+from datastore.feeds.metrics import month_of
+from datastore.feeds.users import User
+from resolvers import bounds
+from resolvers.context import Info
+
+MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
+DEFAULT_TOP, LARGEST_TOP = 10, 100
+
+Month = Annotated[
+    str | None,
+    strawberry.argument(description="A month by UTC, such as `2026-06`; the present one if nothing is said."),
+]
+Top = Annotated[int, strawberry.argument(description="How many, at most 100.")]
+Window = Annotated[TagWindow, strawberry.argument(description="Whether to look at an hour or a day.")]
+At = Annotated[
+    datetime | None, strawberry.argument(description="A moment in that hour or day; now if nothing is said.")
+]
+
+checked_top = partial(bounds.number, "top", least=1, most=LARGEST_TOP)
+
+
+async def top_authors(info: Info, month: Month = None, top: Top = DEFAULT_TOP) -> list[AuthorRank]:
+    if month is None:
+        month = month_of(info.context.now)
+    elif not MONTH.fullmatch(month):
+        raise BadUserInput("`month` must be a year and a month, such as 2026-06.", field="month")
+    return await info.context.leaderboards.top_authors(month, checked_top(top))
+
+
+async def author(parent: strawberry.Parent[AuthorRank], info: Info) -> User | None:
+    return await info.context.users.by_id(parent.author_id)
+
+
+async def trending_tags(
+    info: Info, window: Window = TagWindow.DAY, at: At = None, top: Top = DEFAULT_TOP
+) -> list[TagTrend]:
+    moment = info.context.now if at is None else bounds.moment("at", at)
+    return await info.context.leaderboards.trending_tags(window, moment, checked_top(top))

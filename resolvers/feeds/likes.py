@@ -1,0 +1,69 @@
+"""Likes: FEED-005, FEED-N1 and FEED-W2."""
+
+import asyncio
+
+import strawberry
+
+from datastore.feeds.likes import Like, like_from
+from datastore.feeds.posts import Post
+from datastore.feeds.users import User
+from datastore.keyspace.feeds import likes as keys
+from datastore.keyspace.feeds import posts as post_keys
+from datastore.pages import empty_page
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last, PostId
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Info
+from resolvers.feeds.answering import post_to_answer
+from resolvers.selection import leads_on
+
+
+async def likes(
+    info: Info, post_id: PostId, first: First = None, after: After = None, last: Last = None, before: Before = None
+) -> Connection[Like]:
+    context, of_post = info.context, bounds.id("postId", post_id)
+    of = listing(context.services.cursors, keys.LIKES, "Query.likes", {"postId": of_post})
+    span = of.span(Paging(first, after, last, before))
+    post, page = await asyncio.gather(context.posts.visible(of_post, keys.LIKES), context.likes.of_post(of_post, span))
+    return connection(of, page if post else empty_page(span), like_from)
+
+
+async def likes_of_post(
+    parent: strawberry.Parent[Post],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Like]:
+    context = info.context
+    of = listing(context.services.cursors, keys.LIKES, "Post.likes", {"postId": parent.post_id})
+    span = of.span(Paging(first, after, last, before))
+    page = await context.likes.of_post(parent.post_id, span, leads_on=leads_on(info, "user", "post"))
+    return connection(of, page, like_from)
+
+
+async def liked_by_viewer(parent: strawberry.Parent[Post], info: Info) -> bool | None:
+    caller = info.context.identity
+    return None if caller is None else await info.context.likes.is_liked(parent.post_id, caller.user_id)
+
+
+async def user(parent: strawberry.Parent[Like], info: Info) -> User | None:
+    return await info.context.users.by_id(parent.user_id)
+
+
+async def post(parent: strawberry.Parent[Like], info: Info) -> Post | None:
+    return await info.context.posts.visible(parent.post_id, post_keys.POST)
+
+
+async def like_post(info: Info, post_id: PostId) -> Like:
+    context = info.context
+    caller = require(context.identity, keys.LIKE_POST)
+    post = await post_to_answer(context, bounds.id("postId", post_id), caller.user_id, keys.LIKE_POST)
+    return await context.likes.like(post, caller.user_id)
+
+
+async def unlike_post(info: Info, post_id: PostId) -> Like | None:
+    caller = require(info.context.identity, keys.UNLIKE_POST)
+    return await info.context.likes.unlike(bounds.id("postId", post_id), caller.user_id)

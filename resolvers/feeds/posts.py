@@ -1,0 +1,153 @@
+"""Posts: FEED-002, FEED-004, FEED-007, FEED-W1, FEED-W6."""
+
+import re
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import BadUserInput
+from datastore.feeds.posts import Post, post_from
+from datastore.feeds.texts import LONGEST_TAG, tag_name
+from datastore.feeds.users import User
+from datastore.feeds.visibility import Visibility
+from datastore.ids import uuid7
+from datastore.keyspace.feeds import posts as keys
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last, PostId, UserId
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Info
+from resolvers.feeds.users import reference
+from resolvers.selection import leads_on
+
+strawberry.enum(
+    Visibility,
+    description="Who may see a post: everybody, those who follow its author, or the author alone.",
+)
+
+LONGEST_TEXT = 2000
+# The fields of a post that an author's list leads on to.
+POINT_READS = ("author", "mentions", "likedByViewer")
+POST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+
+Id = Annotated[strawberry.ID, strawberry.argument(description="The post's `postId`, not the global `id`.")]
+Tag = Annotated[str, strawberry.argument(description="A tag in any case, with or without its `#`.")]
+
+
+def new_post_id(field: str, value: str) -> str:
+    """The id for a new post. Raises `BadUserInput` unless it is 1 to 64 letters, digits, `-`, `_` and `.`."""
+    if not POST_ID.fullmatch(value):
+        raise BadUserInput(f"`{field}` must have between 1 and 64 letters, digits, `-`, `_` and `.`.", field=field)
+    return value
+
+
+def words(field: str, value: str) -> str:
+    return bounds.text(field, value, LONGEST_TEXT)
+
+
+CHECKS: dict[str, bounds.Check] = {"post_id": new_post_id, "text": words, "media_ref": reference}
+
+
+@strawberry.input(description="What to post.")
+class CreatePostInput:
+    text: str = strawberry.field(
+        description="What it says, 1 to 2000 characters, with at most 10 tags (`#street_food`) and 20 mentions "
+        "(`@userId`)."
+    )
+    post_id: strawberry.ID | None = strawberry.field(
+        description="An id to be sure that it is written once: 1 to 64 letters, digits, `-`, `_` and `.`. One is made "
+        "if nothing is said.",
+        default=None,
+    )
+    visibility: Visibility = strawberry.field(description="Who may see it.", default=Visibility.PUBLIC)
+    media_ref: str | None = strawberry.field(
+        description="Where its picture or film is: an address or any reference, 1 to 500 characters.", default=None
+    )
+
+
+NewPost = Annotated[CreatePostInput, strawberry.argument(description="The post.")]
+
+
+async def post(info: Info, id: Id) -> Post | None:
+    return await info.context.posts.visible(bounds.id("id", id))
+
+
+async def posts_by_author(
+    info: Info,
+    author_id: UserId,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Post]:
+    author = bounds.user_id("authorId", author_id)
+    return await _by_author(info, author, "Query.postsByAuthor", Paging(first, after, last, before))
+
+
+async def posts_of_user(
+    parent: strawberry.Parent[User],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Post]:
+    return await _by_author(info, parent.user_id, "User.posts", Paging(first, after, last, before))
+
+
+async def _by_author(info: Info, author_id: str, field: str, paging: Paging) -> Connection[Post]:
+    of = listing(info.context.services.cursors, keys.POSTS_BY_AUTHOR, field, {"authorId": author_id})
+    page = await info.context.posts.by_author(author_id, of.span(paging), leads_on=leads_on(info, *POINT_READS))
+    return connection(of, page, post_from)
+
+
+async def posts_by_tag(
+    info: Info,
+    tag: Tag,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Post]:
+    name = tag_name(tag.strip())
+    if name is None:
+        raise BadUserInput(
+            f"`tag` must have between 1 and {LONGEST_TAG} letters, digits and underscores, and at least one letter.",
+            field="tag",
+        )
+    of = listing(info.context.services.cursors, keys.POSTS_BY_TAG, "Query.postsByTag", {"tag": name})
+    page = await info.context.posts.by_tag(name, of.span(Paging(first, after, last, before)))
+    return connection(of, page, post_from)
+
+
+async def like_count(parent: strawberry.Parent[Post], info: Info) -> int:
+    whole = parent if parent.likes is not None else await info.context.posts.whole(parent)
+    return whole.likes or 0
+
+
+async def comment_count(parent: strawberry.Parent[Post], info: Info) -> int:
+    whole = parent if parent.comments is not None else await info.context.posts.whole(parent)
+    return whole.comments or 0
+
+
+async def mentions(parent: strawberry.Parent[Post], info: Info) -> tuple[str, ...]:
+    whole = parent if parent.mentions is not None else await info.context.posts.whole(parent)
+    return whole.mentions or ()
+
+
+async def create_post(info: Info, input: NewPost) -> Post:
+    context = info.context
+    caller = require(context.identity, keys.CREATE_POST)
+    given = bounds.checked(input, CHECKS)
+    return await context.posts.create(
+        given["post_id"] or uuid7(context.now, context.services.new_id()),
+        author_id=caller.user_id,
+        text=given["text"],
+        visibility=input.visibility,
+        media_ref=given["media_ref"],
+    )
+
+
+async def delete_post(info: Info, post_id: PostId) -> Post | None:
+    caller = require(info.context.identity, keys.DELETE_POST)
+    return await info.context.posts.delete(bounds.id("postId", post_id), caller.user_id)

@@ -1,0 +1,103 @@
+"""Users of the feed: FEED-001, FEED-W6."""
+
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import BadUserInput
+from datastore.feeds.posts import Post
+from datastore.feeds.users import User
+from datastore.keyspace.feeds import users as keys
+from resolvers import bounds
+from resolvers.access import Identity, require
+from resolvers.context import Info
+
+LONGEST_NAME = 100
+LONGEST_BIO = 500
+LONGEST_REFERENCE = 500
+# What they refer to would run in the page that shows it.
+REFUSED_REFERENCES = ("javascript:", "data:", "vbscript:")
+
+
+def name(field: str, value: str) -> str:
+    return bounds.text(field, value, LONGEST_NAME)
+
+
+def bio(field: str, value: str) -> str | None:
+    """The words, or None for nothing but space."""
+    return bounds.text(field, value, LONGEST_BIO) if bounds.visible(value) else None
+
+
+def reference(field: str, value: str) -> str:
+    """Where something is: an address on the web, or any other text that the client knows what to do with.
+
+    Raises `BadUserInput` also for what a browser would run. It passes over invisible characters, so they do not count.
+    """
+    given = bounds.text(field, value, LONGEST_REFERENCE)
+    if bounds.visible(given).lower().startswith(REFUSED_REFERENCES):
+        raise BadUserInput(f"`{field}` must not begin with {', '.join(REFUSED_REFERENCES)}.", field=field)
+    return given
+
+
+CHECKS: dict[str, bounds.Check] = {"name": name, "bio": bio, "avatar_ref": reference}
+REMOVABLE = ("bio", "avatar_ref")
+
+Id = Annotated[strawberry.ID, strawberry.argument(description="The user's `userId`, not the global `id`.")]
+
+
+@strawberry.input(description="How one enters the feed.")
+class CreateUserInput:
+    name: str = strawberry.field(description="The name to go by, 1 to 100 characters.")
+    bio: str | None = strawberry.field(description="What to say of oneself, at most 500 characters.", default=None)
+    avatar_ref: str | None = strawberry.field(
+        description="Where one's picture is: an address or any reference, 1 to 500 characters.", default=None
+    )
+
+
+@strawberry.input(description="What to change of oneself. What is left out stays as it is.")
+class UpdateUserInput:
+    name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
+    bio: strawberry.Maybe[str | None] = strawberry.field(
+        description="At most 500 characters; null takes it away.", default=None
+    )
+    avatar_ref: strawberry.Maybe[str | None] = strawberry.field(
+        description="1 to 500 characters; null takes it away.", default=None
+    )
+
+
+NewUser = Annotated[CreateUserInput, strawberry.argument(description="Who one is.")]
+Changes = Annotated[UpdateUserInput, strawberry.argument(description="At least one field to change.")]
+
+
+async def user(info: Info, id: Id) -> User | None:
+    return await info.context.users.by_id(bounds.user_id("id", id))
+
+
+async def me(parent: strawberry.Parent[Identity], info: Info) -> User | None:
+    return await info.context.users.by_id(parent.user_id)
+
+
+async def author(parent: strawberry.Parent[Post], info: Info) -> User | None:
+    return await info.context.users.by_id(parent.author_id)
+
+
+def post_count(parent: strawberry.Parent[User]) -> int:
+    return parent.posts
+
+
+def follower_count(parent: strawberry.Parent[User]) -> int:
+    return parent.followers
+
+
+def following_count(parent: strawberry.Parent[User]) -> int:
+    return parent.following
+
+
+async def create_user(info: Info, input: NewUser) -> User:
+    caller = require(info.context.identity, keys.CREATE_USER)
+    return await info.context.users.create(caller.user_id, **bounds.checked(input, CHECKS))
+
+
+async def update_user(info: Info, input: Changes) -> User:
+    caller = require(info.context.identity, keys.UPDATE_USER)
+    return await info.context.users.update(caller.user_id, bounds.changes(input, CHECKS, REMOVABLE))

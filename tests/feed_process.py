@@ -1,0 +1,39 @@
+"""One instance of the feed's pipeline in a process of its own, for tests that kill it."""
+
+import asyncio
+import os
+import uuid
+from datetime import UTC, datetime
+
+from datastore.database import StoreOptions, open_database
+from datastore.metering import Deadline
+from datastore.store import Store
+from pipelines.feeds.pipeline import FeedPipeline
+from pipelines.streams.shard_work import Pace
+
+QUICK = Pace(poll_seconds=0.02, lease_seconds=0.6, hold_seconds=0.2, discover_seconds=0.2, batch=100)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def instance_of(process_id: int | None) -> str:
+    """What the instance in a process is called, also in the leases it holds."""
+    return f"process-{process_id}"
+
+
+def run(engine: str, prefix: str, pace: Pace = QUICK) -> None:
+    """Until killed."""
+    asyncio.run(_run(engine, prefix, pace))
+
+
+async def _run(engine: str, prefix: str, pace: Pace) -> None:
+    async with open_database(StoreOptions(store=engine, prefix=prefix)) as database:
+
+        def open_store() -> Store:
+            return Store(database.client, prefix=prefix, deadline=Deadline(30), token=lambda: str(uuid.uuid4()))
+
+        await FeedPipeline(
+            database.client, prefix, open_store, instance_id=instance_of(os.getpid()), now=utc_now, pace=pace
+        ).run()
