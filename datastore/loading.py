@@ -40,6 +40,7 @@ class PointReads(DataLoader[Address, Item | None]):
         self._meter = meter
         self._deadline = deadline
         self._holders = 0
+        self._just_released = False
         self._released = asyncio.Event()
 
     @contextmanager
@@ -55,6 +56,7 @@ class PointReads(DataLoader[Address, Item | None]):
         finally:
             self._holders -= 1
             if not self._holders:
+                self._just_released = True
                 self._released.set()
 
     def do_resolve_reject(self, key: Address, future: "asyncio.Future[Item | None]") -> None:
@@ -65,8 +67,10 @@ class PointReads(DataLoader[Address, Item | None]):
             self.loop.call_soon(asyncio.ensure_future, self._dispatch())
 
     async def _dispatch(self) -> None:
-        while self._holders:
+        # Also when the last list came in before this ran: the reads that it leads to may not have been asked for yet.
+        while self._holders or self._just_released:
             await self._released.wait()
+            self._just_released = False
             await self._quiet()
         dispatch_queue(self)
 

@@ -413,6 +413,25 @@ async def test_reads_wait_for_the_last_list_and_go_out_with_what_all_lead_on_to(
     assert [sorted(keys_asked(seen, database)) for seen in proxy.seen] == [[f"S#{number}" for number in range(6)]]
 
 
+async def test_lists_that_come_in_at_nearly_the_same_time_share_a_batch(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(2))
+    store = open_store()
+
+    async def after(waited: int, number: int) -> list[Any]:
+        with store.leading_on():
+            await turns(waited)
+        await turns(3)
+        return await read(store, [number])
+
+    # The first read is asked for when a list is awaited yet; when it would go out none is, nor the second read there.
+    answers = await asyncio.gather(after(1, 0), after(4, 1))
+
+    assert list(answers) == [[item(0)], [item(1)]]
+    assert proxy.operations() == ["BatchGetItem"]
+
+
 async def test_a_list_that_leads_on_to_lists_holds_the_batch_until_they_are_there_too(
     proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
