@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,6 +28,8 @@ from datastore.keyspace import TABLES
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.metering import Deadline
+from datastore.objects.local import LocalObjects
+from datastore.photos.user_ids import UserIds
 from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
@@ -104,6 +107,10 @@ class Gateway:
             ),
             open_session=self._http,
             clock=lambda: now().timestamp(),
+        )
+        # Another kind of store for files, S3, comes with the uploads.
+        self.objects = LocalObjects(
+            (store.data_dir or Path(".data")) / "objects", settings.secret.encode(), lambda: settings.url
         )
         built = schema.build()
         self.http = GraphQLHTTP(
@@ -316,6 +323,8 @@ class Gateway:
             places=Places(self.settings.areas, self.settings.categories),
             now=self._now,
             new_id=self._new_id,
+            user_ids=UserIds(self.settings.secret.encode()),
+            objects=self.objects,
             deadline_seconds=self.settings.deadline_seconds,
         )
 

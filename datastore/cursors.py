@@ -1,4 +1,7 @@
-"""Cursors: DynamoDB's start key in base64url, signed, and bound to the field and arguments that made it."""
+"""Cursors: DynamoDB's start key in base64url, signed, and bound to the field and arguments that made it.
+
+Those of personal lists are encrypted besides (AES-SIV, RFC 5297): their keys hold emails.
+"""
 
 import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -6,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from datastore.attributes import Item, decode_item, encode_item
 from datastore.errors import BadCursor
@@ -20,13 +25,16 @@ class Cursors:
 
     def __init__(self, secret: bytes) -> None:
         self._key = hmac.digest(secret, b"cursor", "sha256")
+        self._cipher = AESSIV(hmac.digest(secret, b"personal cursor", "sha512"))
 
-    def seal(self, key: Item, binding: bytes) -> str:
+    def seal(self, key: Item, binding: bytes, *, personal: bool = False) -> str:
         """A cursor for the position just at `key`."""
         content = orjson.dumps(encode_item(key), option=orjson.OPT_SORT_KEYS)
-        return urlsafe_b64encode(self._tag(content, binding) + content).rstrip(b"=").decode()
+        if personal:
+            return _text(self._cipher.encrypt(content, [binding]))
+        return _text(self._tag(content, binding) + content)
 
-    def open(self, cursor: str, binding: bytes) -> Item:
+    def open(self, cursor: str, binding: bytes, *, personal: bool = False) -> Item:
         """The key a cursor stands for. Raises `BadCursor` if it was altered or belongs elsewhere."""
         if len(cursor) > MAX_CHARACTERS:
             raise BadCursor(REFUSAL)
@@ -34,15 +42,29 @@ class Cursors:
             raw = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
         except ValueError:
             raise BadCursor(REFUSAL) from None
-        tag, content = raw[:TAG_BYTES], raw[TAG_BYTES:]
         # The text must be the one we made: base64 reads several spellings of the same bytes.
-        canonical = urlsafe_b64encode(raw).rstrip(b"=").decode() == cursor
-        if not canonical or not hmac.compare_digest(tag, self._tag(content, binding)):
+        if _text(raw) != cursor:
             raise BadCursor(REFUSAL)
-        return decode_item(orjson.loads(content))
+        return decode_item(orjson.loads(self._decrypted(raw, binding) if personal else self._checked(raw, binding)))
+
+    def _checked(self, raw: bytes, binding: bytes) -> bytes:
+        tag, content = raw[:TAG_BYTES], raw[TAG_BYTES:]
+        if not hmac.compare_digest(tag, self._tag(content, binding)):
+            raise BadCursor(REFUSAL)
+        return content
+
+    def _decrypted(self, raw: bytes, binding: bytes) -> bytes:
+        try:
+            return self._cipher.decrypt(raw, [binding])
+        except (InvalidTag, ValueError):
+            raise BadCursor(REFUSAL) from None
 
     def _tag(self, content: bytes, binding: bytes) -> bytes:
         return hmac.digest(self._key, len(binding).to_bytes(4, "big") + binding + content, "sha256")[:TAG_BYTES]
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def binding(field: str, arguments: Mapping[str, Any]) -> bytes:

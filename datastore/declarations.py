@@ -98,7 +98,7 @@ class AccessPattern:
     `projection` is what a Query brings: whole items, their count (items too where they are selected), or the attributes
     of the fields that are selected. `consistent` marks reads of base tables that must see the latest write.
     `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `who` may use it, and
-    `also` those.
+    `also` those. The keys of a `personal` list tell of people (by their email): its cursors are encrypted.
     """
 
     id: str
@@ -116,6 +116,7 @@ class AccessPattern:
     descending: bool = False
     projection: Literal["ALL", "COUNT", "SELECTED"] = "ALL"
     consistent: bool = False
+    personal: bool = False
 
     @property
     def reads(self) -> bool:

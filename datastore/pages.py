@@ -3,13 +3,22 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.errors import BadCursor
 from datastore.store import Store
+
+
+class SortOrder(StrEnum):
+    """Which end of a list comes first, by its sort key."""
+
+    ASCENDING = "ascending"
+    DESCENDING = "descending"
+
 
 WIDEST_WAVE = 16
 LARGEST_LIMIT = 2000
@@ -74,6 +83,11 @@ async def read_page(
         fullest = max(fullest, *map(len, batches))
         at += len(wave)
     return _page(found, span, at - first)
+
+
+def in_order(pattern: AccessPattern, order: SortOrder) -> AccessPattern:
+    """The pattern with its list in that order."""
+    return replace(pattern, descending=order is SortOrder.DESCENDING)
 
 
 def empty_page(span: Span) -> Page:

@@ -6,6 +6,7 @@ from typing import Annotated
 import strawberry
 
 from datastore.hub import Policy
+from datastore.pages import SortOrder
 
 First = Annotated[
     int | None,
@@ -41,4 +42,8 @@ WhenSlow = Annotated[
     strawberry.argument(
         description="What happens to a subscriber that reads too slowly: it is disconnected, or gets only the latest."
     ),
+]
+Order = Annotated[
+    SortOrder,
+    strawberry.argument(description="Which end of the list comes first; ids sort by the time they were made."),
 ]

@@ -1,5 +1,6 @@
 """What inputs may hold: each check names the field and the limit."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sized
 from datetime import UTC, datetime
 from functools import partial
@@ -18,6 +19,8 @@ LONGEST_ID = 100
 LONGEST_USER_ID = 256  # the `sub` of a token
 LONGEST_URL = 1000
 LONGEST_LIST = 100
+LONGEST_EMAIL = 254  # RFC 5321, 4.5.3.1.3, and an erratum
+_EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+")
 INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # Unicode's categories of controls, formats and spaces
 FIRST_YEAR, LAST_YEAR = 1000, 9000  # so that a window around a moment is one too
 
@@ -84,6 +87,17 @@ def url(field: str, value: str) -> str:
     address = text(field, value, longest=LONGEST_URL)
     if not address.startswith(("https://", "http://")):
         raise BadUserInput(f"`{field}` must begin with https:// or http://.", field=field)
+    return address
+
+
+def email(field: str, value: str) -> str:
+    """An email address in lower case. Raises `BadUserInput`, which does not repeat what was given."""
+    address = value.strip().lower()
+    if len(address) > LONGEST_EMAIL or not _EMAIL.fullmatch(address):
+        raise BadUserInput(
+            f"`{field}` must be an email address of at most {LONGEST_EMAIL} characters, such as ada@example.com.",
+            field=field,
+        )
     return address
 
 

@@ -52,12 +52,13 @@ class Listing:
         paging.check()
         backward = paging.last is not None or paging.before is not None
         cursor = paging.before if backward else paging.after
-        start = None if cursor is None else self.cursors.open(cursor, self.binding)
+        start = None if cursor is None else self.cursors.open(cursor, self.binding, personal=self.pattern.personal)
         return Span((paging.last if backward else paging.first) or DEFAULT_PAGE, backward, start)
 
     def cursor(self, item: Item) -> str:
         names = self.pattern.table.key_attributes(self.pattern.index)
-        return self.cursors.seal({name: item[name] for name in names}, self.binding)
+        key = {name: item[name] for name in names}
+        return self.cursors.seal(key, self.binding, personal=self.pattern.personal)
 
 
 def listing(cursors: Cursors, pattern: AccessPattern, field: str, arguments: Mapping[str, Any]) -> Listing:

@@ -32,6 +32,13 @@ from datastore.matches.match_follows import MatchFollows
 from datastore.matches.team_seasons import TeamSeasons
 from datastore.matches.teams import Teams
 from datastore.metering import Deadline
+from datastore.objects import ObjectStore
+from datastore.photos.faces import Faces
+from datastore.photos.library import Photos
+from datastore.photos.lookups import Lookups
+from datastore.photos.persons import Persons
+from datastore.photos.user_ids import UserIds
+from datastore.photos.users import PhotoUsers
 from datastore.remembered import RememberedScans
 from datastore.reporters import Reporters
 from datastore.request_logs import RequestLogs
@@ -63,6 +70,8 @@ class Services:
     places: Places
     now: Callable[[], datetime]
     new_id: Callable[[], str]
+    user_ids: UserIds
+    objects: ObjectStore
     deadline_seconds: float = 30.0
     parsed_matches: ParsedMatches = field(default_factory=ParsedMatches)
 
@@ -103,6 +112,11 @@ class Context:
             "home_feeds",
             "notifications",
             "leaderboards",
+            "lookups",
+            "photo_users",
+            "photos",
+            "persons",
+            "faces",
         ):
             self.__dict__.pop(name, None)
 
@@ -209,6 +223,27 @@ class Context:
     @cached_property
     def leaderboards(self) -> Leaderboards:
         return Leaderboards(self.store, self.now)
+
+    @cached_property
+    def lookups(self) -> Lookups:
+        """Items of the photo library by their ids alone."""
+        return Lookups(self.store)
+
+    @cached_property
+    def photo_users(self) -> PhotoUsers:
+        return PhotoUsers(self.store, self.now)
+
+    @cached_property
+    def photos(self) -> Photos:
+        return Photos(self.store, self.lookups)
+
+    @cached_property
+    def persons(self) -> Persons:
+        return Persons(self.store, self.lookups, self.now)
+
+    @cached_property
+    def faces(self) -> Faces:
+        return Faces(self.store)
 
 
 Info = strawberry.Info[Context, None]

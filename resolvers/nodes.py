@@ -25,6 +25,11 @@ from datastore.matches.leagues import League
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.match_follows import MatchFollow
 from datastore.matches.teams import Team
+from datastore.moments import from_iso, iso
+from datastore.photos.faces import Face
+from datastore.photos.library import Photo
+from datastore.photos.persons import Person
+from datastore.photos.users import PhotoUser
 from datastore.reporters import UserProfile
 from datastore.sightings import Sighting
 from datastore.watches import Watch
@@ -85,6 +90,22 @@ def league_id(parent: strawberry.Parent[League]) -> strawberry.ID:
 
 def match_follow_id(parent: strawberry.Parent[MatchFollow]) -> strawberry.ID:
     return global_id("MatchFollow", parent.match_id, parent.user_id)
+
+
+def photo_user_id(parent: strawberry.Parent[PhotoUser], info: Info) -> strawberry.ID:
+    return global_id("PhotoUser", info.context.services.user_ids.of(parent.email))
+
+
+def photo_id(parent: strawberry.Parent[Photo]) -> strawberry.ID:
+    return global_id("Photo", parent.image_id, iso(parent.taken_at))
+
+
+def person_id(parent: strawberry.Parent[Person]) -> strawberry.ID:
+    return global_id("Person", parent.person_id)
+
+
+def face_id(parent: strawberry.Parent[Face]) -> strawberry.ID:
+    return global_id("Face", parent.face_id, parent.image_id)
 
 
 def comment_id(parent: strawberry.Parent[Comment]) -> strawberry.ID:
@@ -194,6 +215,27 @@ async def _notification(context: Context, user_id: str, notification_id: str) ->
     return await context.notifications.by_id(user_id, notification_id)
 
 
+async def _photo_user(context: Context, user_id: str) -> PhotoUser | None:
+    email = context.services.user_ids.email_of(user_id)
+    return None if email is None else await context.photo_users.by_email(email)
+
+
+async def _photo(context: Context, image_id: str, moment: str) -> Photo | None:
+    try:
+        taken_at = from_iso(moment)
+    except (ValueError, OverflowError):
+        return None
+    return await context.photos.by_id(image_id, taken_at)
+
+
+async def _person(context: Context, person_id: str) -> Person | None:
+    return await context.persons.by_id(person_id)
+
+
+async def _face(context: Context, face_id: str, image_id: str) -> Face | None:
+    return await context.faces.by_key(face_id, image_id)
+
+
 # Type name: how many parts its id has, and what reads it.
 READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
     "ActiveMatch": (1, _active_match),
@@ -201,9 +243,13 @@ READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
     "Comment": (2, _comment),
     "DisplayState": (2, _display_state),
     "Earthquake": (1, _earthquake),
+    "Face": (2, _face),
     "League": (1, _league),
     "MatchFollow": (2, _match_follow),
     "Notification": (2, _notification),
+    "Person": (1, _person),
+    "Photo": (2, _photo),
+    "PhotoUser": (1, _photo_user),
     "Post": (1, _post),
     "Sighting": (3, _sighting),
     "Team": (1, _team),

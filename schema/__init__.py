@@ -15,6 +15,8 @@ from schema.matches import NODES as MATCH_NODES
 from schema.matches import MatchMutations, MatchQueries, MatchSubscriptions
 from schema.me import MeQueries
 from schema.nodes import NodeQueries
+from schema.photos import NODES as PHOTO_NODES
+from schema.photos import PhotoMutations, PhotoQueries
 from schema.sightings import Sighting, SightingMutations, SightingQueries, SightingSubscriptions, UserProfile, Watch
 
 # A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
@@ -23,12 +25,12 @@ LONGEST_CACHED = 8192
 
 
 @strawberry.type(description="What can be asked.")
-class Query(SightingQueries, FeedQueries, EarthquakeQueries, MatchQueries, NodeQueries, MeQueries):
+class Query(SightingQueries, FeedQueries, PhotoQueries, EarthquakeQueries, MatchQueries, NodeQueries, MeQueries):
     pass
 
 
 @strawberry.type(description="What can be done.")
-class Mutation(SightingMutations, FeedMutations, EarthquakeMutations, MatchMutations):
+class Mutation(SightingMutations, FeedMutations, PhotoMutations, EarthquakeMutations, MatchMutations):
     pass
 
 
@@ -83,7 +85,7 @@ def build() -> Schema:
         query=Query,
         mutation=Mutation,
         subscription=Subscription,
-        types=[Earthquake, Sighting, UserProfile, Watch, *FEED_NODES, *MATCH_NODES],
+        types=[Earthquake, Sighting, UserProfile, Watch, *FEED_NODES, *PHOTO_NODES, *MATCH_NODES],
         # By their classes: one of each is made for every operation.
         extensions=[SmallDocuments, SmallValidations],
     )

@@ -7,7 +7,9 @@ import strawberry
 
 from datastore.declarations import AccessPattern
 from datastore.hub import Policy
+from datastore.pages import SortOrder
 
+strawberry.enum(SortOrder, description="Which end of a list comes first.")
 strawberry.enum(
     Policy,
     name="WhenSlow",

@@ -5,16 +5,19 @@ import strawberry
 from datastore.keyspace import sightings as patterns
 from datastore.keyspace.feeds import users
 from datastore.keyspace.matches import devices, live_activities
+from datastore.keyspace.photos import users as photo_users
 from resolvers import access
 from resolvers import me as resolve
 from resolvers.feeds import users as resolve_users
 from resolvers.matches import devices as resolve_devices
 from resolvers.matches import live_activities as resolve_live_activities
+from resolvers.photos import users as resolve_photo_users
 from schema.connections import Connection
 from schema.feeds.users import User
 from schema.fields import ask
 from schema.matches.devices import Device
 from schema.matches.live_activities import LiveActivity
+from schema.photos.users import PhotoUser
 from schema.sightings import UserProfile
 
 strawberry.enum(access.Role, description="What a token makes its bearer.")
@@ -36,6 +39,12 @@ class Me:
         resolver=resolve_users.me,
         graphql_type=User | None,
         description="The caller in the feed; null before `createUser`.",
+    )
+    photo_user = ask(
+        photo_users.PHOTO_USER,
+        resolver=resolve_photo_users.me,
+        graphql_type=PhotoUser | None,
+        description="The caller in the photo library; null before `createPhotoUser`, or without a verified email.",
     )
     device = ask(
         devices.DEVICE_OF_USER,

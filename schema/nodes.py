@@ -5,6 +5,8 @@ import strawberry
 from datastore.keyspace import earthquakes, sightings
 from datastore.keyspace.feeds import comments, notifications, posts, users
 from datastore.keyspace.matches import active_matches, display_states, fixtures, leagues, match_follows, teams
+from datastore.keyspace.photos import faces, library, persons
+from datastore.keyspace.photos import users as photo_users
 from resolvers import nodes as resolve
 from schema.connections import Node
 from schema.fields import ask
@@ -18,6 +20,10 @@ POINT_READS = (
     posts.POST,
     comments.COMMENT,
     notifications.NOTIFICATION,
+    photo_users.PHOTO_USER,
+    library.PHOTO,
+    persons.PERSON,
+    faces.FACE,
     fixtures.FIXTURE,
     active_matches.STATE,
     match_follows.FOLLOW_OF_USER,

@@ -103,11 +103,11 @@ class Served:
         self.clock = clock
         self.finished: list[Context] = []
 
-    def token(self, user: str = "ada", role: Role = Role.USER) -> str:
-        return self.gateway.tokens.issue(user, role)
+    def token(self, user: str = "ada", role: Role = Role.USER, email: str | None = None) -> str:
+        return self.gateway.tokens.issue(user, role, email)
 
-    def headers(self, user: str | None, role: Role) -> dict[str, str]:
-        return {} if user is None else {"Authorization": f"Bearer {self.token(user, role)}"}
+    def headers(self, user: str | None, role: Role, email: str | None = None) -> dict[str, str]:
+        return {} if user is None else {"Authorization": f"Bearer {self.token(user, role, email)}"}
 
     async def ask(
         self,
@@ -116,11 +116,13 @@ class Served:
         *,
         user: str | None = None,
         role: Role = Role.USER,
+        email: str | None = None,
     ) -> Answer:
-        """POST an operation, signed in as `user` or not at all."""
+        """POST an operation, signed in as `user` (with a verified email) or not at all."""
         self.finished.clear()
         body = {"query": query, "variables": variables}
-        async with self.http.post(f"{self.url}/graphql", json=body, headers=self.headers(user, role)) as response:
+        headers = self.headers(user, role, email)
+        async with self.http.post(f"{self.url}/graphql", json=body, headers=headers) as response:
             answer = await response.json(content_type=None)
         calls = [call for context in self.finished for call in context.store.meter.calls]
         return Answer(answer.get("data"), answer.get("errors"), response.status, calls)

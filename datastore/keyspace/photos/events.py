@@ -1,0 +1,26 @@
+"""What happened in the apps of the library: `EVENT#<id>` / `EVENT#<at>`."""
+
+from datetime import datetime
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key, join
+from datastore.keyspace.photos.table import SPARKS
+from datastore.moments import iso
+
+TYPE = "EVENT"
+
+
+def event(event_id: str, at: datetime) -> Key:
+    return Key(join(TYPE, event_id), join(TYPE, iso(at)))
+
+
+LOG_EVENT = AccessPattern(
+    id="SPARKS-W1",
+    question="Log what happened in an app, up to 25 events at once",
+    table=SPARKS,
+    operations=("BatchWriteItem",),
+    who=Who.USER,
+    fields=("logEvent",),
+)
+
+PATTERNS = (LOG_EVENT,)

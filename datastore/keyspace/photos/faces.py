@@ -1,0 +1,66 @@
+"""Faces: `FACE#<id>` / `IMAGE#<imageId>`: one person's in one photo. `photoSK` is the rest of the photo's key."""
+
+from dataclasses import replace
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.photos.table import BY_PERSON, SPARKS
+
+TYPE = "FACE"
+PREFIX = "FACE#"
+
+
+def face(face_id: str, image_id: str) -> Key:
+    return Key(join(TYPE, face_id), join("IMAGE", image_id))
+
+
+def face_parts(key: Key) -> tuple[str, str]:
+    """The id of a face and that of its photo."""
+    return split(key.partition)[1], split(key.sort)[1]
+
+
+FACE = AccessPattern(
+    id="SPARKS-N2",
+    question="A face on a photo",
+    table=SPARKS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("Photo.faces", "PersonPhotoEdge.faces", "node", "nodes"),
+    key="PK = FACE#<id>, SK = IMAGE#<imageId>",
+)
+FACE_NOW = replace(FACE, consistent=True, fields=())
+PHOTOS_OF_PERSON = AccessPattern(
+    id="SPARKS-7",
+    question="The photos a person is on, each once, those tagged last first; with the person's faces in each",
+    table=SPARKS,
+    # The faces, and then their photos; a Query for each photo whose key an old face does not hold.
+    operations=("Query", "GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("photosOfPerson", "Person.photos"),
+    index=BY_PERSON,
+    key="personId = :partition AND begins_with(PK, :prefix)",
+    descending=True,
+)
+TAG_FACE = AccessPattern(
+    id="SPARKS-W1",
+    question="Say who is where on one's photo",
+    table=SPARKS,
+    # The photo and the person are read before.
+    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
+    who=Who.USER,
+    fields=("tagFace",),
+    condition="attribute_not_exists(PK)",
+    consistent=True,
+)
+UNTAG_FACE = AccessPattern(
+    id="SPARKS-W1",
+    question="Take a face off one's photo",
+    table=SPARKS,
+    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
+    who=Who.USER,
+    fields=("untagFace",),
+    condition="attribute_exists(PK) AND personId = :person",
+    consistent=True,
+)
+
+PATTERNS = (FACE, FACE_NOW, PHOTOS_OF_PERSON, TAG_FACE, UNTAG_FACE)

@@ -1,0 +1,95 @@
+"""Photos: `IMAGE#<id>` / `IMAGE#<takenAt>`.
+
+Beside the documented `persons` (ids) a photo keeps the full keys of whom and what it shows: `personNames` (id to the
+name in the person's key) and `faces` (each face's id and person), so that both are batched point reads.
+"""
+
+from dataclasses import replace
+from datetime import datetime
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
+from datastore.moments import iso
+
+TYPE = "IMAGE"
+PREFIX = "IMAGE#"
+
+
+def partition(image_id: str) -> str:
+    return join(TYPE, image_id)
+
+
+def taken(moment: datetime) -> str:
+    """The sort key of a photo: when it was taken."""
+    return join(TYPE, iso(moment))
+
+
+def photo(image_id: str, sort: str) -> Key:
+    """The key of a photo whose sort key is known as the table has it: it may have been written otherwise than here."""
+    return Key(partition(image_id), sort)
+
+
+def photo_parts(key: Key) -> tuple[str, str]:
+    """The id of a photo and the moment it was taken (ISO 8601)."""
+    return split(key.partition)[1], split(key.sort)[1]
+
+
+PHOTO = AccessPattern(
+    id="SPARKS-2",
+    question="A photo: read by its key where the moment it was taken is known, else found by its id",
+    table=SPARKS,
+    operations=("GetItem", "BatchGetItem", "Query"),
+    who=Who.ANY,
+    fields=("photo", "Face.photo", "node", "nodes"),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+)
+PHOTO_NOW = replace(PHOTO, consistent=True, fields=("photo",))
+PHOTOS = AccessPattern(
+    id="SPARKS-3",
+    question="All photos, the newest upload first",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("photos",),
+    index=BY_TYPE,
+    key="entityType = :partition",
+    descending=True,
+)
+PHOTOS_BY_USER = AccessPattern(
+    id="SPARKS-5",
+    question="The photos of a user, the newest upload first",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("photosByUser", "PhotoUser.photos"),
+    index=BY_EMAIL,
+    key="email = :partition AND begins_with(PK, :prefix)",
+    descending=True,
+    personal=True,
+)
+UPDATE_PHOTO = AccessPattern(
+    id="SPARKS-W1",
+    question="Change what one's photo says",
+    table=SPARKS,
+    # Where the moment it was taken is not given, it is found by its id.
+    operations=("Query", "UpdateItem"),
+    who=Who.USER,
+    fields=("updatePhoto",),
+    condition="email = :me",
+)
+DELETE_PHOTO = AccessPattern(
+    id="SPARKS-W1",
+    question="Delete one's photo with its faces and its files",
+    table=SPARKS,
+    # The photo and the persons on it are read before; the note of the files to remove is deleted when they are.
+    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
+    who=Who.USER,
+    fields=("deletePhoto",),
+    condition="email = :me AND (attribute_not_exists(revision) OR revision = :revision)",
+    consistent=True,
+)
+# What a transaction asks of a photo that it changes: that it is as it was read.
+UNCHANGED = "attribute_exists(PK) AND (attribute_not_exists(revision) OR revision = :revision)"
+
+PATTERNS = (PHOTO, PHOTO_NOW, PHOTOS, PHOTOS_BY_USER, UPDATE_PHOTO, DELETE_PHOTO)

@@ -1,0 +1,99 @@
+"""Livestreams: `LIVESTREAM#<id>` / `LIVESTREAM#<createdAt>`. Ids sort by the time they were made."""
+
+from dataclasses import replace
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+
+TYPE = "LIVESTREAM"
+PREFIX = "LIVESTREAM#"
+
+
+def partition(livestream_id: str) -> str:
+    return join(TYPE, livestream_id)
+
+
+def livestream(livestream_id: str, sort: str) -> Key:
+    """The key of a livestream whose sort key is known as the table has it."""
+    return Key(partition(livestream_id), sort)
+
+
+def livestream_parts(key: Key) -> str:
+    """The id of a livestream."""
+    return split(key.partition)[1]
+
+
+LIVESTREAM = AccessPattern(
+    id="SPARKS-N3",
+    question="A livestream, found by its id",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("livestream", "node", "nodes"),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+)
+LIVESTREAM_NOW = replace(LIVESTREAM, consistent=True, fields=())
+LATEST_LIVESTREAM = AccessPattern(
+    id="SPARKS-8",
+    question="The livestream that was made last",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("latestLivestream",),
+    index=BY_TYPE,
+    key="entityType = :partition",
+    descending=True,
+)
+LIVESTREAMS = AccessPattern(
+    id="SPARKS-8",
+    question="All livestreams, the last made first",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("livestreams",),
+    index=BY_TYPE,
+    key="entityType = :partition",
+    descending=True,
+)
+CREATE_LIVESTREAM = AccessPattern(
+    id="SPARKS-W1",
+    question="Announce a livestream; asked for again with the same id, it changes nothing",
+    table=SPARKS,
+    operations=("PutItem",),
+    who=Who.ADMIN,
+    fields=("createLivestream",),
+    condition="attribute_not_exists(PK)",
+)
+UPDATE_LIVESTREAM = AccessPattern(
+    id="SPARKS-W1",
+    question="Change a livestream: its address, words or times",
+    table=SPARKS,
+    operations=("Query", "UpdateItem"),
+    who=Who.ADMIN,
+    fields=("updateLivestream",),
+    condition="attribute_exists(PK)",
+    consistent=True,
+)
+LIVESTREAM_CHANGED = AccessPattern(
+    id="SPARKS-S1",
+    question="Livestreams that were announced or changed, begin or end",
+    table=SPARKS,
+    # What is announced at the start: it may begin or end without being changed.
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("livestreamChanged",),
+    index=BY_TYPE,
+    key="entityType = :partition",
+    descending=True,
+)
+
+PATTERNS = (
+    LIVESTREAM,
+    LIVESTREAM_NOW,
+    LATEST_LIVESTREAM,
+    LIVESTREAMS,
+    CREATE_LIVESTREAM,
+    UPDATE_LIVESTREAM,
+    LIVESTREAM_CHANGED,
+)

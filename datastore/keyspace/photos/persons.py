@@ -1,0 +1,81 @@
+"""People who are on photos: `PERSON#<id>` / `PERSON#<name>`.
+
+The sort key holds the name, so a rename moves the item: where the name is not known, or known as it was, a person is
+found by the partition.
+"""
+
+from dataclasses import replace
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+
+TYPE = "PERSON"
+PREFIX = "PERSON#"
+
+
+def partition(person_id: str) -> str:
+    return join(TYPE, person_id)
+
+
+def person(person_id: str, name: str) -> Key:
+    return Key(partition(person_id), join(TYPE, name))
+
+
+def person_parts(key: Key) -> tuple[str, str]:
+    """The id and the name of a person's key."""
+    return split(key.partition)[1], split(key.sort)[1]
+
+
+PERSON = AccessPattern(
+    id="SPARKS-N1",
+    question="A person: read by the key where the name is known, else found by the id",
+    table=SPARKS,
+    operations=("GetItem", "BatchGetItem", "Query"),
+    who=Who.ANY,
+    fields=("person", "Photo.persons", "Face.person", "node", "nodes"),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+)
+PERSON_NOW = replace(PERSON, consistent=True, fields=())
+PERSONS = AccessPattern(
+    id="SPARKS-6",
+    question="All persons, by id",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("persons",),
+    index=BY_TYPE,
+    key="entityType = :partition",
+)
+CREATE_PERSON = AccessPattern(
+    id="SPARKS-W1",
+    question="Name a person, to tag them on photos",
+    table=SPARKS,
+    operations=("PutItem",),
+    who=Who.ADMIN,
+    fields=("createPerson",),
+    condition="attribute_not_exists(PK)",
+)
+UPDATE_PERSON = AccessPattern(
+    id="SPARKS-W1",
+    question="Change a person's name or picture",
+    table=SPARKS,
+    # A new name is a new key: the item moves.
+    operations=("Query", "UpdateItem", "TransactWriteItems"),
+    who=Who.ADMIN,
+    fields=("updatePerson",),
+    condition="attribute_exists(PK)",
+    consistent=True,
+)
+MERGE_PERSONS = AccessPattern(
+    id="SPARKS-W1",
+    question="Make one person of two: the faces of the one become the other's; asked for again, it goes on",
+    table=SPARKS,
+    operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
+    who=Who.ADMIN,
+    fields=("mergePersons",),
+    condition="attribute_exists(PK)",
+    consistent=True,
+)
+
+PATTERNS = (PERSON, PERSON_NOW, PERSONS, CREATE_PERSON, UPDATE_PERSON, MERGE_PERSONS)

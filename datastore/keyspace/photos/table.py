@@ -1,0 +1,78 @@
+"""The table `sparks`: photos, the people in them, those who took them, and what the photo library tells of itself.
+
+| item | PK | SK | in the indexes by |
+|---|---|---|---|
+| user | `USER#<email>` | `USER#<email>` | type, email |
+| photo | `IMAGE#<id>` | `IMAGE#<takenAt>` | type, email |
+| person | `PERSON#<id>` | `PERSON#<name>` | type, person |
+| face | `FACE#<id>` | `IMAGE#<imageId>` | type, person |
+| event | `EVENT#<id>` | `EVENT#<at>` | type, email |
+| livestream | `LIVESTREAM#<id>` | `LIVESTREAM#<createdAt>` | type |
+| reservation of an upload | `UPLOAD#<imageId>` | `UPLOAD#<takenAt>` | type, email |
+| objects to remove | `REMOVAL#<imageId>` | `REMOVAL#<imageId>` | type |
+
+Every index has `PK` as its sort key, and ids are UUIDs of version 7, so that the order of keys is that of time. The
+projections hold what lists show: what events tell (`eventData`) and where faces are is in no index by type or email.
+"""
+
+from typing import Final
+
+from datastore.declarations import Index, Table
+
+BY_TYPE: Final = "entityType-PK-index"
+BY_EMAIL: Final = "email-PK-index"
+BY_PERSON: Final = "personId-PK-index"
+
+PHOTO_ATTRIBUTES = (
+    "imageId",
+    "originalKey",
+    "thumbnailKey",
+    "description",
+    "tags",
+    "persons",
+    "personNames",
+    "faces",
+    "contentType",
+    "size",
+    "width",
+    "height",
+    "createdAt",
+)
+
+SPARKS = Table(
+    name="sparks",
+    partition="PK",
+    sort="SK",
+    indexes=(
+        Index(
+            BY_TYPE,
+            partition="entityType",
+            sort="PK",
+            projection=(
+                *PHOTO_ATTRIBUTES,
+                "email",
+                "displayName",
+                "uploadLimit",
+                "uploadCount",
+                "personId",
+                "name",
+                "faceCount",
+                "thumbnailUrl",
+                "mergedInto",
+                "streamUrl",
+                "title",
+                "startTime",
+                "endTime",
+                "expires",
+            ),
+        ),
+        Index(BY_EMAIL, partition="email", sort="PK", projection=(*PHOTO_ATTRIBUTES, "expires")),
+        Index(
+            BY_PERSON,
+            partition="personId",
+            sort="PK",
+            projection=("imageId", "photoSK", "confidence", "boundingBox", "createdAt"),
+        ),
+    ),
+    stream="NEW_AND_OLD_IMAGES",
+)

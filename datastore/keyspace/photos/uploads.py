@@ -1,0 +1,126 @@
+"""What is on its way into the library, and out of it: reservations of uploads, and files that are to be removed."""
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
+
+TYPE = "UPLOAD"
+PREFIX = "UPLOAD#"
+REMOVAL = "REMOVAL"
+
+
+def upload(image_id: str) -> Key:
+    key = join(TYPE, image_id)
+    return Key(key, key)
+
+
+def upload_parts(key: Key) -> str:
+    """The id of the photo that a reservation is for."""
+    return split(key.partition)[1]
+
+
+def removal(image_id: str) -> Key:
+    key = join(REMOVAL, image_id)
+    return Key(key, key)
+
+
+CREATE_PHOTO = AccessPattern(
+    id="SPARKS-W1",
+    question="Reserve a place for a photo, within the user's limit, and say where to upload it",
+    table=SPARKS,
+    # At the limit, the user's reservations that have expired are found and released; the photos of a user whose count
+    # is not kept yet are counted.
+    operations=("Query", "UpdateItem", "TransactWriteItems"),
+    who=Who.USER,
+    fields=("createPhoto",),
+    condition="attribute_exists(PK) AND uploadCount < uploadLimit",
+    update="SET uploadCount = uploadCount + :one",
+)
+COMPLETE_PHOTO = AccessPattern(
+    id="SPARKS-W1",
+    question="Confirm an upload: the photo is in the library from now on; asked for again, it changes nothing",
+    table=SPARKS,
+    # Of one that is confirmed already the photo is answered.
+    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
+    who=Who.USER,
+    fields=("completePhoto",),
+    condition="attribute_exists(PK)",
+    key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
+    consistent=True,
+)
+UPLOADS_OF_USER = AccessPattern(
+    id="SPARKS-P1",
+    question="The reservations of a user, the oldest first",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index=BY_EMAIL,
+    key="email = :partition AND begins_with(PK, :prefix)",
+)
+COUNT_PHOTOS = AccessPattern(
+    id="SPARKS-P1",
+    question="How many photos a user has, where that is not kept yet",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index=BY_EMAIL,
+    key="email = :partition AND begins_with(PK, :prefix)",
+    projection="COUNT",
+)
+BEGIN_COUNTING = AccessPattern(
+    id="SPARKS-P1",
+    question="Keep from now on how many photos a user has",
+    table=SPARKS,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_exists(PK) AND attribute_not_exists(uploadCount)",
+    update="SET uploadCount = :count, uploadLimit = if_not_exists(uploadLimit, :limit)",
+)
+UPLOADS = AccessPattern(
+    id="SPARKS-P1",
+    question="All reservations, the oldest first",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index=BY_TYPE,
+    key="entityType = :partition",
+)
+REMOVALS = AccessPattern(
+    id="SPARKS-P1",
+    question="The files of deleted photos that are still to be removed",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index=BY_TYPE,
+    key="entityType = :partition",
+)
+RELEASE = AccessPattern(
+    id="SPARKS-P1",
+    question="Give a place back whose upload was never confirmed",
+    table=SPARKS,
+    operations=("TransactWriteItems",),
+    who=Who.INTERNAL,
+    condition="attribute_exists(PK) AND expires <= :now",
+)
+REMOVED = AccessPattern(
+    id="SPARKS-P1",
+    question="Note that the files of a deleted photo are gone",
+    table=SPARKS,
+    operations=("DeleteItem",),
+    who=Who.INTERNAL,
+)
+# What gives a user's place back, in a transaction with what held it.
+GIVE_BACK = "SET uploadCount = uploadCount - :one"
+HAS_ONE = "attribute_exists(PK) AND uploadCount >= :one"
+
+PATTERNS = (
+    CREATE_PHOTO,
+    COMPLETE_PHOTO,
+    UPLOADS_OF_USER,
+    COUNT_PHOTOS,
+    BEGIN_COUNTING,
+    UPLOADS,
+    REMOVALS,
+    RELEASE,
+    REMOVED,
+)

@@ -1,0 +1,62 @@
+"""Those who upload photos, known by their email: `USER#<email>` twice."""
+
+from dataclasses import replace
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+
+TYPE = "USER"
+
+
+def user(email: str) -> Key:
+    key = join(TYPE, email)
+    return Key(key, key)
+
+
+def user_parts(key: Key) -> str:
+    """The email of a user's key."""
+    return split(key.partition)[1]
+
+
+PHOTO_USER = AccessPattern(
+    id="SPARKS-1",
+    question="Who uploads photos, by email or by the opaque id",
+    table=SPARKS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    fields=("photoUser", "Photo.user", "Me.photoUser", "node", "nodes"),
+    key="PK = USER#<email>, SK = USER#<email>",
+)
+PHOTO_USER_NOW = replace(PHOTO_USER, consistent=True, fields=("photoUser",))
+PHOTO_USERS = AccessPattern(
+    id="SPARKS-4",
+    question="All who upload photos, by email",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ADMIN,
+    fields=("photoUsers",),
+    index=BY_TYPE,
+    key="entityType = :partition",
+    personal=True,
+)
+CREATE_PHOTO_USER = AccessPattern(
+    id="SPARKS-W1",
+    question="Enter the photo library; asked for again, it changes nothing",
+    table=SPARKS,
+    operations=("PutItem",),
+    who=Who.USER,
+    fields=("createPhotoUser",),
+    condition="attribute_not_exists(PK)",
+)
+UPDATE_PHOTO_USER = AccessPattern(
+    id="SPARKS-W1",
+    question="Change one's name, or, for admins, how many photos somebody may have",
+    table=SPARKS,
+    operations=("UpdateItem",),
+    who=Who.USER,
+    fields=("updatePhotoUser",),
+    condition="attribute_exists(PK)",
+)
+
+PATTERNS = (PHOTO_USER, PHOTO_USER_NOW, PHOTO_USERS, CREATE_PHOTO_USER, UPDATE_PHOTO_USER)

@@ -1,0 +1,63 @@
+"""Faces: one person's in one photo."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.declarations import AccessPattern
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos import faces as keys
+from datastore.moments import from_iso
+from datastore.photos.library import Photo
+from datastore.records import record
+from datastore.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class BoundingBox:
+    """Where a face is, as fractions of the image's width and height."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Face:
+    """A face. `photo_sort` is the rest of its photo's key, None for old ones; `photo` is there where that led to it."""
+
+    face_id: str
+    image_id: str
+    person_id: str
+    confidence: float
+    bounding_box: BoundingBox
+    created_at: datetime
+    photo_sort: str | None
+    photo: Photo | None = None
+
+
+def face_from(item: Mapping[str, Any]) -> Face:
+    face_id, image_id = keys.face_parts(Key(item["PK"], item["SK"]))
+    box = item["boundingBox"]
+    return Face(
+        face_id=face_id,
+        image_id=image_id,
+        person_id=item["personId"],
+        confidence=float(item["confidence"]),
+        bounding_box=BoundingBox(*[float(box[side]) for side in ("left", "top", "width", "height")]),
+        created_at=from_iso(item["createdAt"]),
+        photo_sort=item.get("photoSK"),
+    )
+
+
+class Faces:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def by_key(self, face_id: str, image_id: str, pattern: AccessPattern = keys.FACE) -> Face | None:
+        """SPARKS-N2."""
+        return record(face_from, await self._store.get(pattern, keys.face(face_id, image_id)))

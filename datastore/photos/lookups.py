@@ -1,0 +1,43 @@
+"""Items found by their partition alone, where the rest of the key is not known: one Query each, some at once."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from aiodataloader import DataLoader
+
+from datastore.attributes import Item
+from datastore.declarations import AccessPattern
+from datastore.store import Store
+
+AT_ONCE = 8
+
+# The pattern (`PK = :partition AND begins_with(SK, :prefix)`), the partition and the prefix.
+Place = tuple[AccessPattern, str, str]
+
+
+class Lookups(DataLoader[Place, Item | None]):
+    """The first item of each partition, or None; each is asked for once in a request."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def find(self, pattern: AccessPattern, partition: str, prefix: str) -> Item | None:
+        # One reader's cancellation is not the others': they wait for the same Query.
+        return await asyncio.shield(self.load((pattern, partition, prefix)))
+
+    async def batch_load_fn(self, places: Sequence[Place]) -> list[Any]:
+        """An item, None or an exception for each place."""
+        found = await asyncio.gather(*[self._first(place) for place in places], return_exceptions=True)
+        for place, item in zip(places, found, strict=True):
+            if isinstance(item, BaseException):
+                self.clear(place)  # a failure is not remembered: asked again, it is looked for again
+        return found
+
+    async def _first(self, place: Place) -> Item | None:
+        pattern, partition, prefix = place
+        async with self._at_once:
+            page = await self._store.query(pattern, {"partition": partition, "prefix": prefix}, limit=1)
+        return page.items[0] if page.items else None

@@ -1,0 +1,64 @@
+"""People who are on photos: what one is, and how the table keeps it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.declarations import AccessPattern
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos import persons as keys
+from datastore.moments import from_iso
+from datastore.pages import Page, SortOrder, Span, in_order, read_page
+from datastore.photos.lookups import Lookups
+from datastore.records import record
+from datastore.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who is on photos. `face_count` counts their faces. One with `merged_into` is becoming another."""
+
+    person_id: str
+    name: str
+    face_count: int
+    thumbnail_url: str | None
+    created_at: datetime
+    merged_into: str | None
+
+
+def person_from(item: Mapping[str, Any]) -> Person:
+    return Person(
+        person_id=keys.person_parts(Key(item["PK"], item["SK"]))[0],
+        name=item["name"],
+        face_count=int(item.get("faceCount", 0)),
+        thumbnail_url=item.get("thumbnailUrl"),
+        created_at=from_iso(item["createdAt"]),
+        merged_into=item.get("mergedInto"),
+    )
+
+
+class Persons:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store, lookups: Lookups, now: datetime) -> None:
+        self._store = store
+        self._lookups = lookups
+        self._now = now
+
+    async def by_id(
+        self, person_id: str, name: str | None = None, pattern: AccessPattern = keys.PERSON
+    ) -> Person | None:
+        """SPARKS-N1: a point read where the name is known; where it is not, or not any more, a Query."""
+        item = None if name is None else await self._store.get(pattern, keys.person(person_id, name))
+        if item is None:
+            item = await self._lookups.find(pattern, keys.partition(person_id), keys.PREFIX)
+        return record(person_from, item)
+
+    async def all(self, span: Span, order: SortOrder) -> Page:
+        """SPARKS-6."""
+        return await read_page(self._store, in_order(keys.PERSONS, order), [{"partition": keys.TYPE}], span)
+
+    def will_ask(self, person_id: str, name: str) -> None:
+        """Have a person read with what is read now, who will be asked for in a moment."""
+        self._store.get_ahead(keys.PERSON, keys.person(person_id, name))

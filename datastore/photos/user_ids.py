@@ -1,0 +1,34 @@
+"""Ids that stand for emails where those must not show.
+
+An id is the email encrypted (AES-SIV, RFC 5297): the same for the same email, so that no table of ids is needed and a
+list by id is the Query that a list by email is. Another secret makes other ids.
+"""
+
+import hmac
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+LONGEST = 500
+
+
+class UserIds:
+    """Makes and reads the ids of photo users. All processes that answer for one another share the secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._cipher = AESSIV(hmac.digest(secret, b"photo user", "sha512"))
+
+    def of(self, email: str) -> str:
+        return urlsafe_b64encode(self._cipher.encrypt(email.encode(), None)).rstrip(b"=").decode()
+
+    def email_of(self, user_id: str) -> str | None:
+        """The email an id stands for, or None for a text that is no such id."""
+        if len(user_id) > LONGEST:
+            return None
+        try:
+            raw = urlsafe_b64decode(user_id + "=" * (-len(user_id) % 4))
+            email = self._cipher.decrypt(raw, None).decode()
+        except (InvalidTag, ValueError):
+            return None
+        return email if self.of(email) == user_id else None

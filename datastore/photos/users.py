@@ -1,0 +1,89 @@
+"""Those who upload photos: what one is, and how the table keeps it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.declarations import AccessPattern
+from datastore.errors import NotFound
+from datastore.expressions import set_or_remove
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos import users as keys
+from datastore.moments import from_iso, iso
+from datastore.pages import Page, SortOrder, Span, in_order, read_page
+from datastore.records import record
+from datastore.store import Store
+
+# How many photos one may have, when nobody said otherwise.
+UPLOAD_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PhotoUser:
+    """Somebody who uploads photos. `upload_count` counts reservations too; None where it is not kept yet."""
+
+    email: str
+    display_name: str
+    upload_limit: int
+    upload_count: int | None
+    created_at: datetime
+
+
+def photo_user_from(item: Mapping[str, Any]) -> PhotoUser:
+    return PhotoUser(
+        email=keys.user_parts(Key(item["PK"], item.get("SK", ""))),
+        display_name=item["displayName"],
+        upload_limit=int(item.get("uploadLimit", UPLOAD_LIMIT)),
+        upload_count=int(item["uploadCount"]) if "uploadCount" in item else None,
+        created_at=from_iso(item["createdAt"]),
+    )
+
+
+class PhotoUsers:
+    """One method for each access pattern. Emails are in lower case."""
+
+    def __init__(self, store: Store, now: datetime) -> None:
+        self._store = store
+        self._now = now
+
+    async def by_email(self, email: str, pattern: AccessPattern = keys.PHOTO_USER) -> PhotoUser | None:
+        """SPARKS-1. `pattern` may be the one that reads consistently."""
+        return record(photo_user_from, await self._store.get(pattern, keys.user(email)))
+
+    async def all(self, span: Span, order: SortOrder) -> Page:
+        """SPARKS-4."""
+        return await read_page(self._store, in_order(keys.PHOTO_USERS, order), [{"partition": keys.TYPE}], span)
+
+    async def create(self, email: str, *, display_name: str, upload_limit: int = UPLOAD_LIMIT) -> PhotoUser:
+        """SPARKS-W1: a user enters the library; one who is there already is answered as they stand."""
+        item = _new_item(email, self._now) | {"displayName": display_name, "uploadLimit": upload_limit}
+        written = await self._store.put(keys.CREATE_PHOTO_USER, item)
+        return photo_user_from(written.item or item)
+
+    async def update(self, email: str, changes: Mapping[str, Any]) -> PhotoUser:
+        """SPARKS-W1: change attributes. Raises `NotFound` when there is no such user."""
+        expression, values = set_or_remove(changes)
+        written = await self._store.update(keys.UPDATE_PHOTO_USER, keys.user(email), update=expression, **values)
+        user = record(photo_user_from, written.item) if written.ok else None
+        if user is None:
+            raise no_photo_user()
+        return user
+
+
+def no_photo_user() -> NotFound:
+    """What a caller is told who uploads before they entered the library."""
+    return NotFound("There is no such user in the photo library: createPhotoUser comes first.")
+
+
+def _new_item(email: str, now: datetime) -> Item:
+    key = keys.user(email)
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "entityType": keys.TYPE,
+        "email": email,
+        "uploadCount": 0,
+        "createdAt": iso(now),
+    }

@@ -1,0 +1,59 @@
+"""Whom the photo library knows a caller as: by the verified email of their token."""
+
+from typing import Annotated
+
+import strawberry
+
+from datastore.declarations import AccessPattern
+from datastore.errors import BadUserInput, Forbidden
+from resolvers import bounds
+from resolvers.access import Identity, Role, require
+from resolvers.context import Context
+
+Consistent = Annotated[
+    bool, strawberry.argument(description="Whether to see all writes up to now, for twice the read units.")
+]
+NotConsistent = Annotated[
+    bool,
+    strawberry.argument(
+        description="Must be false: this list is read from an index, which follows the table a moment later."
+    ),
+]
+
+
+def caller_email(identity: Identity | None) -> str | None:
+    """The caller's email as the library has it, or None: in lower case, as mail goes to the same person however it is
+    written.
+    """
+    return None if identity is None or identity.email is None else identity.email.strip().lower()
+
+
+def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
+    """The email of a caller who may use the pattern. Raises `Unauthenticated` or `Forbidden`."""
+    email = caller_email(require(identity, pattern))
+    if email is None:
+        raise Forbidden("The photo library knows its users by email: this needs a token with a verified one.")
+    return email
+
+
+def may_see_email(identity: Identity | None, email: str) -> bool:
+    """Emails are shown to their owner, and to admins."""
+    return identity is not None and (identity.role is Role.ADMIN or caller_email(identity) == email)
+
+
+def email_given(context: Context, *, email: str | None, user_id: str | None) -> str | None:
+    """Which user a field is about, named by one of its two arguments; None when there is no such id."""
+    if (email is None) == (user_id is None):
+        raise BadUserInput("Give either `email` or `userId`.", field="userId" if email is None else "email")
+    if user_id is not None:
+        return context.services.user_ids.email_of(user_id)
+    return bounds.email("email", email or "")
+
+
+def from_index(consistent: bool) -> None:
+    """Raise `BadUserInput` when a list that is read from an index is to be consistent."""
+    if consistent:
+        raise BadUserInput(
+            "`consistent` must be false here: DynamoDB reads indexes eventually consistently only.",
+            field="consistent",
+        )

@@ -1,0 +1,144 @@
+"""Those who upload photos: SPARKS-1, SPARKS-4 and their part of SPARKS-W1."""
+
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import BadUserInput, Forbidden
+from datastore.keyspace.photos import users as keys
+from datastore.pages import SortOrder
+from datastore.photos.library import Photo
+from datastore.photos.users import PhotoUser, photo_user_from
+from resolvers import bounds
+from resolvers.access import Identity, Role, require
+from resolvers.arguments import After, Before, First, Last, Order
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Info
+from resolvers.photos.callers import (
+    Consistent,
+    NotConsistent,
+    caller_email,
+    email_given,
+    from_index,
+    may_see_email,
+    uploader,
+)
+
+LONGEST_NAME = 100
+MOST_UPLOADS = 1_000_000
+
+Email = Annotated[str | None, strawberry.argument(description="The user's email, however it is written.")]
+PhotoUserId = Annotated[strawberry.ID | None, strawberry.argument(description="The user's `userId`.")]
+
+
+def display_name(field: str, value: str) -> str:
+    return bounds.text(field, value, LONGEST_NAME)
+
+
+def upload_limit_given(field: str, value: int) -> int:
+    return bounds.number(field, value, least=0, most=MOST_UPLOADS)
+
+
+CHECKS: dict[str, bounds.Check] = {"display_name": display_name, "upload_limit": upload_limit_given}
+ATTRIBUTES = {"display_name": "displayName", "upload_limit": "uploadLimit"}
+
+
+@strawberry.input(description="How one enters the photo library.")
+class CreatePhotoUserInput:
+    display_name: str = strawberry.field(description="The name to go by, 1 to 100 characters.")
+    email: str | None = strawberry.field(
+        description="Whose entry it is, the caller's if nothing is said; for admins.", default=None
+    )
+    upload_limit: int | None = strawberry.field(
+        description="How many photos they may have, 0 to 1,000,000, 100 if nothing is said; for admins.", default=None
+    )
+
+
+@strawberry.input(description="What to change of a user. What is left out stays as it is.")
+class UpdatePhotoUserInput:
+    user_id: strawberry.ID | None = strawberry.field(
+        description="Whose entry it is, the caller's if nothing is said; for admins.", default=None
+    )
+    display_name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
+    upload_limit: strawberry.Maybe[int | None] = strawberry.field(
+        description="How many photos they may have, 0 to 1,000,000; for admins.", default=None
+    )
+
+
+NewPhotoUser = Annotated[CreatePhotoUserInput, strawberry.argument(description="Who one is.")]
+Changes = Annotated[UpdatePhotoUserInput, strawberry.argument(description="At least one field to change.")]
+
+
+async def photo_user(
+    info: Info, email: Email = None, user_id: PhotoUserId = None, consistent: Consistent = False
+) -> PhotoUser | None:
+    context = info.context
+    address = email_given(context, email=email, user_id=user_id)
+    if address is None:
+        return None
+    return await context.photo_users.by_email(address, keys.PHOTO_USER_NOW if consistent else keys.PHOTO_USER)
+
+
+async def photo_users(
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.ASCENDING,
+    consistent: NotConsistent = False,
+) -> Connection[PhotoUser]:
+    require(info.context.identity, keys.PHOTO_USERS)
+    from_index(consistent)
+    of = listing(info.context.services.cursors, keys.PHOTO_USERS, "Query.photoUsers", {"order": order.value})
+    page = await info.context.photo_users.all(of.span(Paging(first, after, last, before)), order)
+    return connection(of, page, photo_user_from)
+
+
+async def me(parent: strawberry.Parent[Identity], info: Info) -> PhotoUser | None:
+    email = caller_email(parent)
+    return None if email is None else await info.context.photo_users.by_email(email)
+
+
+async def user(parent: strawberry.Parent[Photo], info: Info) -> PhotoUser | None:
+    return await info.context.photo_users.by_email(parent.email)
+
+
+def user_id(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> strawberry.ID:
+    return strawberry.ID(info.context.services.user_ids.of(parent.email))
+
+
+def email(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> str | None:
+    return parent.email if may_see_email(info.context.identity, parent.email) else None
+
+
+async def create_photo_user(info: Info, input: NewPhotoUser) -> PhotoUser:
+    context = info.context
+    caller = require(context.identity, keys.CREATE_PHOTO_USER)
+    _for_admins(caller, {"email": input.email, "uploadLimit": input.upload_limit})
+    given = bounds.checked(input, CHECKS)
+    own = uploader(caller, keys.CREATE_PHOTO_USER) if input.email is None else None
+    return await context.photo_users.create(
+        own or bounds.email("email", input.email or ""),
+        **{name: value for name, value in given.items() if value is not None},
+    )
+
+
+async def update_photo_user(info: Info, input: Changes) -> PhotoUser:
+    context = info.context
+    caller = require(context.identity, keys.UPDATE_PHOTO_USER)
+    _for_admins(caller, {"userId": input.user_id, "uploadLimit": input.upload_limit})
+    changes = bounds.changes(input, CHECKS, removable=())
+    if input.user_id is None:
+        address: str | None = uploader(caller, keys.UPDATE_PHOTO_USER)
+    else:
+        address = context.services.user_ids.email_of(input.user_id)
+    if address is None:
+        raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
+    return await context.photo_users.update(address, {ATTRIBUTES[name]: value for name, value in changes.items()})
+
+
+def _for_admins(caller: Identity, given: dict[str, object]) -> None:
+    named = [name for name, value in given.items() if value is not None]
+    if named and caller.role is not Role.ADMIN:
+        raise Forbidden(f"`{named[0]}` is for admins.")

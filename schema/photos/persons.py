@@ -1,0 +1,40 @@
+"""What the API says about people who are on photos: the shape only."""
+
+from datetime import datetime
+from typing import Any
+
+import strawberry
+
+from datastore.keyspace.photos import persons as patterns
+from datastore.photos import persons as records
+from resolvers import nodes
+from resolvers.photos import persons as resolve
+from schema.connections import Connection, Node
+from schema.fields import ask
+
+
+@strawberry.type(description="Somebody who is on photos.")
+class Person(Node):
+    id = strawberry.field(resolver=nodes.person_id, graphql_type=strawberry.ID, description="Globally unique.")
+    person_id: strawberry.ID = strawberry.field(description="Unique among persons; sorts by the time it was made.")
+    name: str = strawberry.field(description="What they are called.")
+    face_count: int = strawberry.field(description="How many faces on photos are theirs.")
+    thumbnail_url: str | None = strawberry.field(description="Where a picture of them is, as it was given.")
+    created_at: datetime = strawberry.field(description="When they were named first.")
+
+    @classmethod
+    def is_type_of(cls, value: Any, _info: object) -> bool:
+        return isinstance(value, records.Person)
+
+
+@strawberry.type
+class PersonQueries:
+    person = ask(
+        patterns.PERSON, resolver=resolve.person, graphql_type=Person | None, description="A person by id, or null."
+    )
+    persons = ask(
+        patterns.PERSONS,
+        resolver=resolve.persons,
+        graphql_type=Connection[Person],
+        description="All persons, by id.",
+    )
