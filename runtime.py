@@ -61,7 +61,12 @@ PIPELINE_DEADLINE_SECONDS = 120.0
 # AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this.
 AWS_PIPELINE_POLL_SECONDS = 1.0
 DEMO_TOKEN_SECONDS = 12 * 3600.0
-DEMO_USERS = (("Demo user", "demo", Role.USER), ("Admin", "admin", Role.ADMIN), ("System", "system", Role.SYSTEM))
+# What each is called, the id, the role and the verified email: the photo library knows its users by that.
+DEMO_USERS = (
+    ("Demo user", "demo", Role.USER, "demo@example.com"),
+    ("Admin", "admin", Role.ADMIN, "admin@example.com"),
+    ("System", "system", Role.SYSTEM, None),
+)
 
 logger = logging.getLogger(__name__)
 
@@ -141,8 +146,8 @@ class Gateway:
         if not offered or self.settings.jwks_url:
             return []
         return [
-            {"name": name, "token": self.tokens.issue(user, role, lifetime=DEMO_TOKEN_SECONDS)}
-            for name, user, role in DEMO_USERS
+            {"name": name, "token": self.tokens.issue(user, role, email, lifetime=DEMO_TOKEN_SECONDS)}
+            for name, user, role, email in DEMO_USERS
         ]
 
     def _http(self) -> aiohttp.ClientSession:

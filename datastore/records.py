@@ -1,6 +1,8 @@
 """Items to records, one by one: a damaged item is a damaged record, not a damaged page."""
 
+import hashlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -10,6 +12,10 @@ Record = TypeVar("Record")
 
 # The attributes that tell which item it is, in the log.
 KEYS = frozenset({"pk", "sk", "matchid", "teamid", "seasonid", "leagueid"})
+# What an item that is not as it should be makes of reading it.
+DAMAGE = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
+# Addresses stand in keys between signs that keys have in no part of theirs.
+_ADDRESS = re.compile(r"[^\s#]*@[^\s#]*")
 
 logger = logging.getLogger(__name__)
 
@@ -18,8 +24,8 @@ def parsed(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, An
     """The record, or the error that stands in its place in a list; the log says which item it is."""
     try:
         return convert(item)
-    except (KeyError, ValueError, TypeError, ArithmeticError) as problem:
-        logger.error("An item cannot be read: %r in %r", problem, _key(item))
+    except DAMAGE as problem:
+        logger.error("An item cannot be read: %s in %r", without_emails(repr(problem)), logged_keys(item))
         return Internal("A stored record is damaged.")
 
 
@@ -36,5 +42,15 @@ def readable(convert: Callable[[Mapping[str, Any]], Record], items: Iterable[Map
     return [record for item in items if not isinstance(record := parsed(convert, item), Internal)]
 
 
-def _key(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if name.lower() in KEYS}
+def logged_keys(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that tell which item it is, as logs may show them."""
+    return {name: without_emails(value) for name, value in item.items() if name.lower() in KEYS}
+
+
+def without_emails(value: Any) -> Any:
+    """A text in whose place of each email a hash stands, the same for the same email; other values as they are."""
+    return _ADDRESS.sub(_hashed, value) if isinstance(value, str) else value
+
+
+def _hashed(email: re.Match[str]) -> str:
+    return f"<{hashlib.sha256(email.group().lower().encode(errors='replace')).hexdigest()[:8]}>"

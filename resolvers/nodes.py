@@ -19,13 +19,13 @@ from datastore.keyspace.feeds import comments as comment_keys
 from datastore.keyspace.feeds import notifications as notification_keys
 from datastore.keyspace.matches import active_matches as active_match_keys
 from datastore.keyspace.matches import match_follows as match_follow_keys
+from datastore.keyspace.photos import library as library_keys
 from datastore.matches.cricket import Match
 from datastore.matches.display import DisplayState
 from datastore.matches.leagues import League
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.match_follows import MatchFollow
 from datastore.matches.teams import Team
-from datastore.moments import from_iso, iso
 from datastore.photos.faces import Face
 from datastore.photos.library import Photo
 from datastore.photos.persons import Person
@@ -97,7 +97,8 @@ def photo_user_id(parent: strawberry.Parent[PhotoUser], info: Info) -> strawberr
 
 
 def photo_id(parent: strawberry.Parent[Photo]) -> strawberry.ID:
-    return global_id("Photo", parent.image_id, iso(parent.taken_at))
+    # The moment as the table has it, so that the photo is read by its key whoever wrote it.
+    return global_id("Photo", *library_keys.photo_parts(parent.key))
 
 
 def person_id(parent: strawberry.Parent[Person]) -> strawberry.ID:
@@ -221,11 +222,7 @@ async def _photo_user(context: Context, user_id: str) -> PhotoUser | None:
 
 
 async def _photo(context: Context, image_id: str, moment: str) -> Photo | None:
-    try:
-        taken_at = from_iso(moment)
-    except (ValueError, OverflowError):
-        return None
-    return await context.photos.by_id(image_id, taken_at)
+    return await context.photos.as_taken(image_id, moment)
 
 
 async def _person(context: Context, person_id: str) -> Person | None:

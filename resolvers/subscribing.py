@@ -8,6 +8,7 @@ from graphql import OperationType
 
 from datastore.declarations import Table
 from datastore.hub import Policy
+from datastore.records import DAMAGE, logged_keys, without_emails
 from datastore.streams import Change
 from resolvers.context import Context, Info
 
@@ -50,8 +51,9 @@ def _tolerant(select: Callable[[Change], Event | None]) -> Callable[[Change], Ev
     def selected(change: Change) -> Event | None:
         try:
             return select(change)
-        except (KeyError, ValueError, TypeError, ArithmeticError) as problem:
-            logger.error("A change of %s cannot be read: %r in %r", change.table, problem, change.keys)
+        except DAMAGE as problem:
+            told = without_emails(repr(problem)), logged_keys(change.keys)
+            logger.error("A change of %s cannot be read: %s in %r", change.table, *told)
             return None
 
     return selected

@@ -62,16 +62,17 @@ def photo_from(item: Mapping[str, Any]) -> Photo:
         original_key=item["originalKey"],
         thumbnail_key=item["thumbnailKey"],
         description=item.get("description"),
-        tags=tuple(item.get("tags", ())),
-        person_ids=tuple(item.get("persons", ())),
-        person_names=dict(item.get("personNames", {})),
-        faces=tuple(FaceOnPhoto(face["faceId"], face["personId"]) for face in item.get("faces", ())),
+        # Others write an attribute that is not there as null, too.
+        tags=tuple(item.get("tags") or ()),
+        person_ids=tuple(item.get("persons") or ()),
+        person_names=dict(item.get("personNames") or {}),
+        faces=tuple(FaceOnPhoto(face["faceId"], face["personId"]) for face in item.get("faces") or ()),
         content_type=item.get("contentType"),
         size=_whole(item, "size"),
         width=_whole(item, "width"),
         height=_whole(item, "height"),
         created_at=from_iso(item["createdAt"]),
-        revision=int(item.get("revision", 0)),
+        revision=_whole(item, "revision") or 0,
     )
 
 
@@ -105,7 +106,7 @@ def faces_attribute(faces: tuple[FaceOnPhoto, ...]) -> list[dict[str, str]]:
 
 
 def _whole(item: Mapping[str, Any], name: str) -> int | None:
-    return int(item[name]) if name in item else None
+    return int(item[name]) if item.get(name) is not None else None
 
 
 class Photos:
@@ -133,6 +134,10 @@ class Photos:
         if item is None:
             item = await self._lookups.find(pattern, keys.partition(image_id), keys.PREFIX)
         return record(photo_from, item)
+
+    async def as_taken(self, image_id: str, moment: str) -> Photo | None:
+        """SPARKS-2: by the moment exactly as the table has it, or not at all."""
+        return record(photo_from, await self._store.get(keys.PHOTO, keys.photo(image_id, keys.taken_as(moment))))
 
     async def all(self, span: Span, order: SortOrder, *, leads_on: bool = False) -> Page:
         """SPARKS-3."""

@@ -31,7 +31,7 @@ def person_from(item: Mapping[str, Any]) -> Person:
     return Person(
         person_id=keys.person_parts(Key(item["PK"], item["SK"]))[0],
         name=item["name"],
-        face_count=int(item.get("faceCount", 0)),
+        face_count=int(item.get("faceCount") or 0),
         thumbnail_url=item.get("thumbnailUrl"),
         created_at=from_iso(item["createdAt"]),
         merged_into=item.get("mergedInto"),

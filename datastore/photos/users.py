@@ -35,8 +35,8 @@ def photo_user_from(item: Mapping[str, Any]) -> PhotoUser:
     return PhotoUser(
         email=keys.user_parts(Key(item["PK"], item.get("SK", ""))),
         display_name=item["displayName"],
-        upload_limit=int(item.get("uploadLimit", UPLOAD_LIMIT)),
-        upload_count=int(item["uploadCount"]) if "uploadCount" in item else None,
+        upload_limit=UPLOAD_LIMIT if item.get("uploadLimit") is None else int(item["uploadLimit"]),
+        upload_count=None if item.get("uploadCount") is None else int(item["uploadCount"]),
         created_at=from_iso(item["createdAt"]),
     )
 
@@ -60,7 +60,9 @@ class PhotoUsers:
         """SPARKS-W1: a user enters the library; one who is there already is answered as they stand."""
         item = _new_item(email, self._now) | {"displayName": display_name, "uploadLimit": upload_limit}
         written = await self._store.put(keys.CREATE_PHOTO_USER, item)
-        return photo_user_from(written.item or item)
+        user = record(photo_user_from, written.item or item)
+        assert user is not None, "There is an item."
+        return user
 
     async def update(self, email: str, changes: Mapping[str, Any]) -> PhotoUser:
         """SPARKS-W1: change attributes. Raises `NotFound` when there is no such user."""

@@ -25,7 +25,7 @@ def caller_email(identity: Identity | None) -> str | None:
     """The caller's email as the library has it, or None: in lower case, as mail goes to the same person however it is
     written.
     """
-    return None if identity is None or identity.email is None else identity.email.strip().lower()
+    return None if identity is None or identity.email is None else identity.email.strip().lower() or None
 
 
 def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
@@ -38,7 +38,7 @@ def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
 
 def may_see_email(identity: Identity | None, email: str) -> bool:
     """Emails are shown to their owner, and to admins."""
-    return identity is not None and (identity.role is Role.ADMIN or caller_email(identity) == email)
+    return identity is not None and (identity.role is Role.ADMIN or caller_email(identity) == email.lower())
 
 
 def email_given(context: Context, *, email: str | None, user_id: str | None) -> str | None:

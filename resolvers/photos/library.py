@@ -2,6 +2,7 @@
 
 from datetime import datetime
 from typing import Annotated
+from urllib.parse import unquote
 
 import strawberry
 
@@ -101,8 +102,8 @@ async def thumbnail_url(parent: strawberry.Parent[Photo], info: Info) -> str | N
 
 
 async def _url(info: Info, photo: Photo, key: str) -> str | None:
-    """Where the file is. Keys that were made elsewhere may hold the email, which is not for everybody to see."""
+    """Where the file is. Keys that were made elsewhere may hold an email, which is not for everybody to see."""
     objects = info.context.services.objects
-    if objects.tells_keys and photo.email in key and not may_see_email(info.context.identity, photo.email):
+    if objects.tells_keys and "@" in unquote(key) and not may_see_email(info.context.identity, photo.email):
         return None
     return await objects.url(key, now=info.context.now)

@@ -22,7 +22,12 @@ def partition(image_id: str) -> str:
 
 def taken(moment: datetime) -> str:
     """The sort key of a photo: when it was taken."""
-    return join(TYPE, iso(moment))
+    return taken_as(iso(moment))
+
+
+def taken_as(moment: str) -> str:
+    """The sort key of a photo, of the moment as the table has it: it may have been written otherwise than here."""
+    return join(TYPE, moment)
 
 
 def photo(image_id: str, sort: str) -> Key:
