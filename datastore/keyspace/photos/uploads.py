@@ -28,9 +28,9 @@ CREATE_PHOTO = AccessPattern(
     id="SPARKS-W1",
     question="Reserve a place for a photo, within the user's limit, and say where to upload it",
     table=SPARKS,
-    # At the limit, the user's reservations that have expired are found and released; the photos of a user whose count
-    # is not kept yet are counted.
-    operations=("Query", "UpdateItem", "TransactWriteItems"),
+    # A photo with an id of the client's own is looked for before. At the limit, the user's reservations that have
+    # expired are found and released; the photos of a user whose count is not kept yet are counted.
+    operations=("Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
     who=Who.USER,
     fields=("createPhoto",),
     condition="attribute_exists(PK) AND uploadCount < uploadLimit",
@@ -44,7 +44,7 @@ COMPLETE_PHOTO = AccessPattern(
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
     who=Who.USER,
     fields=("completePhoto",),
-    condition="attribute_exists(PK)",
+    condition="attribute_exists(PK) AND email = :me AND expires > :now",
     key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
     consistent=True,
 )
@@ -96,9 +96,9 @@ REMOVALS = AccessPattern(
 )
 RELEASE = AccessPattern(
     id="SPARKS-P1",
-    question="Give a place back whose upload was never confirmed",
+    question="Give a place back whose upload was never confirmed, and remove its files",
     table=SPARKS,
-    operations=("TransactWriteItems",),
+    operations=("TransactWriteItems", "DeleteItem"),
     who=Who.INTERNAL,
     condition="attribute_exists(PK) AND expires <= :now",
 )
@@ -106,9 +106,13 @@ REMOVED = AccessPattern(
     id="SPARKS-P1",
     question="Note that the files of a deleted photo are gone",
     table=SPARKS,
-    operations=("DeleteItem",),
+    # Of what the list shows it is read before whether it is still to be done.
+    operations=("GetItem", "DeleteItem"),
     who=Who.INTERNAL,
+    consistent=True,
 )
+# What the other items of these transactions must not be: there.
+ABSENT = "attribute_not_exists(PK)"
 # What gives a user's place back, in a transaction with what held it.
 GIVE_BACK = "SET uploadCount = uploadCount - :one"
 HAS_ONE = "attribute_exists(PK) AND uploadCount >= :one"

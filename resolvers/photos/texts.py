@@ -1,0 +1,32 @@
+"""What one may say about a photo, and the ids that clients bring along."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from datastore.errors import BadUserInput
+from datastore.ids import uuid7_moment
+from resolvers import bounds
+
+LONGEST_DESCRIPTION = 1000
+LONGEST_TAG, MOST_TAGS = 50, 20
+
+description = partial(bounds.text, longest=LONGEST_DESCRIPTION)
+
+
+def tags(field: str, values: Sequence[str]) -> list[str]:
+    """The tags in lower case, each once, in their order. Raises `BadUserInput` for too many, or one out of bounds."""
+    if len(values) > MOST_TAGS:
+        raise BadUserInput(f"`{field}` may hold at most {MOST_TAGS}, not {len(values)}.", field=field)
+    return list(dict.fromkeys(_tag(f"{field}[{at}]", value) for at, value in enumerate(values)))
+
+
+def _tag(field: str, value: str) -> str:
+    # Some letters are longer in lower case.
+    return bounds.text(field, value.lower(), LONGEST_TAG)
+
+
+def own_id(field: str, value: str) -> str:
+    """An id that a client made. Raises `BadUserInput` unless it is a UUID of version 7: ids sort by time."""
+    if uuid7_moment(value) is None:
+        raise BadUserInput(f"`{field}` must be a UUID of version 7, in lower case and with hyphens.", field=field)
+    return value
