@@ -33,10 +33,13 @@ from datastore.matches.team_seasons import TeamSeasons
 from datastore.matches.teams import Teams
 from datastore.metering import Deadline
 from datastore.objects import ObjectStore
+from datastore.photos.appearances import Appearances
 from datastore.photos.faces import Faces
 from datastore.photos.library import Photos
 from datastore.photos.lookups import Lookups
 from datastore.photos.persons import Persons
+from datastore.photos.pictures import Pictures
+from datastore.photos.uploads import Uploads
 from datastore.photos.user_ids import UserIds
 from datastore.photos.users import PhotoUsers
 from datastore.remembered import RememberedScans
@@ -74,6 +77,7 @@ class Services:
     objects: ObjectStore
     deadline_seconds: float = 30.0
     parsed_matches: ParsedMatches = field(default_factory=ParsedMatches)
+    pictures: Pictures = field(default_factory=Pictures)
 
 
 class Context:
@@ -117,6 +121,8 @@ class Context:
             "photos",
             "persons",
             "faces",
+            "appearances",
+            "uploads",
         ):
             self.__dict__.pop(name, None)
 
@@ -244,6 +250,14 @@ class Context:
     @cached_property
     def faces(self) -> Faces:
         return Faces(self.store)
+
+    @cached_property
+    def appearances(self) -> Appearances:
+        return Appearances(self.store, self.photos, self.faces)
+
+    @cached_property
+    def uploads(self) -> Uploads:
+        return Uploads(self.store, self.services.objects, self.services.pictures, self.now)
 
 
 Info = strawberry.Info[Context, None]

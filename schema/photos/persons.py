@@ -1,16 +1,23 @@
 """What the API says about people who are on photos: the shape only."""
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
+from datastore.keyspace.photos import faces as face_patterns
 from datastore.keyspace.photos import persons as patterns
 from datastore.photos import persons as records
 from resolvers import nodes
+from resolvers.photos import appearances as resolve_appearances
 from resolvers.photos import persons as resolve
 from schema.connections import Connection, Node
 from schema.fields import ask
+
+if TYPE_CHECKING:
+    from schema.photos.appearances import PersonPhotoConnection
+
+LazyPhotos = Annotated["PersonPhotoConnection", strawberry.lazy("schema.photos.appearances")]
 
 
 @strawberry.type(description="Somebody who is on photos.")
@@ -21,6 +28,12 @@ class Person(Node):
     face_count: int = strawberry.field(description="How many faces on photos are theirs.")
     thumbnail_url: str | None = strawberry.field(description="Where a picture of them is, as it was given.")
     created_at: datetime = strawberry.field(description="When they were named first.")
+    photos = ask(
+        face_patterns.PHOTOS_OF_PERSON,
+        resolver=resolve_appearances.photos_of,
+        graphql_type=LazyPhotos,
+        description="The photos they are on, each once, those they were tagged on last first.",
+    )
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:

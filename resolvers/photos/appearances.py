@@ -1,0 +1,64 @@
+"""The photos a person is on: SPARKS-7."""
+
+from dataclasses import dataclass
+
+import strawberry
+
+from datastore.errors import DomainError
+from datastore.keyspace.photos import faces as keys
+from datastore.pages import SortOrder
+from datastore.photos.appearances import Appearance
+from datastore.photos.faces import Face
+from datastore.photos.library import Photo
+from datastore.photos.persons import Person
+from resolvers import bounds
+from resolvers.arguments import After, Before, First, Last, Order
+from resolvers.connections import Connection, Edge, Paging, listing
+from resolvers.context import Info
+from resolvers.photos.callers import NotConsistent, from_index
+from resolvers.photos.persons import PersonId
+
+
+@dataclass(frozen=True, slots=True)
+class PersonPhotoEdge(Edge[Photo]):
+    """A photo in the list of a person's, with where they are on it."""
+
+    appearance: Appearance
+
+
+async def photos_of_person(
+    info: Info,
+    person_id: PersonId,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.DESCENDING,
+    consistent: NotConsistent = False,
+) -> Connection[Photo]:
+    from_index(consistent)
+    id = bounds.id("personId", person_id)
+    return await _photos(info, id, "Query.photosOfPerson", Paging(first, after, last, before), order)
+
+
+async def photos_of(
+    parent: strawberry.Parent[Person],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.DESCENDING,
+) -> Connection[Photo]:
+    return await _photos(info, parent.person_id, "Person.photos", Paging(first, after, last, before), order)
+
+
+async def _photos(info: Info, person_id: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
+    arguments = {"personId": person_id, "order": order.value}
+    of = listing(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments)
+    page, appearances = await info.context.appearances.of_person(person_id, of.span(paging), order)
+    return Connection(page, [PersonPhotoEdge(of, each.item, each.photo, each) for each in appearances])
+
+
+async def faces_there(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:
+    return await parent.appearance.faces()
