@@ -3,7 +3,10 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Final, Protocol
+
+# The field of an upload's form that the file is.
+FILE_FIELD: Final = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,7 @@ class UploadTarget:
     url: str
     fields: Mapping[str, str]
     content_type: str
-    most_bytes: int
+    max_bytes: int
     expires_at: datetime
 
 
@@ -31,8 +34,10 @@ class ObjectStore(Protocol):
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
         """Where to upload a file of that type, with at most so many bytes, for the next 15 minutes."""
 
-    async def url(self, key: str, *, now: datetime) -> str:
-        """Where the file is shown, for at least 45 minutes; the same for a while, so that browsers cache it."""
+    async def url(self, key: str, *, now: datetime) -> str | None:
+        """Where the file is shown, for at least 45 minutes; the same for a while, so that browsers cache it. None where
+        files are not shown.
+        """
 
     async def read(self, key: str, *, most_bytes: int) -> bytes | None:
         """The file, or None. Raises `BadUserInput` for one with more bytes, unread."""

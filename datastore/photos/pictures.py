@@ -1,0 +1,147 @@
+"""What is in the files that are uploaded: checked, measured, and made small.
+
+Nothing of a file is believed: it is read by Pillow whole, and only as one of three formats.
+"""
+
+import asyncio
+import warnings
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from io import BytesIO
+
+from PIL import Image
+
+from datastore.errors import BadUserInput
+
+MOST_PIXELS = 40_000_000
+THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 480, 80
+# A file is held in memory as long as it is looked at, and a picture's pixels take up to 160 MB more.
+FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
+ORIENTATION = 0x0112  # the EXIF tag
+# How a picture is turned to be looked at; not for 1, which is upright. https://www.exif.org/Exif2-2.PDF, 4.6.4 A
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+LYING = range(5, 9)  # the orientations in which width and height change places
+
+# Pillow refuses twice its limit before it takes memory for a picture, and warns from the limit on: we need no warning.
+Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+class PictureType(StrEnum):
+    """The types that are taken, as Content-Type has them."""
+
+    JPEG = "image/jpeg"
+    PNG = "image/png"
+    WEBP = "image/webp"
+
+    @property
+    def ending(self) -> str:
+        """Of a file's name."""
+        return "jpg" if self is PictureType.JPEG else self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a file shows: its size in pixels as it is looked at, and a small JPEG of it that tells nothing else."""
+
+    width: int
+    height: int
+    thumbnail: bytes
+
+
+class Pictures:
+    """Looks at pictures in threads, few at once, so that many uploads do not take all memory. One for the process."""
+
+    def __init__(self) -> None:
+        self._files = asyncio.Semaphore(FILES_AT_ONCE)
+        self._pixels = asyncio.Semaphore(PICTURES_AT_ONCE)
+
+    @asynccontextmanager
+    async def room(self) -> AsyncIterator[None]:
+        """Wait for room to hold a file in memory."""
+        async with self._files:
+            yield
+
+    async def examine(self, name: str, content: bytes, declared: PictureType) -> Picture:
+        """See the function. The place of a caller that goes away is free when its thread has ended."""
+        await self._pixels.acquire()
+        work = asyncio.ensure_future(asyncio.to_thread(examine, name, content, declared))
+        work.add_done_callback(lambda _: self._pixels.release())
+        return await asyncio.shield(work)
+
+
+def examine(name: str, content: bytes, declared: PictureType) -> Picture:
+    """What a file shows; of an animated one its first frame. `name` is what to call the file in errors.
+
+    Raises `BadUserInput` for what is no whole picture of the declared type with at most 40 megapixels; the size is
+    looked up before any memory is taken for pixels.
+    """
+    try:
+        with Image.open(BytesIO(content), formats=[kind.name for kind in PictureType]) as image:
+            _check(name, image, declared)
+            turn, size = _orientation(image), image.size
+            thumbnail = _small(image, turn)
+    except BadUserInput:
+        raise
+    except Image.DecompressionBombError:
+        raise _too_large(name) from None
+    except Exception as problem:
+        # Decoders fail in many ways on what was made to make them fail; whichever it is, it is no picture.
+        raise BadUserInput(f"{name} is no picture that can be read: it is damaged, or something else.") from problem
+    width, height = size[::-1] if turn in LYING else size
+    return Picture(width, height, thumbnail)
+
+
+def _check(name: str, image: Image.Image, declared: PictureType) -> None:
+    # Many cameras put further pictures behind the first in a JPEG, which Pillow calls MPO then.
+    found = "JPEG" if image.format == "MPO" else image.format
+    if found != declared.name:
+        raise BadUserInput(f"{name} was announced as {declared.name}, and is {found}.")
+    if image.width * image.height > MOST_PIXELS:
+        raise _too_large(name)
+
+
+def _too_large(name: str) -> BadUserInput:
+    return BadUserInput(f"{name} must have at most {MOST_PIXELS // 1_000_000} megapixels.")
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(ORIENTATION, 1))
+    except Exception:
+        return 1  # a picture is one whatever its camera says of it
+
+
+def _small(image: Image.Image, turn: int) -> bytes:
+    # A JPEG is decoded at a fraction of its size: as whole, and for less time and memory.
+    image.draft("RGB", (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    image.load()
+    image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    upright = image.transpose(TURNS[turn]) if turn in TURNS else image
+    file = BytesIO()
+    _on_white(upright).save(file, "JPEG", quality=THUMBNAIL_QUALITY)
+    return file.getvalue()
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    """In plain colours, without what an image carries along: its EXIF, comments and profiles stay behind."""
+    if not image.has_transparency_data:
+        return _bare(image.convert("RGB"))
+    seen = image.convert("RGBA")
+    white = Image.new("RGBA", seen.size, "white")
+    return _bare(Image.alpha_composite(white, seen).convert("RGB"))
+
+
+def _bare(image: Image.Image) -> Image.Image:
+    image.info = {}
+    return image
