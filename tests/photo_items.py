@@ -100,3 +100,10 @@ async def ask_as(served: Served, query: str, email: str | None = ADA, role: Role
     return await served.ask(
         query, variables or None, user=(email or "nobody").partition("@")[0], role=role, email=email
     )
+
+
+def user_id(served: Served, email: str) -> str:
+    """The id that stands for an email."""
+    services = served.gateway.services
+    assert services is not None
+    return services.user_ids.of(email)

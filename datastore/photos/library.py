@@ -65,7 +65,7 @@ def photo_from(item: Mapping[str, Any]) -> Photo:
         # Others write an attribute that is not there as null, too.
         tags=tuple(item.get("tags") or ()),
         person_ids=tuple(item.get("persons") or ()),
-        person_names=dict(item.get("personNames") or {}),
+        person_names={id: name for id, name in (item.get("personNames") or {}).items() if name},
         faces=tuple(FaceOnPhoto(face["faceId"], face["personId"]) for face in item.get("faces") or ()),
         content_type=item.get("contentType"),
         size=_whole(item, "size"),
