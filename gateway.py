@@ -247,7 +247,8 @@ def seed(
 
     async def load(gateway: Gateway) -> None:
         loaded = await gateway.demo().load()
-        typer.echo(f"{loaded.earthquakes} earthquakes, {loaded.sightings} sightings and {loaded.posts} posts stored")
+        earlier = f"{loaded.earthquakes} earthquakes, {loaded.sightings} sightings, {loaded.posts} posts"
+        typer.echo(f"{earlier} and {loaded.photos} photos stored")
 
     with_gateway(load, store_options(store, data_dir, memory, prefix, region))
 

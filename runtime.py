@@ -296,6 +296,7 @@ class Gateway:
     def demo(self) -> Demo:
         return Demo(
             self.open_store,
+            self.objects,
             areas=self.settings.areas,
             categories=self.settings.categories,
             now=self._now,

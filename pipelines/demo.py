@@ -17,16 +17,19 @@ from datastore.earthquakes import Earthquake, Earthquakes
 from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import epoch_ms
+from datastore.objects import ObjectStore
 from datastore.pages import Span
 from datastore.sightings import Sightings
 from datastore.store import Store
 from pipelines.feeds.demo import FeedDemo
+from pipelines.photos.demo import PhotoDemo
 from pipelines.usgs_feed import read_events
 
 FEED = Path(__file__).parent / "demo_data" / "earthquakes.geojson"
 SIGHTING_EVERY = 15.0
 EARTHQUAKE_EVERY = 20.0
 FEED_EVERY = 8.0
+LIVESTREAM_EVERY = 30.0
 SEEDING_EVERY = 60.0
 # The demo is there while the youngest of its sightings is; no area has this many active ones.
 IDS = [f"demo-{number}" for number in range(1, len(SEEN) + 1)]
@@ -49,6 +52,7 @@ class Loaded(NamedTuple):
     earthquakes: int
     sightings: int
     posts: int
+    photos: int
 
 
 class Demo:
@@ -57,6 +61,7 @@ class Demo:
     def __init__(
         self,
         open_store: Callable[[], Store],
+        objects: ObjectStore,
         *,
         areas: tuple[str, ...],
         categories: tuple[str, ...],
@@ -67,6 +72,7 @@ class Demo:
         sighting_every: float = SIGHTING_EVERY,
         earthquake_every: float = EARTHQUAKE_EVERY,
         feed_every: float = FEED_EVERY,
+        livestream_every: float = LIVESTREAM_EVERY,
     ) -> None:
         self._open_store = open_store
         self._areas = areas
@@ -78,14 +84,20 @@ class Demo:
         self._sighting_every = sighting_every
         self._earthquake_every = earthquake_every
         self._feed_every = feed_every
+        self._livestream_every = livestream_every
         self._feed = FeedDemo(open_store, now=now, new_id=new_id, chance=chance, is_followed=is_followed)
+        self._photos = PhotoDemo(open_store, objects, now=now, is_followed=is_followed)
 
     async def load(self) -> Loaded:
-        """Earthquakes of the last 30 days, eight sightings, and a feed, unless they are there."""
-        return Loaded(await self._load_earthquakes(), await self._load_sightings(), await self._feed.load())
+        """Earthquakes of the last 30 days, eight sightings, a feed, and a photo library, unless they are there."""
+        loads = (self._load_earthquakes, self._load_sightings, self._feed.load, self._photos.load)
+        tasks = [asyncio.create_task(load()) for load in loads]
+        # All are over when this is, also where one of them fails.
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return Loaded(*[task.result() for task in tasks])
 
     async def live(self) -> None:
-        """Report a sighting, feel an earthquake, and do something in the feed, every few seconds, until cancelled.
+        """Report a sighting, feel an earthquake, do something in the feed and on a livestream, now and then, for ever.
 
         When the eight sightings have expired they come anew, so that there is one at every stage of its decay.
         """
@@ -93,6 +105,7 @@ class Demo:
             tasks.create_task(self._every(self._sighting_every, self._report))
             tasks.create_task(self._every(self._earthquake_every, self._tremble))
             tasks.create_task(self._every(self._feed_every, self._feed.live))
+            tasks.create_task(self._every(self._livestream_every, self._photos.live))
             tasks.create_task(self._every(SEEDING_EVERY, self._load_sightings))
 
     async def _load_earthquakes(self) -> int:

@@ -172,7 +172,7 @@ def test_commands_work_beside_a_gateway_in_memory(tmp_path: Path) -> None:
 
 
 def test_seed_and_tables_work_beside_a_running_gateway(gateway: Process, folder: Path) -> None:
-    assert run("seed", "--data-dir", folder).stdout == "0 earthquakes, 0 sightings and 0 posts stored\n"
+    assert run("seed", "--data-dir", folder).stdout == "0 earthquakes, 0 sightings, 0 posts and 0 photos stored\n"
     assert run("tables", "create", "--data-dir", folder).stdout == "All tables exist.\n"
     described = json.loads(run("tables", "describe", "--data-dir", folder).stdout)
     assert {table["TableStatus"] for table in described} == {"ACTIVE"}
@@ -271,6 +271,7 @@ def test_every_command_explains_itself(command: list[str]) -> None:
 def demo(served: Served, clock: Clock, seconds: float = 60) -> Demo:
     return Demo(
         served.store,
+        served.gateway.objects,
         areas=served.gateway.settings.areas,
         categories=served.gateway.settings.categories,
         now=clock,
@@ -279,13 +280,14 @@ def demo(served: Served, clock: Clock, seconds: float = 60) -> Demo:
         sighting_every=seconds,
         earthquake_every=seconds,
         feed_every=seconds,
+        livestream_every=seconds,
     )
 
 
 async def test_the_demo_is_loaded_once(served: Served, clock: Clock) -> None:
     loaded = await demo(served, clock).load()
-    assert (loaded.earthquakes > 50, loaded.sightings, loaded.posts) == (True, 8, 40)
-    assert await demo(served, clock).load() == (0, 0, 0)
+    assert (loaded.earthquakes > 50, *loaded[1:]) == (True, 8, 40, 14)
+    assert await demo(served, clock).load() == (0, 0, 0, 0)
     oldest = await served.ask("{ earthquakes(last: 1) { nodes { occurredAt } } }")
     assert len(oldest.data["earthquakes"]["nodes"]) == 1
 
@@ -298,7 +300,7 @@ async def test_expired_sightings_come_anew_and_their_reporters_keep_their_totals
 
     clock.forward(minutes=31)
 
-    assert await demo(served, clock).load() == (0, 8, 0)
+    assert await demo(served, clock).load() == (0, 8, 0, 0)
     page = await Sightings(served.store(), clock()).active_in("Downtown", Span(10))
     assert [item["sightingId"] for item in page.items].count(YOUNGEST) == 1
     assert await Reporters(served.store()).by_id("ada") == before

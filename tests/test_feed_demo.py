@@ -197,6 +197,7 @@ async def test_a_visitor_sees_it_live(served: Served) -> None:
     await served.settle(FEED, 3)
     lively = Demo(
         served.store,
+        served.gateway.objects,
         areas=served.gateway.settings.areas,
         categories=served.gateway.settings.categories,
         now=served.clock,

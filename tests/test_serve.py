@@ -225,7 +225,8 @@ def test_missing_tables_are_told_and_created(engine: str, tmp_path: Path) -> Non
         assert json.loads(gateway.get("/readyz")[2])["store"] == "tables missing"
         assert run("tables", "create", *store).stdout.startswith("Created: made")
         assert gateway.get("/readyz")[0] == 200
-        assert run("seed", *store).stdout.endswith(" 8 sightings and 40 posts stored\n")
+        seeded = run("seed", *store, GATEWAY_DATA_DIR=str(tmp_path / "data"))
+        assert seeded.stdout.endswith(" 8 sightings, 40 posts and 14 photos stored\n")
         assert gateway.data(STRONG)["earthquakes"]["nodes"]
 
 

@@ -1,0 +1,208 @@
+"""A photo library for the demo: drawn pictures with those who are on them, and a livestream in which things happen."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.client import TransactionCancelled
+from datastore.declarations import Table
+from datastore.ids import uuid7
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos import faces as face_keys
+from datastore.keyspace.photos import library, livestreams, users
+from datastore.keyspace.photos import persons as person_keys
+from datastore.keyspace.photos.table import SPARKS
+from datastore.moments import from_iso, iso
+from datastore.objects import ObjectStore
+from datastore.photos.library import FaceOnPhoto, Photo, photo_item
+from datastore.photos.users import PhotoUsers
+from datastore.store import Action, Store
+from pipelines.photos.demo_album import (
+    BEGAN,
+    LIVE,
+    LOOKS,
+    PERSON_IDS,
+    SCENES,
+    SHOTS,
+    STREAMS,
+    UPCOMING,
+    USERS,
+    Shot,
+    Stream,
+)
+from pipelines.photos.demo_canvas import HEIGHT, WIDTH
+from pipelines.photos.demo_pictures import picture
+
+JPEG = "image/jpeg"
+ONE_MORE = "attribute_exists(PK)"
+
+
+class PhotoDemo:
+    """`open_store` gives a fresh `Store` for each piece of work."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        objects: ObjectStore,
+        *,
+        now: Callable[[], datetime],
+        is_followed: Callable[[Table], bool],
+    ) -> None:
+        self._open_store = open_store
+        self._objects = objects
+        self._now = now
+        self._is_followed = is_followed
+
+    async def load(self) -> int:
+        """The users, persons and photos, and three livestreams, unless they are there: how many photos.
+
+        All ids are the same in each demo, and what is there is left as it is: a start that was cut short is made good
+        by the next. The livestream announced last comes last, and tells that all the rest is there.
+        """
+        if await self._stream(LIVE) is not None:
+            await self._keep_going()
+            return 0
+        store = self._open_store()
+        entered = PhotoUsers(store, BEGAN)
+        await asyncio.gather(*[entered.create(email, display_name=name) for email, name in USERS.items()])
+        await asyncio.gather(*[store.put(person_keys.CREATE_PERSON, person_item(name)) for name in LOOKS])
+        for shot in SHOTS:
+            await self._upload(shot)
+        for stream in STREAMS:
+            await store.put(livestreams.CREATE_LIVESTREAM, stream_item(stream, self._now()))
+        return len(SHOTS)
+
+    async def live(self) -> None:
+        """Something else happens on the livestream, while somebody follows."""
+        await self._keep_going()
+        if not self._is_followed(SPARKS):
+            return
+        stream = await self._stream(LIVE)
+        if stream is not None:
+            said = stream.get("description")
+            scene = SCENES[(SCENES.index(said) + 1) % len(SCENES) if said in SCENES else 0]
+            await self._change(stream, description=scene)
+
+    async def _upload(self, shot: Shot) -> None:
+        """The files, and then the photo: whoever sees a photo sees its picture."""
+        original, thumbnail = await asyncio.to_thread(picture, shot.name, shot.place, shot.sitters, LOOKS)
+        photo = photo_of(shot, len(original))
+        await self._objects.write(photo.original_key, original, content_type=JPEG)
+        await self._objects.write(photo.thumbnail_key, thumbnail, content_type=JPEG)
+        try:
+            await self._open_store().transact(SPARKS, _actions(shot, photo))
+        except TransactionCancelled as problem:
+            if problem.reasons[0] != "ConditionalCheckFailed":
+                raise
+
+    async def _keep_going(self) -> None:
+        """What has ended begins again, and what was to come is to come again."""
+        for stream in (LIVE, UPCOMING):
+            item = await self._stream(stream)
+            over = None if item is None else item.get("startTime" if stream is UPCOMING else "endTime")
+            if item is not None and over is not None and from_iso(over) <= self._now():
+                await self._change(item, **_times(stream, self._now()))
+
+    async def _stream(self, stream: Stream) -> Item | None:
+        values = {"partition": livestreams.partition(stream.livestream_id), "prefix": livestreams.PREFIX}
+        page = await self._open_store().query(livestreams.LIVESTREAM_NOW, values, limit=1)
+        return page.items[0] if page.items else None
+
+    async def _change(self, item: Item, **changes: Any) -> None:
+        update = "SET " + ", ".join(f"{name} = :{name}" for name in changes)
+        key = Key(item["PK"], item["SK"])
+        await self._open_store().update(livestreams.UPDATE_LIVESTREAM, key, update=update, **changes)
+
+
+def person_item(name: str) -> Item:
+    key = person_keys.person(PERSON_IDS[name], name)
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "entityType": person_keys.TYPE,
+        "personId": PERSON_IDS[name],
+        "name": name,
+        "faceCount": 0,
+        "createdAt": iso(BEGAN),
+    }
+
+
+def photo_of(shot: Shot, size: int) -> Photo:
+    image_id, names = shot.image_id, [sitter.name for sitter in shot.sitters]
+    faces = [FaceOnPhoto(_face_id(shot, number), PERSON_IDS[name]) for number, name in enumerate(names)]
+    return Photo(
+        key=library.photo(image_id, library.taken(shot.taken_at)),
+        image_id=image_id,
+        taken_at=shot.taken_at,
+        email=shot.user,
+        original_key=f"originals/{image_id}.jpg",
+        thumbnail_key=f"thumbnails/{image_id}.jpg",
+        description=shot.description,
+        tags=shot.tags,
+        person_ids=tuple(PERSON_IDS[name] for name in names),
+        person_names={PERSON_IDS[name]: name for name in names},
+        faces=tuple(faces),
+        content_type=JPEG,
+        size=size,
+        width=WIDTH,
+        height=HEIGHT,
+        created_at=shot.uploaded_at,
+        revision=len(faces),
+    )
+
+
+def _face_id(shot: Shot, number: int) -> str:
+    return uuid7(shot.uploaded_at, f"{shot.name} {number}")
+
+
+def face_items(shot: Shot, photo: Photo) -> list[Item]:
+    keys = [face_keys.face(face.face_id, photo.image_id) for face in photo.faces]
+    return [
+        {
+            "PK": key.partition,
+            "SK": key.sort,
+            "entityType": face_keys.TYPE,
+            "personId": PERSON_IDS[sitter.name],
+            "imageId": photo.image_id,
+            "photoSK": photo.key.sort,
+            "confidence": round(0.99 - 0.013 * number, 3),
+            "boundingBox": sitter.box,
+            "createdAt": iso(shot.uploaded_at),
+        }
+        for number, (key, sitter) in enumerate(zip(keys, shot.sitters, strict=True))
+    ]
+
+
+def _actions(shot: Shot, photo: Photo) -> list[Action]:
+    """The photo with its faces, and one more of each for those who count them."""
+    counted = [(users.user(shot.user), "uploadCount")]
+    counted += [(person_keys.person(PERSON_IDS[sitter.name], sitter.name), "faceCount") for sitter in shot.sitters]
+    return [
+        Action("Put", item=photo_item(photo), condition="attribute_not_exists(PK)"),
+        *[Action("Put", item=item) for item in face_items(shot, photo)],
+        *[
+            Action("Update", key=key, update=f"ADD {count} :one", condition=ONE_MORE, values={"one": 1})
+            for key, count in counted
+        ],
+    ]
+
+
+def stream_item(stream: Stream, now: datetime) -> Item:
+    key = livestreams.livestream(stream.livestream_id, f"{livestreams.PREFIX}{iso(stream.announced_at)}")
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "entityType": livestreams.TYPE,
+        "streamUrl": f"https://example.com/streams/{stream.slug}",
+        "title": stream.title,
+        "description": stream.description,
+        "createdAt": iso(stream.announced_at),
+        **_times(stream, now),
+    }
+
+
+def _times(stream: Stream, now: datetime) -> dict[str, str]:
+    times = {"startTime": stream.begins, "endTime": stream.ends}
+    return {name: iso(now + timedelta(hours=hours)) for name, hours in times.items()}
