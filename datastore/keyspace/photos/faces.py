@@ -10,8 +10,12 @@ TYPE = "FACE"
 PREFIX = "FACE#"
 
 
+def partition(face_id: str) -> str:
+    return join(TYPE, face_id)
+
+
 def face(face_id: str, image_id: str) -> Key:
-    return Key(join(TYPE, face_id), join("IMAGE", image_id))
+    return Key(partition(face_id), join("IMAGE", image_id))
 
 
 def face_parts(key: Key) -> tuple[str, str]:
@@ -28,12 +32,20 @@ FACE = AccessPattern(
     fields=("Photo.faces", "PersonPhotoEdge.faces", "node", "nodes"),
     key="PK = FACE#<id>, SK = IMAGE#<imageId>",
 )
-FACE_NOW = replace(FACE, consistent=True, fields=())
+FACE_NOW = replace(
+    FACE,
+    # One whose photo is not known is found by its id.
+    operations=("GetItem", "BatchGetItem", "Query"),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+    consistent=True,
+    fields=(),
+)
 PHOTOS_OF_PERSON = AccessPattern(
     id="SPARKS-7",
     question="The photos a person is on, each once, those tagged last first; with the person's faces in each",
     table=SPARKS,
-    # The faces, and then their photos; a Query for each photo whose key an old face does not hold.
+    # The faces, and then their photos: a Query for each whose key an old face does not hold, and one over the faces
+    # before the page (and after it) where photos do not list theirs.
     operations=("Query", "GetItem", "BatchGetItem"),
     who=Who.ANY,
     fields=("photosOfPerson", "Person.photos"),
