@@ -34,11 +34,17 @@ from datastore.matches.teams import Teams
 from datastore.metering import Deadline
 from datastore.objects import ObjectStore
 from datastore.photos.appearances import Appearances
+from datastore.photos.editing import Editing
+from datastore.photos.events import PhotoEvents
 from datastore.photos.faces import Faces
 from datastore.photos.library import Photos
+from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
+from datastore.photos.merging import Merging
+from datastore.photos.naming import Naming
 from datastore.photos.persons import Persons
 from datastore.photos.pictures import Pictures
+from datastore.photos.tagging import Tagging
 from datastore.photos.uploads import Uploads
 from datastore.photos.user_ids import UserIds
 from datastore.photos.users import PhotoUsers
@@ -121,6 +127,12 @@ class Context:
             "photos",
             "persons",
             "faces",
+            "naming",
+            "merging",
+            "tagging",
+            "photo_editing",
+            "livestreams",
+            "photo_events",
             "appearances",
             "uploads",
         ):
@@ -250,6 +262,34 @@ class Context:
     @cached_property
     def faces(self) -> Faces:
         return Faces(self.store)
+
+    @cached_property
+    def naming(self) -> Naming:
+        """Of persons on photos."""
+        return Naming(self.store, self.lookups, self.now)
+
+    @cached_property
+    def merging(self) -> Merging:
+        """Of persons on photos."""
+        return Merging(self.store, self.lookups)
+
+    @cached_property
+    def tagging(self) -> Tagging:
+        """Of faces on photos."""
+        return Tagging(self.store, self.lookups)
+
+    @cached_property
+    def photo_editing(self) -> Editing:
+        return Editing(self.store, self.lookups, self.services.objects, self.now)
+
+    @cached_property
+    def livestreams(self) -> Livestreams:
+        return Livestreams(self.store, self.lookups, self.now)
+
+    @cached_property
+    def photo_events(self) -> PhotoEvents:
+        """What happened in the apps of the photo library."""
+        return PhotoEvents(self.store)
 
     @cached_property
     def appearances(self) -> Appearances:

@@ -28,6 +28,7 @@ from datastore.matches.match_follows import MatchFollow
 from datastore.matches.teams import Team
 from datastore.photos.faces import Face
 from datastore.photos.library import Photo
+from datastore.photos.livestreams import Livestream
 from datastore.photos.persons import Person
 from datastore.photos.users import PhotoUser
 from datastore.reporters import UserProfile
@@ -107,6 +108,10 @@ def person_id(parent: strawberry.Parent[Person]) -> strawberry.ID:
 
 def face_id(parent: strawberry.Parent[Face]) -> strawberry.ID:
     return global_id("Face", parent.face_id, parent.image_id)
+
+
+def livestream_id(parent: strawberry.Parent[Livestream]) -> strawberry.ID:
+    return global_id("Livestream", parent.livestream_id)
 
 
 def comment_id(parent: strawberry.Parent[Comment]) -> strawberry.ID:
@@ -233,6 +238,10 @@ async def _face(context: Context, face_id: str, image_id: str) -> Face | None:
     return await context.faces.by_key(face_id, image_id)
 
 
+async def _livestream(context: Context, livestream_id: str) -> Livestream | None:
+    return await context.livestreams.by_id(livestream_id)
+
+
 # Type name: how many parts its id has, and what reads it.
 READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
     "ActiveMatch": (1, _active_match),
@@ -242,6 +251,7 @@ READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
     "Earthquake": (1, _earthquake),
     "Face": (2, _face),
     "League": (1, _league),
+    "Livestream": (1, _livestream),
     "MatchFollow": (2, _match_follow),
     "Notification": (2, _notification),
     "Person": (1, _person),

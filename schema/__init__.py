@@ -16,7 +16,7 @@ from schema.matches import MatchMutations, MatchQueries, MatchSubscriptions
 from schema.me import MeQueries
 from schema.nodes import NodeQueries
 from schema.photos import NODES as PHOTO_NODES
-from schema.photos import PhotoMutations, PhotoQueries
+from schema.photos import PhotoMutations, PhotoQueries, PhotoSubscriptions
 from schema.sightings import Sighting, SightingMutations, SightingQueries, SightingSubscriptions, UserProfile, Watch
 
 # A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
@@ -35,7 +35,9 @@ class Mutation(SightingMutations, FeedMutations, PhotoMutations, EarthquakeMutat
 
 
 @strawberry.type(description="What can be followed live.")
-class Subscription(SightingSubscriptions, FeedSubscriptions, EarthquakeSubscriptions, MatchSubscriptions):
+class Subscription(
+    SightingSubscriptions, FeedSubscriptions, PhotoSubscriptions, EarthquakeSubscriptions, MatchSubscriptions
+):
     pass
 
 

@@ -5,7 +5,7 @@ import strawberry
 from datastore.keyspace import earthquakes, sightings
 from datastore.keyspace.feeds import comments, notifications, posts, users
 from datastore.keyspace.matches import active_matches, display_states, fixtures, leagues, match_follows, teams
-from datastore.keyspace.photos import faces, library, persons
+from datastore.keyspace.photos import faces, library, livestreams, persons
 from datastore.keyspace.photos import users as photo_users
 from resolvers import nodes as resolve
 from schema.connections import Node
@@ -24,6 +24,7 @@ POINT_READS = (
     library.PHOTO,
     persons.PERSON,
     faces.FACE,
+    livestreams.LIVESTREAM,
     fixtures.FIXTURE,
     active_matches.STATE,
     match_follows.FOLLOW_OF_USER,

@@ -1,10 +1,16 @@
-"""Livestreams: `LIVESTREAM#<id>` / `LIVESTREAM#<createdAt>`. Ids sort by the time they were made."""
+"""Livestreams: `LIVESTREAM#<id>` / `LIVESTREAM#<createdAt>`.
+
+Ids are UUIDs of version 7, so that the index sorts by time. The moment in the sort key is the id's own: of two that are
+announced with one id there is one.
+"""
 
 from dataclasses import replace
+from datetime import datetime
 
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+from datastore.moments import iso
 
 TYPE = "LIVESTREAM"
 PREFIX = "LIVESTREAM#"
@@ -17,6 +23,11 @@ def partition(livestream_id: str) -> str:
 def livestream(livestream_id: str, sort: str) -> Key:
     """The key of a livestream whose sort key is known as the table has it."""
     return Key(partition(livestream_id), sort)
+
+
+def created(moment: datetime) -> str:
+    """The sort key of one that is made by this gateway."""
+    return join(TYPE, iso(moment))
 
 
 def livestream_parts(key: Key) -> str:
@@ -72,14 +83,23 @@ UPDATE_LIVESTREAM = AccessPattern(
     operations=("Query", "UpdateItem"),
     who=Who.ADMIN,
     fields=("updateLivestream",),
-    condition="attribute_exists(PK)",
+    key="PK = :partition AND begins_with(SK, :prefix)",
+    # The times as they were read: of two changes at once none makes it end before it begins.
+    condition="startTime = :startWas AND endTime = :endWas",
     consistent=True,
+)
+END_LIVESTREAM = replace(UPDATE_LIVESTREAM, question="End a livestream that is live", fields=("endLivestream",))
+UPDATE_OPEN_LIVESTREAM = replace(
+    UPDATE_LIVESTREAM,
+    question="The same of one whose end is not known",
+    fields=(),
+    condition="startTime = :startWas AND attribute_not_exists(endTime)",
 )
 LIVESTREAM_CHANGED = AccessPattern(
     id="SPARKS-S1",
-    question="Livestreams that were announced or changed, begin or end",
+    question="Livestreams that are announced or changed, begin or end",
     table=SPARKS,
-    # What is announced at the start: it may begin or end without being changed.
+    # At the start, the hundred made last: they may begin or end without being changed. With an id that one.
     operations=("Query",),
     who=Who.ANY,
     fields=("livestreamChanged",),
@@ -95,5 +115,7 @@ PATTERNS = (
     LIVESTREAMS,
     CREATE_LIVESTREAM,
     UPDATE_LIVESTREAM,
+    UPDATE_OPEN_LIVESTREAM,
+    END_LIVESTREAM,
     LIVESTREAM_CHANGED,
 )

@@ -1,0 +1,123 @@
+"""What happened in the apps of the library: the part of SPARKS-W1 that logs it."""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import orjson
+import strawberry
+from strawberry.scalars import JSON
+
+from datastore.attributes import encode
+from datastore.errors import BadUserInput
+from datastore.ids import uuid7
+from datastore.keyspace.photos import events as keys
+from datastore.moments import from_iso, iso
+from datastore.photos.events import LoggedEvent
+from datastore.writing import BATCH_WRITES
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.context import Context, Info
+from resolvers.photos.callers import caller_email
+
+EVENT_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,50}")
+MOST_BYTES, MOST_LEVELS, MOST_VALUES, LONGEST_KEY = 4096, 5, 100, 100
+# What JSON can answer; DynamoDB would hold more.
+LEAST_INTEGER, MOST_INTEGER = -(2**63), 2**63 - 1
+# A phone may have been without a network, and its clock may be ahead.
+MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=7)
+
+
+@strawberry.input(description="Something that happened in an app.")
+class LogEventInput:
+    event_type: str = strawberry.field(
+        description="What kind of thing, such as PHOTO_VIEW: 1 to 50 letters, digits, `_`, `-` and `.`."
+    )
+    event_data: JSON = strawberry.field(
+        description="More about it: an object of at most 4 KB, at most 100 values in at most 5 levels, with keys of 1 "
+        "to 100 characters and integers of at most 64 bits.",
+        default_factory=dict,
+    )
+    at: datetime | None = strawberry.field(
+        description="When it happened: at most 7 days ago, at most five minutes ahead; now if nothing is said.",
+        default=None,
+    )
+
+
+Events = Annotated[list[LogEventInput], strawberry.argument(description="1 to 25 events.")]
+
+
+async def log_event(info: Info, events: Events) -> list[LoggedEvent]:
+    context = info.context
+    require(context.identity, keys.LOG_EVENT)
+    if not 1 <= len(events) <= BATCH_WRITES:
+        raise BadUserInput(f"`events` must hold between 1 and {BATCH_WRITES}, not {len(events)}.", field="events")
+    logged = [_logged(context, event, f"events[{place}].") for place, event in enumerate(events)]
+    await context.photo_events.log(logged)
+    return logged
+
+
+def _logged(context: Context, event: LogEventInput, at: str) -> LoggedEvent:
+    happened = context.now if event.at is None else _happened(f"{at}at", event.at, context.now)
+    return LoggedEvent(
+        event_id=uuid7(context.now, context.services.new_id()),
+        event_type=_event_type(f"{at}eventType", event.event_type),
+        event_data=event_data(f"{at}eventData", event.event_data),
+        email=caller_email(context.identity),
+        created_at=from_iso(iso(happened)),
+    )
+
+
+def _event_type(field: str, value: str) -> str:
+    if not EVENT_TYPE.fullmatch(value):
+        raise BadUserInput(f"`{field}` must have between 1 and 50 letters, digits, `_`, `-` and `.`.", field=field)
+    return value
+
+
+def _happened(field: str, value: datetime, now: datetime) -> datetime:
+    moment = bounds.moment(field, value)
+    if not now - MOST_BEHIND <= moment <= now + MOST_AHEAD:
+        raise BadUserInput(f"`{field}` must be at most 7 days ago and at most five minutes ahead.", field=field)
+    return moment
+
+
+def event_data(field: str, value: object) -> Mapping[str, Any]:
+    """An object that DynamoDB holds and JSON answers. Raises `BadUserInput` naming the limit."""
+    if not isinstance(value, dict):
+        raise BadUserInput(f"`{field}` must be an object.", field=field)
+    for count, (level, element) in enumerate(_elements(field, value)):
+        if count > MOST_VALUES:
+            raise BadUserInput(f"`{field}` may hold at most {MOST_VALUES} values.", field=field)
+        if isinstance(element, dict | list) and level > MOST_LEVELS:
+            raise BadUserInput(f"`{field}` may have at most {MOST_LEVELS} levels.", field=field)
+        _check_value(field, element)
+    if len(orjson.dumps(value)) > MOST_BYTES:
+        raise BadUserInput(f"`{field}` may have at most {MOST_BYTES} bytes as JSON.", field=field)
+    return value
+
+
+def _elements(field: str, value: object, level: int = 1) -> Iterator[tuple[int, object]]:
+    """The value and all that is in it, each with its level, one by one: whoever asks stops where it is too much."""
+    yield level, value
+    if isinstance(value, dict):
+        if not all(1 <= len(key) <= LONGEST_KEY for key in value):
+            raise BadUserInput(f"The keys of `{field}` must have between 1 and {LONGEST_KEY} characters.", field=field)
+        for element in value.values():
+            yield from _elements(field, element, level + 1)
+    elif isinstance(value, list):
+        for element in value:
+            yield from _elements(field, element, level + 1)
+
+
+def _check_value(field: str, value: object) -> None:
+    """Raise `BadUserInput` for what is no value of JSON, or of DynamoDB's."""
+    if value is None or isinstance(value, bool | dict | list):
+        return
+    if isinstance(value, int) and not LEAST_INTEGER <= value <= MOST_INTEGER:
+        raise BadUserInput(f"`{field}` may hold integers of at most 64 bits.", field=field)
+    try:
+        encode(value)
+        orjson.dumps(value)
+    except (TypeError, ValueError) as problem:
+        raise BadUserInput(f"`{field}` holds what cannot be stored: {problem}", field=field) from None

@@ -1,0 +1,294 @@
+"""Livestreams: SPARKS-8, SPARKS-N3, their part of SPARKS-W1, and the subscription SPARKS-S1."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+import strawberry
+
+from datastore.attributes import Item
+from datastore.errors import Internal
+from datastore.hub import Policy
+from datastore.ids import uuid7
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos import livestreams as keys
+from datastore.keyspace.photos.table import SPARKS
+from datastore.moments import from_iso, iso
+from datastore.pages import SortOrder
+from datastore.photos.livestreams import (
+    Livestream,
+    Livestreams,
+    LivestreamState,
+    Schedule,
+    check_times,
+    is_livestream,
+    livestream_from,
+)
+from datastore.photos.lookups import Lookups
+from datastore.records import parsed
+from datastore.streams import Change
+from resolvers import bounds
+from resolvers.access import require
+from resolvers.arguments import After, Before, First, Last, Order, WhenSlow
+from resolvers.connections import Connection, Paging, connection, listing
+from resolvers.context import Context, Info
+from resolvers.photos import texts
+from resolvers.photos.callers import Consistent, NotConsistent, from_index
+from resolvers.subscribing import follow
+
+LONGEST_DESCRIPTION = 2000
+
+
+def description(field: str, value: str) -> str:
+    return bounds.text(field, value, LONGEST_DESCRIPTION)
+
+
+def moment(field: str, value: datetime) -> datetime:
+    """The moment to the millisecond, as the table holds it."""
+    return from_iso(iso(bounds.moment(field, value)))
+
+
+CHECKS: dict[str, bounds.Check] = {
+    "title": bounds.name,
+    "description": description,
+    "stream_url": bounds.url,
+    "start_time": moment,
+    "end_time": moment,
+}
+ATTRIBUTES = {
+    "title": "title",
+    "description": "description",
+    "stream_url": "streamUrl",
+    "start_time": "startTime",
+    "end_time": "endTime",
+}
+REMOVABLE = ("description", "end_time")
+
+LivestreamId = Annotated[strawberry.ID, strawberry.argument(description="The `livestreamId`, not the global `id`.")]
+AnyLivestreamId = Annotated[
+    strawberry.ID | None,
+    strawberry.argument(description="The `livestreamId` of the only one to tell of; all if nothing is said."),
+]
+
+
+@strawberry.input(description="A livestream to announce.")
+class CreateLivestreamInput:
+    title: str = strawberry.field(description="What it is called, 1 to 200 characters.")
+    description: str | None = strawberry.field(
+        description="What there will be to see, 1 to 2000 characters.", default=None
+    )
+    stream_url: str = strawberry.field(description="An http(s) address, at most 1000 characters.")
+    start_time: datetime = strawberry.field(description="When it begins.")
+    end_time: datetime | None = strawberry.field(
+        description="When it ends, after `startTime` and at most 30 days later; not known if nothing is said.",
+        default=None,
+    )
+    livestream_id: strawberry.ID | None = strawberry.field(
+        description="An id of one's own, to be sure that it is announced once: a UUID of version 7, lower case, whose "
+        "time is at most a day ago and at most five minutes ahead. One is made if nothing is said.",
+        default=None,
+    )
+
+
+@strawberry.input(description="What to change of a livestream. What is left out stays as it is.")
+class UpdateLivestreamInput:
+    livestream_id: strawberry.ID = strawberry.field(description="The `livestreamId`.")
+    title: strawberry.Maybe[str | None] = strawberry.field(description="1 to 200 characters.", default=None)
+    description: strawberry.Maybe[str | None] = strawberry.field(
+        description="1 to 2000 characters; null takes it away.", default=None
+    )
+    stream_url: strawberry.Maybe[str | None] = strawberry.field(
+        description="An http(s) address, at most 1000 characters.", default=None
+    )
+    start_time: strawberry.Maybe[datetime | None] = strawberry.field(description="When it begins.", default=None)
+    end_time: strawberry.Maybe[datetime | None] = strawberry.field(
+        description="When it ends, after `startTime` and at most 30 days later; null: not known.", default=None
+    )
+
+
+NewLivestream = Annotated[CreateLivestreamInput, strawberry.argument(description="The livestream.")]
+Changes = Annotated[UpdateLivestreamInput, strawberry.argument(description="At least one field to change.")]
+
+
+async def latest_livestream(info: Info) -> Livestream | None:
+    return await info.context.livestreams.latest()
+
+
+async def livestream(info: Info, id: LivestreamId, consistent: Consistent = False) -> Livestream | None:
+    return await info.context.livestreams.by_id(bounds.id("id", id), consistent=consistent)
+
+
+async def livestreams(
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.DESCENDING,
+    consistent: NotConsistent = False,
+) -> Connection[Livestream]:
+    from_index(consistent)
+    of = listing(info.context.services.cursors, keys.LIVESTREAMS, "Query.livestreams", {"order": order.value})
+    page = await info.context.livestreams.all(of.span(Paging(first, after, last, before)), order)
+    return connection(of, page, livestream_from)
+
+
+def state(parent: strawberry.Parent[Livestream], info: Info) -> LivestreamState:
+    return parent.state(parent.told_at or info.context.now)
+
+
+async def create_livestream(info: Info, input: NewLivestream) -> Livestream:
+    context = info.context
+    require(context.identity, keys.CREATE_LIVESTREAM)
+    given = bounds.checked(input, CHECKS)
+    check_times(given["start_time"], given["end_time"])
+    announced = Livestream(
+        livestream_id=_new_id(context, input.livestream_id), created_at=moment("createdAt", context.now), **given
+    )
+    return await context.livestreams.create(announced)
+
+
+def _new_id(context: Context, given: str | None) -> str:
+    if given is None:
+        return uuid7(context.now, context.services.new_id())
+    return texts.recent_id("livestreamId", given, context.now)
+
+
+async def update_livestream(info: Info, input: Changes) -> Livestream:
+    require(info.context.identity, keys.UPDATE_LIVESTREAM)
+    changes = bounds.changes(input, CHECKS, REMOVABLE)
+    attributes = {
+        ATTRIBUTES[name]: iso(value) if isinstance(value, datetime) else value for name, value in changes.items()
+    }
+    return await info.context.livestreams.update(bounds.id("livestreamId", input.livestream_id), attributes)
+
+
+async def end_livestream(info: Info, livestream_id: LivestreamId) -> Livestream:
+    require(info.context.identity, keys.END_LIVESTREAM)
+    return await info.context.livestreams.end(bounds.id("livestreamId", livestream_id))
+
+
+async def livestream_changed(
+    info: Info, id: AnyLivestreamId = None, when_slow: WhenSlow = Policy.DISCONNECT
+) -> AsyncGenerator[Livestream, None]:
+    context = info.context
+    only = None if id is None else bounds.id("id", id)
+    since = _Since(None if only is None else [])
+
+    async def begin() -> _Event:
+        store = context.new_store()
+        there = Livestreams(store, Lookups(store), context.services.now())
+        if only is None:
+            return _Began(await there.at_start())
+        since.read, livestream = await there.one_at_start(only)
+        return _Began([livestream], is_told=True)
+
+    def select(change: Change) -> _Event | None:
+        concerned = is_livestream(change.keys) and only in (None, _id_of(change))
+        return _changed(change, since.note(change)) if concerned else None
+
+    changes: AsyncGenerator[_Event, None] = follow(context, SPARKS, select, when_slow, key=_which, first=begin)
+    return _with_time(changes, since, Schedule(context.services.now))
+
+
+@dataclass(frozen=True, slots=True)
+class _Began:
+    """The livestreams there were once no change could be missed any more; `is_told`: they are the first event."""
+
+    livestreams: list[Livestream]
+    is_told: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """A livestream as a change left it; None where it is gone, or cannot be read. `place`: see `_Since`."""
+
+    livestream_id: str
+    livestream: Livestream | None
+    place: int
+
+
+_Event = _Began | _Changed
+
+
+@dataclass(slots=True)
+class _Since:
+    """Which changes of an item come after it was read: the first of them found it as it was read.
+
+    `found`: how they found it, those that were published since the feed was attached; None once all come after. A
+    change is noted while it is published: in a slow subscriber's queue a newer one may take its place.
+    """
+
+    found: list[Item | None] | None
+    read: Item | None = None
+
+    def note(self, change: Change) -> int:
+        """The change's place among them."""
+        if self.found is None:
+            return 0
+        self.found.append(change.old)
+        return len(self.found)
+
+    def holds(self, place: int) -> bool:
+        if self.found is not None and self.read in self.found[:place]:
+            self.found = None
+        return self.found is None
+
+
+def _changed(change: Change, place: int) -> _Changed | None:
+    """What the change brought, unless nothing of it shows."""
+    was, now = _readable(change.old), _readable(change.new)
+    return None if now is not None and was == now else _Changed(_id_of(change), now, place)
+
+
+def _id_of(change: Change) -> str:
+    return keys.livestream_parts(Key(change.keys["PK"], change.keys["SK"]))
+
+
+def _readable(item: Item | None) -> Livestream | None:
+    found = None if item is None else parsed(livestream_from, item)
+    return None if isinstance(found, Internal) else found
+
+
+def _which(event: _Event) -> str | None:
+    return event.livestream_id if isinstance(event, _Changed) else None
+
+
+async def _with_time(
+    changes: AsyncGenerator[_Event, None], since: _Since, schedule: Schedule
+) -> AsyncGenerator[Livestream, None]:
+    """The livestreams as they change, and as they begin and end. A change that is there comes before the clock."""
+    coming = asyncio.ensure_future(anext(changes))
+    try:
+        while True:
+            await asyncio.wait([coming], timeout=schedule.nap())
+            if coming.done():
+                told = _told(coming.result(), since, schedule)
+                coming = asyncio.ensure_future(anext(changes))
+            else:
+                told = schedule.passed()
+            for livestream in told:
+                yield livestream
+    except StopAsyncIteration:
+        return
+    finally:
+        coming.cancel()
+        # However it ends, nobody is there to be told any more.
+        await asyncio.wait([coming])
+        if not coming.cancelled():
+            coming.exception()
+        await changes.aclose()
+
+
+def _told(event: _Event, since: _Since, schedule: Schedule) -> list[Livestream]:
+    if isinstance(event, _Began):
+        told = [schedule.told(livestream) for livestream in event.livestreams]
+        return told if event.is_told else []
+    if not since.holds(event.place):
+        return []
+    if event.livestream is None:
+        schedule.forget(event.livestream_id)
+        return []
+    return [schedule.told(event.livestream)]
