@@ -2,21 +2,21 @@
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
 from datastore.declarations import Table
 from datastore.ids import uuid7
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import faces as face_keys
-from datastore.keyspace.photos import library, livestreams, users
+from datastore.keyspace.photos import library, users
 from datastore.keyspace.photos import persons as person_keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import from_iso, iso
+from datastore.moments import iso
 from datastore.objects import ObjectStore
 from datastore.photos.library import FaceOnPhoto, Photo, photo_item
+from datastore.photos.livestreams import Livestream, Livestreams, LivestreamState
+from datastore.photos.lookups import Lookups
 from datastore.photos.users import PhotoUsers
 from datastore.store import Action, Store
 from pipelines.photos.demo_album import (
@@ -61,7 +61,7 @@ class PhotoDemo:
         All ids are the same in each demo, and what is there is left as it is: a start that was cut short is made good
         by the next. The livestream announced last comes last, and tells that all the rest is there.
         """
-        if await self._stream(LIVE) is not None:
+        if await self._find(LIVE) is not None:
             await self._keep_going()
             return 0
         store = self._open_store()
@@ -71,19 +71,17 @@ class PhotoDemo:
         for shot in SHOTS:
             await self._upload(shot)
         for stream in STREAMS:
-            await store.put(livestreams.CREATE_LIVESTREAM, stream_item(stream, self._now()))
+            await self._livestreams().create(livestream_of(stream, self._now()))
         return len(SHOTS)
 
     async def live(self) -> None:
         """Something else happens on the livestream, while somebody follows."""
         await self._keep_going()
-        if not self._is_followed(SPARKS):
-            return
-        stream = await self._stream(LIVE)
-        if stream is not None:
-            said = stream.get("description")
+        there = await self._find(LIVE) if self._is_followed(SPARKS) else None
+        if there is not None:
+            said = there.description
             scene = SCENES[(SCENES.index(said) + 1) % len(SCENES) if said in SCENES else 0]
-            await self._change(stream, description=scene)
+            await self._livestreams().update(there.livestream_id, {"description": scene})
 
     async def _upload(self, shot: Shot) -> None:
         """The files, and then the photo: whoever sees a photo sees its picture."""
@@ -99,21 +97,19 @@ class PhotoDemo:
 
     async def _keep_going(self) -> None:
         """What has ended begins again, and what was to come is to come again."""
-        for stream in (LIVE, UPCOMING):
-            item = await self._stream(stream)
-            over = None if item is None else item.get("startTime" if stream is UPCOMING else "endTime")
-            if item is not None and over is not None and from_iso(over) <= self._now():
-                await self._change(item, **_times(stream, self._now()))
+        now = self._now()
+        for stream, state in ((LIVE, LivestreamState.LIVE), (UPCOMING, LivestreamState.UPCOMING)):
+            there = await self._find(stream)
+            if there is not None and there.state(now) is not state:
+                start, end = stream.times(now)
+                await self._livestreams().update(there.livestream_id, {"startTime": iso(start), "endTime": iso(end)})
 
-    async def _stream(self, stream: Stream) -> Item | None:
-        values = {"partition": livestreams.partition(stream.livestream_id), "prefix": livestreams.PREFIX}
-        page = await self._open_store().query(livestreams.LIVESTREAM_NOW, values, limit=1)
-        return page.items[0] if page.items else None
+    async def _find(self, stream: Stream) -> Livestream | None:
+        return await self._livestreams().by_id(stream.livestream_id, consistent=True)
 
-    async def _change(self, item: Item, **changes: Any) -> None:
-        update = "SET " + ", ".join(f"{name} = :{name}" for name in changes)
-        key = Key(item["PK"], item["SK"])
-        await self._open_store().update(livestreams.UPDATE_LIVESTREAM, key, update=update, **changes)
+    def _livestreams(self) -> Livestreams:
+        store = self._open_store()
+        return Livestreams(store, Lookups(store), self._now())
 
 
 def person_item(name: str) -> Item:
@@ -189,20 +185,14 @@ def _actions(shot: Shot, photo: Photo) -> list[Action]:
     ]
 
 
-def stream_item(stream: Stream, now: datetime) -> Item:
-    key = livestreams.livestream(stream.livestream_id, f"{livestreams.PREFIX}{iso(stream.announced_at)}")
-    return {
-        "PK": key.partition,
-        "SK": key.sort,
-        "entityType": livestreams.TYPE,
-        "streamUrl": f"https://example.com/streams/{stream.slug}",
-        "title": stream.title,
-        "description": stream.description,
-        "createdAt": iso(stream.announced_at),
-        **_times(stream, now),
-    }
-
-
-def _times(stream: Stream, now: datetime) -> dict[str, str]:
-    times = {"startTime": stream.begins, "endTime": stream.ends}
-    return {name: iso(now + timedelta(hours=hours)) for name, hours in times.items()}
+def livestream_of(stream: Stream, now: datetime) -> Livestream:
+    start, end = stream.times(now)
+    return Livestream(
+        livestream_id=stream.livestream_id,
+        title=stream.title,
+        description=stream.description,
+        stream_url=f"https://example.com/streams/{stream.slug}",
+        start_time=start,
+        end_time=end,
+        created_at=stream.announced_at,
+    )

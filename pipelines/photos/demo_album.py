@@ -150,6 +150,9 @@ class Stream:
     def livestream_id(self) -> str:
         return uuid7(self.announced_at, self.slug)
 
+    def times(self, now: datetime) -> tuple[datetime, datetime]:
+        return now + timedelta(hours=self.begins), now + timedelta(hours=self.ends)
+
 
 ENDED = Stream(36, "aurora", "The aurora over Mirefjord", "All night, until the sun had it.", -30, -22)
 UPCOMING = Stream(37, "balloons", "Balloons at dawn", "Twelve of them, if the wind allows it.", 20, 22)
