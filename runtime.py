@@ -134,7 +134,7 @@ class Gateway:
             clock=lambda: now().timestamp(),
             on_result=on_result,
         )
-        self.graphiql = graphiql.Config(self.demo_tokens)
+        self.graphiql = graphiql.Config(self.demo_tokens, settings.url)
 
     def open_context(self, identity: Identity | None) -> Context:
         assert self.services is not None, "The gateway is used before it has started."

@@ -79,15 +79,21 @@ def page() -> Response:
 
 
 class Config:
-    """What the page asks for at its start. `tokens` makes fresh demo tokens at each call."""
+    """What the page asks for at its start. `tokens` makes fresh demo tokens at each call.
 
-    def __init__(self, tokens: Callable[[], list[dict[str, str]]]) -> None:
+    `url` is how addresses of the gateway's own begin (signed ones of files): the page knows by it that they are here,
+    by whatever name it was opened.
+    """
+
+    def __init__(self, tokens: Callable[[], list[dict[str, str]]], url: str = "") -> None:
         self._tokens = tokens
+        self._url = url
         self._examples = [example.told() for example in examples()]
 
     def response(self, request: Request) -> Response:
         tokens = self._tokens() if is_from_this_machine(request) else []
-        config = {"title": TITLE, "endpoint": "/graphql", "tokens": tokens, "examples": self._examples}
+        config = {"title": TITLE, "endpoint": "/graphql", "url": self._url, "tokens": tokens}
+        config["examples"] = self._examples
         return Response(orjson.dumps(config), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 

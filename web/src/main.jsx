@@ -13,6 +13,7 @@ import { useEffect } from 'react';
 import { createRoot } from 'react-dom/client';
 import { createExamplesPlugin, tabOf } from './examples.jsx';
 import { createFetcher } from './fetcher.js';
+import { createPhotosPlugin } from './photos.jsx';
 import { headersFor, RoleSwitch } from './roles.jsx';
 import { createStorage } from './storage.js';
 
@@ -37,7 +38,7 @@ function propsOf(config) {
   const examples = createExamplesPlugin(config);
   const props = {
     fetcher: createFetcher(config.endpoint),
-    plugins: [examples, HISTORY_PLUGIN],
+    plugins: [examples, createPhotosPlugin(config), HISTORY_PLUGIN],
     storage,
     defaultHeaders,
     shouldPersistHeaders: false,

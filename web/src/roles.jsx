@@ -15,6 +15,11 @@ function withToken(text, token) {
   return headers.length ? JSON.stringify(Object.fromEntries(headers), null, 2) : '';
 }
 
+/** The Authorization value in the header text, or nothing. */
+export function authorizationIn(text) {
+  return Object.entries(parsed(text)).find(([name]) => name.toLowerCase() === 'authorization')?.[1] ?? '';
+}
+
 function parsed(text) {
   try {
     return tryParseJSONC(text) ?? {};
