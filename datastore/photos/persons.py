@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import persons as keys
-from datastore.moments import from_iso
+from datastore.moments import from_iso, iso
 from datastore.pages import Page, SortOrder, Span, in_order, read_page
 from datastore.photos.lookups import Lookups
 from datastore.records import record
@@ -36,6 +37,23 @@ def person_from(item: Mapping[str, Any]) -> Person:
         created_at=from_iso(item["createdAt"]),
         merged_into=item.get("mergedInto"),
     )
+
+
+def person_item(person: Person) -> Item:
+    """The person as the table keeps them."""
+    key = keys.person(person.person_id, person.name)
+    item = {
+        "PK": key.partition,
+        "SK": key.sort,
+        "entityType": keys.TYPE,
+        "personId": person.person_id,
+        "name": person.name,
+        "faceCount": person.face_count,
+        "thumbnailUrl": person.thumbnail_url,
+        "createdAt": iso(person.created_at),
+        "mergedInto": person.merged_into,
+    }
+    return {name: value for name, value in item.items() if value is not None}
 
 
 class Persons:

@@ -5,19 +5,62 @@ from typing import Annotated
 
 import strawberry
 
-from datastore.errors import DomainError
+from datastore.errors import BadUserInput, DomainError
+from datastore.ids import uuid7
 from datastore.keyspace.photos import persons as keys
 from datastore.pages import SortOrder
 from datastore.photos.faces import Face
 from datastore.photos.library import Photo
 from datastore.photos.persons import Person, person_from
 from resolvers import bounds
+from resolvers.access import require
 from resolvers.arguments import After, Before, First, Last, Order
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Info
+from resolvers.photos import texts
 from resolvers.photos.callers import Consistent, NotConsistent, from_index
 
 PersonId = Annotated[strawberry.ID, strawberry.argument(description="The person's `personId`, not the global `id`.")]
+LONGEST_NAME = 100
+
+
+def person_name(field: str, value: str) -> str:
+    return bounds.text(field, value, LONGEST_NAME)
+
+
+NEW: dict[str, bounds.Check] = {"name": person_name, "thumbnail_url": bounds.url, "person_id": texts.own_id}
+CHECKS: dict[str, bounds.Check] = {"name": person_name, "thumbnail_url": bounds.url}
+ATTRIBUTES = {"name": "name", "thumbnail_url": "thumbnailUrl"}
+
+
+@strawberry.input(description="Somebody who is on photos.")
+class CreatePersonInput:
+    name: str = strawberry.field(description="What they are called, 1 to 100 characters.")
+    thumbnail_url: str | None = strawberry.field(
+        description="Where a picture of them is: http(s), at most 1000 characters.", default=None
+    )
+    person_id: strawberry.ID | None = strawberry.field(
+        default=None,
+        description="An id of one's own, with which it can be asked for again: a UUID of version 7, lower case. One is "
+        "made if nothing is said.",
+    )
+
+
+@strawberry.input(description="What to change of a person. What is left out stays as it is.")
+class UpdatePersonInput:
+    person_id: strawberry.ID = strawberry.field(description="The person's `personId`.")
+    name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
+    thumbnail_url: strawberry.Maybe[str | None] = strawberry.field(
+        description="Where a picture of them is: http(s), at most 1000 characters; null takes it away.", default=None
+    )
+
+
+NewPerson = Annotated[CreatePersonInput, strawberry.argument(description="Who it is.")]
+Changes = Annotated[UpdatePersonInput, strawberry.argument(description="At least one field to change.")]
+From = Annotated[
+    strawberry.ID, strawberry.argument(name="from", description="The `personId` of who becomes the other, and goes.")
+]
+Into = Annotated[strawberry.ID, strawberry.argument(description="The `personId` of who stays, with the faces of both.")]
 
 
 async def person(info: Info, id: PersonId, consistent: Consistent = False) -> Person | None:
@@ -53,3 +96,29 @@ async def persons_on_photo(parent: strawberry.Parent[Photo], info: Info) -> list
 async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person | None:
     name = parent.photo.person_names.get(parent.person_id) if parent.photo else None
     return await info.context.persons.by_id(parent.person_id, name)
+
+
+async def create_person(info: Info, input: NewPerson) -> Person:
+    context = info.context
+    require(context.identity, keys.CREATE_PERSON)
+    given = bounds.checked(input, NEW)
+    return await context.naming.create(
+        given["person_id"] or uuid7(context.now, context.services.new_id()),
+        name=given["name"],
+        thumbnail_url=given["thumbnail_url"],
+        may_be_there=given["person_id"] is not None,
+    )
+
+
+async def update_person(info: Info, input: Changes) -> Person:
+    require(info.context.identity, keys.UPDATE_PERSON)
+    person_id, changes = bounds.id("personId", input.person_id), bounds.changes(input, CHECKS, {"thumbnail_url"})
+    return await info.context.naming.update(person_id, {ATTRIBUTES[name]: value for name, value in changes.items()})
+
+
+async def merge_persons(info: Info, from_: From, into: Into) -> Person:
+    require(info.context.identity, keys.MERGE_PERSONS)
+    one, other = bounds.id("from", from_), bounds.id("into", into)
+    if one == other:
+        raise BadUserInput("`into` must be somebody else than `from`.", field="into")
+    return await info.context.merging.merge(one, other)

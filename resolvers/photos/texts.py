@@ -1,6 +1,7 @@
 """What one may say about a photo, and the ids that clients bring along."""
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from functools import partial
 
 from datastore.errors import BadUserInput
@@ -9,6 +10,9 @@ from resolvers import bounds
 
 LONGEST_DESCRIPTION = 1000
 LONGEST_TAG, MOST_TAGS = 50, 20
+# A client's clock may be ahead of ours, and it may send again what it could not, but nothing shall stay the last for
+# long.
+MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=1)
 
 description = partial(bounds.text, longest=LONGEST_DESCRIPTION)
 
@@ -29,4 +33,13 @@ def own_id(field: str, value: str) -> str:
     """An id that a client made. Raises `BadUserInput` unless it is a UUID of version 7: ids sort by time."""
     if uuid7_moment(value) is None:
         raise BadUserInput(f"`{field}` must be a UUID of version 7, in lower case and with hyphens.", field=field)
+    return value
+
+
+def recent_id(field: str, value: str, now: datetime) -> str:
+    """The same of what is made now. Raises `BadUserInput` for an id of another time."""
+    moment = uuid7_moment(own_id(field, value))
+    if moment is None or not now - MOST_BEHIND <= moment <= now + MOST_AHEAD:
+        limits = "at most a day ago and at most five minutes ahead"
+        raise BadUserInput(f"`{field}` must have a time {limits}.", field=field)
     return value

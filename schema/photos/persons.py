@@ -51,3 +51,28 @@ class PersonQueries:
         graphql_type=Connection[Person],
         description="All persons, by id.",
     )
+
+
+@strawberry.type
+class PersonMutations:
+    create_person = ask(
+        patterns.CREATE_PERSON,
+        resolver=resolve.create_person,
+        graphql_type=Person,
+        description="Name a person, to tag them on photos. Asked for again with the same `personId`, it answers the "
+        "person there is and changes nothing.",
+    )
+    update_person = ask(
+        patterns.UPDATE_PERSON,
+        resolver=resolve.update_person,
+        graphql_type=Person,
+        description="Change a person's name or picture.",
+    )
+    merge_persons = ask(
+        patterns.MERGE_PERSONS,
+        resolver=resolve.merge_persons,
+        graphql_type=Person,
+        description="Make one person of two: all faces of `from` become those of `into`, who is answered, and `from` "
+        "goes. A merge that was cut off goes on when it is asked for again, and one that is done changes nothing: a "
+        "`from` who is not there counts as merged. Meanwhile whoever tags `from` tags `into`.",
+    )

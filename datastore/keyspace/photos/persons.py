@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.parts import Key, join, split
-from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+from datastore.keyspace.photos.table import BY_PERSON, BY_TYPE, SPARKS
 
 TYPE = "PERSON"
 PREFIX = "PERSON#"
@@ -47,14 +47,36 @@ PERSONS = AccessPattern(
     index=BY_TYPE,
     key="entityType = :partition",
 )
+FACES_OF_PERSON = AccessPattern(
+    id="SPARKS-P2",
+    question="The faces of a person, or those of them on one photo, where that does not know its faces",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index=BY_PERSON,
+    key="personId = :partition AND begins_with(PK, :prefix)",
+    filter=("imageId = :image",),
+)
+COUNT_FACES = AccessPattern(
+    id="SPARKS-P2",
+    question="How many faces a person has, where that is not kept yet",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index=BY_PERSON,
+    key="personId = :partition AND begins_with(PK, :prefix)",
+    projection="COUNT",
+)
 CREATE_PERSON = AccessPattern(
     id="SPARKS-W1",
-    question="Name a person, to tag them on photos",
+    question="Name a person, to tag them on photos; asked for again with the same id, it changes nothing",
     table=SPARKS,
-    operations=("PutItem",),
+    # One with an id of the client's own is looked for before: they may have another name by now.
+    operations=("Query", "PutItem"),
     who=Who.ADMIN,
     fields=("createPerson",),
     condition="attribute_not_exists(PK)",
+    consistent=True,
 )
 UPDATE_PERSON = AccessPattern(
     id="SPARKS-W1",
@@ -71,11 +93,21 @@ MERGE_PERSONS = AccessPattern(
     id="SPARKS-W1",
     question="Make one person of two: the faces of the one become the other's; asked for again, it goes on",
     table=SPARKS,
-    operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
+    # The faces and their photos in batches; in the end the one who has none left is deleted.
+    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
     who=Who.ADMIN,
     fields=("mergePersons",),
-    condition="attribute_exists(PK)",
+    condition="mergedInto = :into AND (attribute_not_exists(faceCount) OR faceCount = :seen)",
     consistent=True,
 )
 
-PATTERNS = (PERSON, PERSON_NOW, PERSONS, CREATE_PERSON, UPDATE_PERSON, MERGE_PERSONS)
+PATTERNS = (
+    PERSON,
+    PERSON_NOW,
+    PERSONS,
+    FACES_OF_PERSON,
+    COUNT_FACES,
+    CREATE_PERSON,
+    UPDATE_PERSON,
+    MERGE_PERSONS,
+)

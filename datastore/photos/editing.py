@@ -1,0 +1,127 @@
+"""What a photo says is changed, and photos are deleted, with all that hangs on them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.errors import NotFound
+from datastore.expressions import set_or_remove
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos import faces as face_keys
+from datastore.keyspace.photos import library as keys
+from datastore.keyspace.photos import uploads as upload_keys
+from datastore.keyspace.photos import users as user_keys
+from datastore.objects import ObjectStore
+from datastore.photos.current import Changed, Current, own, shown_change, until_unchanged
+from datastore.photos.library import FaceOnPhoto, Photo, photo_from
+from datastore.photos.lookups import Lookups
+from datastore.photos.removals import Removals, removal_item
+from datastore.photos.tagging import MOST_FACES, without_face
+from datastore.records import record
+from datastore.store import Action, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Editing:
+    """SPARKS-W1. `me` is the email of the photo's owner, in lower case."""
+
+    store: Store
+    lookups: Lookups
+    objects: ObjectStore
+    now: datetime
+
+    async def update(self, image_id: str, me: str, taken_at: datetime | None, changes: Mapping[str, Any]) -> Photo:
+        """Change attributes of a photo. Raises `NotFound` or `Forbidden`."""
+        if taken_at is not None:
+            key = keys.photo(image_id, keys.taken(taken_at))
+            updated = await self._updated(key, me, changes)
+            if updated is not None:
+                return updated
+        return await until_unchanged(lambda: self._update(image_id, me, taken_at, changes))
+
+    async def _update(self, image_id: str, me: str, taken_at: datetime | None, changes: Mapping[str, Any]) -> Photo:
+        photo = own(await Current(self.store, self.lookups).photo_taken(image_id, taken_at), me)
+        updated = await self._updated(photo.key, photo.email, changes)
+        if updated is None:
+            raise Changed
+        return updated
+
+    async def _updated(self, key: Key, email: str, changes: Mapping[str, Any]) -> Photo | None:
+        """The photo as it is now; None when there is none at that key, or none of that user."""
+        expression, values = set_or_remove(changes)
+        written = await self.store.update(keys.UPDATE_PHOTO, key, update=expression, **values, me=email)
+        self.lookups.clear_all()
+        return record(photo_from, written.item) if written.ok else None
+
+    async def delete(self, image_id: str, me: str, taken_at: datetime | None) -> Photo | None:
+        """Delete a photo with its faces, and then its files: the photo as it was, or None if there is none.
+
+        Raises `Forbidden` for another's. Files that cannot be removed now are later, by their note.
+        """
+        photo = await until_unchanged(lambda: self._delete(image_id, me, taken_at))
+        if photo is not None:
+            await Removals(self.store, self.objects).finish(image_id, removal_item(photo, self.now)["objectKeys"])
+        return photo
+
+    async def _delete(self, image_id: str, me: str, taken_at: datetime | None) -> Photo | None:
+        current = Current(self.store, self.lookups)
+        try:
+            photo = own(await current.photo_taken(image_id, taken_at), me)
+        except NotFound:
+            return None
+        whole = await current.with_all_faces(photo)
+        if len(whole.faces) > MOST_FACES:  # others tagged them: some faces go before
+            await self._take_off(current, whole, whole.faces[:MOST_FACES])
+            raise Changed
+        await current.commit([_deletion(photo), *await self._with_it(current, whole)])
+        return photo
+
+    async def _with_it(self, current: Current, photo: Photo) -> list[Action]:
+        """What a deletion takes with it: faces, their persons' counts, and the user's. And the note of the files."""
+        persons = await current.persons(_names(photo, photo.faces))
+        user = await current.get(keys.DELETE_PHOTO, user_keys.user(photo.email))
+        return [
+            *_gone(photo.image_id, photo.faces),
+            *await current.count_changes(persons, [face.person_id for face in photo.faces]),
+            *_given_back(photo.email, (user or {}).get("uploadCount")),
+            Action("Put", item=removal_item(photo, self.now)),
+        ]
+
+    async def _take_off(self, current: Current, photo: Photo, faces: Sequence[FaceOnPhoto]) -> None:
+        """Take some faces off a photo, in one transaction."""
+        after = photo
+        for face in faces:
+            after = without_face(after, face)
+        persons = await current.persons(_names(photo, faces))
+        counts = await current.count_changes(persons, [face.person_id for face in faces])
+        await current.commit([shown_change(photo, after), *_gone(photo.image_id, faces), *counts])
+
+
+def _deletion(photo: Photo) -> Action:
+    values = {"me": photo.email, "revision": photo.revision}
+    return Action("Delete", key=photo.key, condition=keys.DELETE_PHOTO.condition, values=values)
+
+
+def _gone(image_id: str, faces: Iterable[FaceOnPhoto]) -> list[Action]:
+    return [Action("Delete", key=face_keys.face(face.face_id, image_id)) for face in faces]
+
+
+def _given_back(email: str, count: int | None) -> list[Action]:
+    """The user's place, where it is counted."""
+    if not count or count < 1:
+        return []
+    return [
+        Action(
+            "Update",
+            key=user_keys.user(email),
+            update=upload_keys.GIVE_BACK,
+            condition=upload_keys.HAS_ONE,
+            values={"one": 1},
+        )
+    ]
+
+
+def _names(photo: Photo, faces: Iterable[FaceOnPhoto]) -> dict[str, str | None]:
+    """Whose the faces are, each with the last known name."""
+    return {face.person_id: photo.person_names.get(face.person_id) for face in faces}

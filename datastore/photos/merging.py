@@ -1,0 +1,184 @@
+"""One person of two: the faces of the one become the other's, some at a time, until the one has none and goes.
+
+From the beginning the one is marked with whom they become and gets no new faces, so that a merge that was cut off goes
+on when it is asked for again. Every transaction moves its part of both counts.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from datastore.attributes import Item
+from datastore.backoff import Backoff
+from datastore.errors import Conflict
+from datastore.keyspace.parts import key_of
+from datastore.keyspace.photos import faces as face_keys
+from datastore.keyspace.photos import persons as keys
+from datastore.keyspace.photos.table import SPARKS
+from datastore.photos.current import Current, face_values, no_person, shown_change, until_unchanged
+from datastore.photos.faces import Face
+from datastore.photos.library import FaceOnPhoto, Photo
+from datastore.photos.lookups import Lookups
+from datastore.photos.naming import whole
+from datastore.photos.persons import Person
+from datastore.settling import all_settled
+from datastore.store import Action, Store
+
+# Each with its photo, and both persons, fit in a transaction of 100 actions.
+FACES_AT_ONCE = 20
+# How long to look again for faces that are counted and not in the index yet.
+LAGGING = Backoff(first=0.1, most=0.8, tries=5)
+BUSY = "This person is being merged into another; finish that first."
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The items of the two."""
+
+    one: Item
+    into: Item
+
+
+def with_faces_moved(photo: Photo, moved: Sequence[str], one: str, into: Item) -> Photo:
+    """The photo when those faces of `one` are `into`'s, who comes in their place, each person once."""
+    known = {face.face_id for face in photo.faces}
+    faces = tuple(face._replace(person_id=into["personId"]) if face.face_id in moved else face for face in photo.faces)
+    faces += tuple(FaceOnPhoto(face_id, into["personId"]) for face_id in moved if face_id not in known)
+    stays = {one} & {face.person_id for face in faces}
+    ids = [name for id in photo.person_ids for name in ((into["personId"], *stays) if id == one else (id,))]
+    names = {id: name for id, name in photo.person_names.items() if id != one or stays}
+    return replace(
+        photo,
+        faces=faces,
+        person_ids=tuple(dict.fromkeys((*ids, into["personId"]))),
+        person_names=names | {into["personId"]: into["name"]},
+        revision=photo.revision + 1,
+    )
+
+
+class Merging:
+    """SPARKS-W1."""
+
+    def __init__(self, store: Store, lookups: Lookups) -> None:
+        self._store = store
+        self._current = Current(store, lookups)
+        self._lookups = lookups
+
+    async def merge(self, one: str, into: str) -> Person:
+        """The person `into`, when all faces of `one` are theirs. `one` who is gone was merged before.
+
+        Raises `NotFound` for `into`, `Conflict` where one of both is being merged into somebody else.
+        """
+        pair = await until_unchanged(lambda: self._begin(one, into))
+        delays = LAGGING.delays(lambda: 1.0)
+        while pair is not None:
+            moved = await self._move_all(one, into)
+            pair = await self._pair(one, into)
+            if pair is None or moved:
+                continue
+            delay = next(delays, None) if pair.one.get("faceCount") else None
+            if delay is not None:
+                await asyncio.sleep(delay)
+            elif await self._end(pair):
+                break
+        return whole(await self._known(into))
+
+    async def _begin(self, one: str, into: str) -> _Pair | None:
+        """Both, `one` marked; None when `one` is gone."""
+        pair = await self._pair(one, into)
+        if pair is None or pair.one.get("mergedInto") == into:
+            return pair
+        former = pair.one.get("mergedInto")
+        if former is not None and await self._current.person(former) is not None:
+            raise Conflict(BUSY)
+        # Nobody becomes somebody who becomes another: of two merges across each other one is refused.
+        await self._current.commit(
+            [
+                Action(
+                    "Update",
+                    key=key_of(SPARKS, pair.one),
+                    update="SET mergedInto = :into",
+                    condition="attribute_exists(PK) AND (attribute_not_exists(mergedInto) OR mergedInto = :former)",
+                    values={"into": into, "former": former},
+                ),
+                Action(
+                    "ConditionCheck",
+                    key=key_of(SPARKS, pair.into),
+                    condition="attribute_exists(PK) AND attribute_not_exists(mergedInto)",
+                ),
+            ]
+        )
+        return pair
+
+    async def _pair(self, one: str, into: str) -> _Pair | None:
+        """Both as they are now, or None when `one` is gone."""
+        first, second = await all_settled([self._current.person(one), self._known(into)])
+        if second is not None and second.get("mergedInto") is not None:
+            raise Conflict(BUSY)
+        return None if first is None or second is None else _Pair(first, second)
+
+    async def _known(self, person_id: str) -> Item:
+        person = await self._current.person(person_id)
+        if person is None:
+            raise no_person(person_id)
+        return person
+
+    async def _move_all(self, one: str, into: str) -> int:
+        """Once through the faces of `one` as the index has them: how many were moved."""
+        moved, start = 0, None
+        while True:
+            page = await self._store.query(keys.FACES_OF_PERSON, face_values(one), start=start, limit=FACES_AT_ONCE)
+            listed = [face_keys.face_parts(key_of(SPARKS, item)) for item in page.items]
+            if listed:
+                moved += await until_unchanged(lambda: self._move(one, into, listed))  # noqa: B023 - it is awaited
+            if (start := page.next_start) is None:
+                return moved
+
+    async def _move(self, one: str, into: str, listed: Sequence[tuple[str, str]]) -> int:
+        """Move those of the faces that are still `one`'s, in one transaction."""
+        pair, *found = await all_settled(
+            [self._pair(one, into), *[self._current.face(face_id, image_id) for face_id, image_id in listed]]
+        )
+        faces = [face for face in found if isinstance(face, Face) and face.person_id == one]
+        if not faces or not isinstance(pair, _Pair):
+            return 0
+        photos = await self._photos(faces)
+        changes = [
+            shown_change(photo, with_faces_moved(photo, [face.face_id for face in on_it], one, pair.into))
+            for photo, on_it in photos
+        ]
+        counts = [
+            await self._current.count_change(pair.one, -len(faces)),
+            await self._current.count_change(pair.into, len(faces)),
+        ]
+        await self._current.commit([*[_move_of(face, one, into) for face in faces], *changes, *counts])
+        return len(faces)
+
+    async def _photos(self, faces: Sequence[Face]) -> list[tuple[Photo, list[Face]]]:
+        """The photos the faces are on, each with those; none for faces whose photo is gone."""
+        by_photo: dict[str, list[Face]] = {}
+        for face in faces:
+            by_photo.setdefault(face.image_id, []).append(face)
+        found = await all_settled([self._photo(image_id, on_it) for image_id, on_it in by_photo.items()])
+        return [(photo, on_it) for photo, on_it in zip(found, by_photo.values(), strict=True) if photo is not None]
+
+    async def _photo(self, image_id: str, faces: Sequence[Face]) -> Photo | None:
+        photo = await self._current.photo(image_id, faces[0].photo_sort)
+        return None if photo is None else await self._current.with_all_faces(photo)
+
+    async def _end(self, pair: _Pair) -> bool:
+        """Whether `one` is deleted: not if something was changed just now."""
+        key, seen = key_of(SPARKS, pair.one), pair.one.get("faceCount")
+        deleted = await self._store.delete(keys.MERGE_PERSONS, key, into=pair.into["personId"], seen=seen)
+        self._lookups.clear_all()
+        return deleted.ok
+
+
+def _move_of(face: Face, one: str, into: str) -> Action:
+    return Action(
+        "Update",
+        key=face_keys.face(face.face_id, face.image_id),
+        update="SET personId = :into",
+        condition="personId = :one",
+        values={"one": one, "into": into},
+    )

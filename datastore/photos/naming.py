@@ -1,0 +1,84 @@
+"""Persons are named, and named otherwise: with a new name the item of a person moves, and nothing of it is lost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.errors import Internal
+from datastore.expressions import set_or_remove
+from datastore.keyspace.parts import key_of
+from datastore.keyspace.photos import persons as keys
+from datastore.keyspace.photos.table import SPARKS
+from datastore.moments import from_iso, iso
+from datastore.photos.current import Changed, Current, no_person, until_unchanged
+from datastore.photos.lookups import Lookups
+from datastore.photos.persons import Person, person_from, person_item
+from datastore.records import record
+from datastore.store import Action, Store
+
+# What others may change of a person while they move.
+CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto")
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """SPARKS-W1."""
+
+    store: Store
+    lookups: Lookups
+    now: datetime
+
+    async def create(self, person_id: str, *, name: str, thumbnail_url: str | None, may_be_there: bool) -> Person:
+        """A person, or the one that is there with the id (looked for if they `may_be_there`), as they stand."""
+        current = Current(self.store, self.lookups)
+        there = await current.person(person_id, patient=False) if may_be_there else None
+        if there is not None:
+            return whole(there)
+        person = Person(person_id, name, 0, thumbnail_url, from_iso(iso(self.now)), None)
+        written = await self.store.put(keys.CREATE_PERSON, person_item(person))
+        self.lookups.clear_all()
+        return whole(written.item)
+
+    async def update(self, person_id: str, changes: Mapping[str, Any]) -> Person:
+        """Change `name` and `thumbnailUrl`; None takes away. Raises `NotFound`."""
+        return await until_unchanged(lambda: self._update(person_id, changes))
+
+    async def _update(self, person_id: str, changes: Mapping[str, Any]) -> Person:
+        current = Current(self.store, self.lookups)
+        before = await current.person(person_id)
+        if before is None:
+            raise no_person(person_id)
+        after = {name: value for name, value in {**before, **changes}.items() if value is not None}
+        key = keys.person(person_id, after["name"])
+        # Of a name that stays the key stays too, in whatever form others wrote it.
+        if after["name"] == before["name"] or key == key_of(SPARKS, before):
+            return await self._update_in_place(before, changes)
+        after["SK"] = key.sort
+        await current.commit([_gone(before), Action("Put", item=after, condition="attribute_not_exists(PK)")])
+        return whole(after)
+
+    async def _update_in_place(self, before: Item, changes: Mapping[str, Any]) -> Person:
+        expression, values = set_or_remove(changes)
+        written = await self.store.update(keys.UPDATE_PERSON, key_of(SPARKS, before), update=expression, **values)
+        self.lookups.clear_all()
+        if not written.ok:
+            raise Changed
+        return whole(written.item)
+
+
+def _gone(before: Item) -> Action:
+    """Delete the item as it was read: otherwise what was counted meanwhile would be lost."""
+    known = [name for name in CHANGING if name in before]
+    conditions = [f"#{name} = :{name}" for name in known]
+    conditions += [f"attribute_not_exists(#{name})" for name in CHANGING if name not in before]
+    values = {name: before[name] for name in known}
+    return Action("Delete", key=key_of(SPARKS, before), condition=" AND ".join(conditions), values=values)
+
+
+def whole(item: Item | None) -> Person:
+    person = record(person_from, item)
+    if person is None:
+        raise Internal("A stored record is damaged.")
+    return person

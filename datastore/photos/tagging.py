@@ -1,0 +1,148 @@
+"""Who is where on a photo: faces come and go, and with each of them the photo's lists and the person's count."""
+
+import asyncio
+from dataclasses import replace
+from datetime import datetime
+
+from datastore.attributes import Item
+from datastore.errors import Conflict
+from datastore.keyspace.photos import faces as keys
+from datastore.moments import iso
+from datastore.photos.current import Current, no_person, own, shown_change, until_unchanged
+from datastore.photos.faces import Face
+from datastore.photos.library import FaceOnPhoto, Photo
+from datastore.photos.lookups import Lookups
+from datastore.store import Action, Store
+
+# So that a photo is deleted with all its faces and the counts of their persons in one transaction of 100 actions.
+MOST_FACES = 45
+# A person may become another who becomes a third.
+MERGES_FOLLOWED = 5
+
+
+def face_item(face: Face) -> Item:
+    """The face as the table keeps it."""
+    key, box = keys.face(face.face_id, face.image_id), face.bounding_box
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "entityType": keys.TYPE,
+        "personId": face.person_id,
+        "imageId": face.image_id,
+        "photoSK": face.photo_sort,
+        "confidence": face.confidence,
+        "boundingBox": {"left": box.left, "top": box.top, "width": box.width, "height": box.height},
+        "createdAt": iso(face.created_at),
+    }
+
+
+def with_face(photo: Photo, face: FaceOnPhoto, name: str) -> Photo:
+    """The photo when somebody is tagged."""
+    return replace(
+        photo,
+        faces=(*photo.faces, face),
+        person_ids=tuple(dict.fromkeys((*photo.person_ids, face.person_id))),
+        person_names={**photo.person_names, face.person_id: name},
+        revision=photo.revision + 1,
+    )
+
+
+def without_face(photo: Photo, gone: FaceOnPhoto) -> Photo:
+    """The photo when a face is taken off; with their last one a person goes."""
+    faces = tuple(face for face in photo.faces if face.face_id != gone.face_id)
+    going = {gone.person_id} - {face.person_id for face in faces}
+    return replace(
+        photo,
+        faces=faces,
+        person_ids=tuple(id for id in photo.person_ids if id not in going),
+        person_names={id: name for id, name in photo.person_names.items() if id not in going},
+        revision=photo.revision + 1,
+    )
+
+
+class Tagging:
+    """SPARKS-W1. `me` is the email of the photo's owner, in lower case."""
+
+    def __init__(self, store: Store, lookups: Lookups) -> None:
+        self._current = Current(store, lookups)
+
+    async def tag(self, face: Face, me: str, *, taken_at: datetime | None = None, may_be_there: bool = False) -> Face:
+        """The face, tagged, or the one that is there with its id (looked for if it `may_be_there`).
+
+        Whom a merge is making another person is tagged as that one. Raises `NotFound` for a photo or person that is
+        not there, `Forbidden` for another's photo, `Conflict` at the limit and for an id that is on another photo.
+        """
+        return await until_unchanged(lambda: self._tag(face, me, taken_at, may_be_there))
+
+    async def _tag(self, face: Face, me: str, taken_at: datetime | None, may_be_there: bool) -> Face:
+        photo, person, there = await asyncio.gather(
+            self._current.photo_taken(face.image_id, taken_at),
+            self._current.person(face.person_id),
+            self._current.face_with_id(face.face_id) if may_be_there else _nothing(),
+        )
+        photo = own(photo, me)
+        if there is not None:
+            return _repeated(there, photo)
+        person = await self._remaining(person, face.person_id)
+        photo = await self._current.with_all_faces(photo)
+        if len(photo.faces) >= MOST_FACES:
+            raise Conflict(f"A photo may have at most {MOST_FACES} faces.")
+        whose = person["personId"]
+        after = with_face(photo, FaceOnPhoto(face.face_id, whose), person["name"])
+        tagged = replace(face, person_id=whose, photo_sort=photo.key.sort, photo=after)
+        await self._current.commit(
+            [
+                Action("Put", item=face_item(tagged), condition=keys.TAG_FACE.condition),
+                shown_change(photo, after),
+                await self._current.count_change(person, 1),
+            ]
+        )
+        return tagged
+
+    async def _remaining(self, person: Item | None, person_id: str) -> Item:
+        """The person, or whom they are becoming."""
+        for _ in range(MERGES_FOLLOWED):
+            if person is None:
+                raise no_person(person_id)
+            into = person.get("mergedInto")
+            if into is None:
+                return person
+            person, person_id = await self._current.person(into), into
+        raise Conflict("This person is being merged into another; try again.", retryable=True)
+
+    async def untag(self, face_id: str, image_id: str, me: str) -> Face | None:
+        """The face as it was, or None if there is none. Raises `NotFound` or `Forbidden` by its photo."""
+        return await until_unchanged(lambda: self._untag(face_id, image_id, me))
+
+    async def _untag(self, face_id: str, image_id: str, me: str) -> Face | None:
+        face = await self._current.face(face_id, image_id)
+        if face is None:
+            return None
+        photo, person = await asyncio.gather(
+            self._current.photo(image_id, face.photo_sort), self._current.person(face.person_id)
+        )
+        photo = await self._current.with_all_faces(own(photo, me))
+        after = without_face(photo, FaceOnPhoto(face_id, face.person_id))
+        await self._current.commit(
+            [
+                Action(
+                    "Delete",
+                    key=keys.face(face_id, image_id),
+                    condition=keys.UNTAG_FACE.condition,
+                    values={"person": face.person_id},
+                ),
+                shown_change(photo, after),
+                *([] if person is None else [await self._current.count_change(person, -1)]),
+            ]
+        )
+        return replace(face, photo=after)
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _repeated(there: Face, photo: Photo) -> Face:
+    if there.image_id != photo.image_id:
+        raise Conflict(f"The id {there.face_id} is taken.")
+    return replace(there, photo=photo)

@@ -1,0 +1,52 @@
+"""One's photos changed and deleted: their part of SPARKS-W1."""
+
+from datetime import datetime
+from typing import Annotated
+
+import strawberry
+
+from datastore.keyspace.photos import library as keys
+from datastore.photos.library import Photo
+from resolvers import bounds
+from resolvers.context import Info
+from resolvers.photos import texts
+from resolvers.photos.callers import uploader
+from resolvers.photos.library import TakenAt
+
+CHECKS: dict[str, bounds.Check] = {"description": texts.description, "tags": texts.tags}
+
+
+@strawberry.input(description="What to change of a photo. What is left out stays as it is.")
+class UpdatePhotoInput:
+    image_id: strawberry.ID = strawberry.field(description="The photo's `imageId`.")
+    taken_at: datetime | None = strawberry.field(
+        description="When it was taken: with it the photo is changed by its key, without it found before.", default=None
+    )
+    description: strawberry.Maybe[str | None] = strawberry.field(
+        description="What it shows, 1 to 1000 characters; null takes it away.", default=None
+    )
+    tags: strawberry.Maybe[list[str] | None] = strawberry.field(
+        description="Words to find it by, instead of those it has: at most 20, each 1 to 50 characters. They are kept "
+        "in lower case, each once.",
+        default=None,
+    )
+
+
+Changes = Annotated[UpdatePhotoInput, strawberry.argument(description="At least one field to change.")]
+OfPhoto = Annotated[strawberry.ID, strawberry.argument(description="The photo's `imageId`.")]
+
+
+async def update_photo(info: Info, input: Changes) -> Photo:
+    me = uploader(info.context.identity, keys.UPDATE_PHOTO)
+    image_id, taken_at = bounds.id("imageId", input.image_id), moment_given(input.taken_at)
+    changes = bounds.changes(input, CHECKS, removable={"description"})
+    return await info.context.photo_editing.update(image_id, me, taken_at, changes)
+
+
+async def delete_photo(info: Info, image_id: OfPhoto, taken_at: TakenAt = None) -> Photo | None:
+    me = uploader(info.context.identity, keys.DELETE_PHOTO)
+    return await info.context.photo_editing.delete(bounds.id("imageId", image_id), me, moment_given(taken_at))
+
+
+def moment_given(taken_at: datetime | None) -> datetime | None:
+    return None if taken_at is None else bounds.moment("takenAt", taken_at)

@@ -1,0 +1,25 @@
+"""What the API says about changing and deleting photos: the shape only."""
+
+import strawberry
+
+from datastore.keyspace.photos import library as patterns
+from resolvers.photos import editing as resolve
+from schema.fields import ask
+from schema.photos.library import Photo
+
+
+@strawberry.type
+class EditingMutations:
+    update_photo = ask(
+        patterns.UPDATE_PHOTO,
+        resolver=resolve.update_photo,
+        graphql_type=Photo,
+        description="Change what one's photo says.",
+    )
+    delete_photo = ask(
+        patterns.DELETE_PHOTO,
+        resolver=resolve.delete_photo,
+        graphql_type=Photo | None,
+        description="Delete one's photo with its faces and its files: the photo as it was, or null if it is gone "
+        "already.",
+    )

@@ -1,0 +1,96 @@
+"""Many who tag, untag, rename, merge and delete at the same time: every count and every list stays exact."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from conftest import Served
+from photo_items import ADA, EVE, ask_as, person, photo, put, user
+from photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, stored
+
+from resolvers.access import Role
+
+ALLOWED = {"CONFLICT", "NOT_FOUND", "FORBIDDEN"}
+
+
+class Play:
+    """Operations by chance, of two owners and an admin, on few photos and persons."""
+
+    def __init__(self, served: Served, seed: int) -> None:
+        self.served = served
+        self.chance = random.Random(seed)
+        self.persons = [f"p{number}" for number in range(4)]
+        self.owners = {f"i{number}": (ADA, EVE)[number % 2] for number in range(4)}
+        self.faces: list[tuple[str, str]] = []
+        self.merges: list[tuple[str, str]] = []
+        self.names = 0
+        self.codes: dict[str, int] = {}
+
+    async def begin(self) -> None:
+        photos = [photo(id, email, personNames={}, faces=[]) for id, email in self.owners.items()]
+        await put(
+            self.served,
+            *[user(email, uploadCount=list(self.owners.values()).count(email)) for email in (ADA, EVE)],
+            *photos,
+            *[person(id) for id in self.persons],
+        )
+
+    async def step(self) -> None:
+        kind = self.chance.choices(("tag", "untag", "rename", "merge", "delete"), (10, 5, 3, 1, 0.3))[0]
+        answer = await getattr(self, f"_{kind}")()
+        for code in answer.codes if answer is not None else ():
+            assert code in ALLOWED, answer.errors
+            self.codes[code] = self.codes.get(code, 0) + 1
+
+    async def _tag(self) -> Any:
+        image_id = self.chance.choice(list(self.owners))
+        given = {"imageId": image_id, "personId": self.chance.choice(self.persons), "boundingBox": BOX}
+        answer = await ask_as(self.served, TAG, self.owners[image_id], input=given)
+        if answer.errors is None:
+            self.faces.append((answer.data["tagFace"]["faceId"], image_id))
+        return answer
+
+    async def _untag(self) -> Any:
+        if not self.faces:
+            return None
+        face_id, image_id = self.chance.choice(self.faces)
+        return await ask_as(self.served, UNTAG, self.owners[image_id], face=face_id, image=image_id)
+
+    async def _rename(self) -> Any:
+        self.names += 1
+        given = {"personId": self.chance.choice(self.persons), "name": f"Name {self.names % 7}"}
+        return await ask_as(self.served, RENAME, role=Role.ADMIN, input=given)
+
+    async def _merge(self) -> Any:
+        pair = self.chance.sample(self.persons, 2)
+        self.merges.append((pair[0], pair[1]))
+        return await ask_as(self.served, MERGE, role=Role.ADMIN, one=pair[0], into=pair[1])
+
+    async def _delete(self) -> Any:
+        return await ask_as(self.served, DELETE, self.owners[id := self.chance.choice(list(self.owners))], id=id)
+
+    async def end(self) -> None:
+        """Merges that met others are asked for again, until each is done."""
+        for _ in range(3):
+            for item in await stored(self.served, "PERSON"):
+                if "mergedInto" in item:
+                    ids = {"one": item["personId"], "into": item["mergedInto"]}
+                    await ask_as(self.served, MERGE, role=Role.ADMIN, **ids)
+
+
+async def play(served: Served, seed: int, rounds: int, at_once: int) -> Play:
+    game = Play(served, seed)
+    await game.begin()
+    for _ in range(rounds):
+        await asyncio.gather(*[game.step() for _ in range(at_once)])
+    await game.end()
+    await assert_consistent(served)
+    return game
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_whatever_many_do_at_once_counts_and_lists_stay_exact(served: Served, seed: int) -> None:
+    game = await play(served, seed, rounds=4, at_once=8)
+
+    assert game.faces
