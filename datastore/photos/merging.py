@@ -1,7 +1,8 @@
 """One person of two: the faces of the one become the other's, some at a time, until the one has none and goes.
 
-From the beginning the one is marked with whom they become and gets no new faces, so that a merge that was cut off goes
-on when it is asked for again. Every transaction moves its part of both counts.
+From the beginning the one is marked with whom they become (`mergedInto`) and gets no new faces, and the other with whom
+they receive (`receives`) and cannot go: a merge that was cut off goes on when it is asked for again. Every transaction
+moves its part of both counts.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from datastore.keyspace.parts import key_of
 from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import persons as keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.photos.current import Current, face_values, no_person, shown_change, until_unchanged
+from datastore.photos.current import Changed, Current, face_values, no_person, shown_change, until_unchanged
 from datastore.photos.faces import Face
 from datastore.photos.library import FaceOnPhoto, Photo
 from datastore.photos.lookups import Lookups
@@ -28,7 +29,10 @@ from datastore.store import Action, Store
 FACES_AT_ONCE = 20
 # How long to look again for faces that are counted and not in the index yet.
 LAGGING = Backoff(first=0.1, most=0.8, tries=5)
-BUSY = "This person is being merged into another; finish that first."
+MAY_BECOME = (
+    "attribute_exists(PK) AND attribute_not_exists(receives) "
+    "AND (attribute_not_exists(mergedInto) OR mergedInto = :former)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +66,11 @@ class Merging:
     def __init__(self, store: Store, lookups: Lookups) -> None:
         self._store = store
         self._current = Current(store, lookups)
-        self._lookups = lookups
 
     async def merge(self, one: str, into: str) -> Person:
         """The person `into`, when all faces of `one` are theirs. `one` who is gone was merged before.
 
-        Raises `NotFound` for `into`, `Conflict` where one of both is being merged into somebody else.
+        Raises `NotFound` for `into`, `Conflict` where one of both is in another merge that stands against it.
         """
         pair = await until_unchanged(lambda: self._begin(one, into))
         delays = LAGGING.delays(lambda: 1.0)
@@ -88,9 +91,7 @@ class Merging:
         pair = await self._pair(one, into)
         if pair is None or pair.one.get("mergedInto") == into:
             return pair
-        former = pair.one.get("mergedInto")
-        if former is not None and await self._current.person(former) is not None:
-            raise Conflict(BUSY)
+        await self._may_become(pair.one)
         # Nobody becomes somebody who becomes another: of two merges across each other one is refused.
         await self._current.commit(
             [
@@ -98,23 +99,33 @@ class Merging:
                     "Update",
                     key=key_of(SPARKS, pair.one),
                     update="SET mergedInto = :into",
-                    condition="attribute_exists(PK) AND (attribute_not_exists(mergedInto) OR mergedInto = :former)",
-                    values={"into": into, "former": former},
+                    condition=MAY_BECOME,
+                    values={"into": into, "former": pair.one.get("mergedInto")},
                 ),
                 Action(
-                    "ConditionCheck",
+                    "Update",
                     key=key_of(SPARKS, pair.into),
+                    update="ADD receives :one",
                     condition="attribute_exists(PK) AND attribute_not_exists(mergedInto)",
+                    values={"one": {one}},
                 ),
             ]
         )
         return pair
 
+    async def _may_become(self, one: Item) -> None:
+        """Raise `Conflict` for who is becoming another, or whom another is becoming."""
+        former, receives = one.get("mergedInto"), one.get("receives")
+        if former is not None and await self._current.person(former) is not None:
+            raise Conflict(f"{one['personId']} is being merged into {former}: finish that first.")
+        if receives:
+            raise Conflict(f"{min(receives)} is being merged into {one['personId']}: finish that first.")
+
     async def _pair(self, one: str, into: str) -> _Pair | None:
         """Both as they are now, or None when `one` is gone."""
         first, second = await all_settled([self._current.person(one), self._known(into)])
         if second is not None and second.get("mergedInto") is not None:
-            raise Conflict(BUSY)
+            raise Conflict(f"{into} is being merged into {second['mergedInto']}: finish that first.")
         return None if first is None or second is None else _Pair(first, second)
 
     async def _known(self, person_id: str) -> Item:
@@ -168,10 +179,23 @@ class Merging:
 
     async def _end(self, pair: _Pair) -> bool:
         """Whether `one` is deleted: not if something was changed just now."""
-        key, seen = key_of(SPARKS, pair.one), pair.one.get("faceCount")
-        deleted = await self._store.delete(keys.MERGE_PERSONS, key, into=pair.into["personId"], seen=seen)
-        self._lookups.clear_all()
-        return deleted.ok
+        one = pair.one["personId"]
+        values = {"into": pair.into["personId"], "seen": pair.one.get("faceCount")}
+        actions = [
+            Action("Delete", key=key_of(SPARKS, pair.one), condition=keys.MERGE_PERSONS.condition, values=values),
+            Action(
+                "Update",
+                key=key_of(SPARKS, pair.into),
+                update="DELETE receives :one",
+                condition="attribute_exists(PK)",
+                values={"one": {one}},
+            ),
+        ]
+        try:
+            await self._current.commit(actions)
+        except Changed:
+            return False
+        return True
 
 
 def _move_of(face: Face, one: str, into: str) -> Action:

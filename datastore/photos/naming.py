@@ -19,7 +19,7 @@ from datastore.records import record
 from datastore.store import Action, Store
 
 # What others may change of a person while they move.
-CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto")
+CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto", "receives")
 
 
 @dataclass(frozen=True, slots=True)

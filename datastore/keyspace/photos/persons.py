@@ -93,8 +93,8 @@ MERGE_PERSONS = AccessPattern(
     id="SPARKS-W1",
     question="Make one person of two: the faces of the one become the other's; asked for again, it goes on",
     table=SPARKS,
-    # The faces and their photos in batches; in the end the one who has none left is deleted.
-    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
+    # The faces and their photos are read in batches.
+    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
     who=Who.ADMIN,
     fields=("mergePersons",),
     condition="mergedInto = :into AND (attribute_not_exists(faceCount) OR faceCount = :seen)",
