@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequen
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,7 +27,7 @@ from datastore.keyspace import TABLES
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.metering import Deadline
-from datastore.objects.local import LocalObjects
+from datastore.objects.opening import object_store
 from datastore.photos.user_ids import UserIds
 from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
@@ -37,6 +36,7 @@ from edge import graphiql
 from edge.execution import OnResult
 from edge.http import GraphQLHTTP
 from edge.identity import Tokens, TokenSettings
+from edge.media import Media
 from edge.settings import Misconfigured, Settings
 from edge.websocket import GraphQLWebSocket, SocketLimits
 from pipelines.demo import Demo
@@ -113,9 +113,12 @@ class Gateway:
             open_session=self._http,
             clock=lambda: now().timestamp(),
         )
-        # Another kind of store for files, S3, comes with the uploads.
-        self.objects = LocalObjects(
-            (store.data_dir or Path(".data")) / "objects", settings.secret.encode(), lambda: settings.url
+        self.objects = object_store(
+            store,
+            bucket=settings.photo_bucket,
+            s3_url=settings.s3_url,
+            secret=settings.secret.encode(),
+            base_url=lambda: settings.reached_at,
         )
         built = schema.build()
         self.http = GraphQLHTTP(
@@ -134,6 +137,7 @@ class Gateway:
             clock=lambda: now().timestamp(),
             on_result=on_result,
         )
+        self.media = Media(self.objects, now, allowed_origins=settings.allowed_origins)
         self.graphiql = graphiql.Config(self.demo_tokens, settings.url)
 
     def open_context(self, identity: Identity | None) -> Context:
@@ -160,6 +164,8 @@ class Gateway:
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
+            self.objects.open()
+            stack.callback(self.objects.close)
             logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
             changes = ChangeFeed(
                 self.database.client, prefix=self._store.prefix, poll_interval=self.settings.poll_interval

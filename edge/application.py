@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from edge import graphiql
 from edge.http import GraphQLHTTP
+from edge.media import Media
 from edge.websocket import GraphQLWebSocket
 
 READY_SECONDS = 2.0
@@ -23,6 +24,7 @@ class Behind(Protocol):
     http: GraphQLHTTP
     socket: GraphQLWebSocket
     graphiql: graphiql.Config
+    media: Media
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """Open for as long as the server serves."""
@@ -53,6 +55,8 @@ def application(behind: Behind) -> Starlette:
             WebSocketRoute("/graphql", behind.socket),
             Route("/graphql", _GraphQL(behind.http)),
             Route("/graphiql/config.json", config),
+            Route("/media", behind.media),
+            Route("/media/{token}", behind.media),
             Mount("/graphiql/assets", graphiql.assets()),
             Route("/healthz", lambda _: JSONResponse({"alive": True})),
             Route("/readyz", ready),

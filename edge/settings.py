@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
 SHORTEST_SECRET = 32
 SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+# https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ORIGIN = re.compile(r"https?://[^/\s]+", re.I)
 
 
@@ -27,7 +30,10 @@ class Settings:
     `matches` the source of matches that this process polls: demo or sportmonks. `feed_pipeline` tells whether it
     handles the feed's changes too, and `metrics_port` where it answers Prometheus, on this machine only.
 
-    Raises `Misconfigured` for a JWKS without an issuer and an audience.
+    `photo_bucket` is where photos are kept, in S3 or, at `s3_url`, in a service that speaks its API. `public_url` is
+    where clients reach the gateway: the listening URL if nothing is said.
+
+    Raises `Misconfigured` for a JWKS without an issuer and an audience, and for an `s3_url` without a bucket.
     """
 
     secret: str
@@ -49,6 +55,9 @@ class Settings:
     feed_pipeline: bool = False
     fan_out_bound: int = 10_000
     metrics_port: int | None = None
+    photo_bucket: str | None = None
+    s3_url: str | None = None
+    public_url: str | None = None
 
     def __post_init__(self) -> None:
         wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
@@ -58,6 +67,8 @@ class Settings:
                 f"Set {' and '.join(missing)} beside GATEWAY_JWKS_URL: "
                 "without them a token for any other app of that key set would count here."
             )
+        if self.s3_url is not None and self.photo_bucket is None:
+            raise Misconfigured("Set GATEWAY_PHOTO_BUCKET beside GATEWAY_S3_URL: it is where photos are kept there.")
 
     @property
     def loopback(self) -> bool:
@@ -67,6 +78,11 @@ class Settings:
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
+
+    @property
+    def reached_at(self) -> str:
+        """Where clients reach the gateway, without a slash in the end."""
+        return (self.public_url or self.url).rstrip("/")
 
 
 def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) -> dict[str, Any]:
@@ -79,6 +95,9 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
         "role_claim": "GATEWAY_ROLE_CLAIM",
         "ingest": "GATEWAY_INGEST",
         "matches": "GATEWAY_MATCHES",
+        "photo_bucket": "GATEWAY_PHOTO_BUCKET",
+        "s3_url": "GATEWAY_S3_URL",
+        "public_url": "GATEWAY_PUBLIC_URL",
     }
     lists = {
         "areas": "GATEWAY_AREAS",
@@ -103,6 +122,24 @@ def _check(found: Mapping[str, Any]) -> None:
     for origin in found.get("allowed_origins", ()):
         if not _ORIGIN.fullmatch(origin):
             raise Misconfigured(f"GATEWAY_ALLOWED_ORIGINS: {origin!r} is no origin such as https://app.example.com.")
+    for field, name in {"s3_url": "GATEWAY_S3_URL", "public_url": "GATEWAY_PUBLIC_URL"}.items():
+        if field in found and not _is_address(found[field]):
+            raise Misconfigured(
+                f"{name} must be an http(s) URL such as https://photos.example.com, not {found[field]!r}."
+            )
+    if not _BUCKET.fullmatch(found.get("photo_bucket", "bucket")):
+        raise Misconfigured(f"GATEWAY_PHOTO_BUCKET must be the name of a bucket, not {found['photo_bucket']!r}.")
+
+
+def _is_address(text: str) -> bool:
+    """Whether paths can be put behind it."""
+    try:
+        url = urlsplit(text)
+        return (
+            url.scheme in ("http", "https") and bool(url.hostname) and not (url.query or url.fragment or url.username)
+        )
+    except ValueError:
+        return False
 
 
 def local_secret(data_dir: Path) -> str:
