@@ -1,12 +1,20 @@
-"""Where files are kept: in S3, or, with the embedded store, in a folder."""
+"""Where files are kept: in S3, or, with a store on this machine, in a folder."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Protocol
+
+from datastore.moments import to_seconds
 
 # The field of an upload's form that the file is.
 FILE_FIELD: Final = "file"
+# What is uploaded waits here until it is checked. Clients can write nowhere else.
+INCOMING: Final = "incoming/"
+UPLOAD_LIFETIME: Final = timedelta(minutes=15)
+# A URL is the same for a quarter of an hour, so that browsers keep what it shows, and good for at least three quarters.
+SAME_SECONDS: Final = 900
+GOOD_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +35,16 @@ class ObjectStore(Protocol):
     """Files by their keys. `now` decides until when what is signed is good.
 
     `tells_keys`: whether a URL shows the key of its file, so that a key with somebody's email is not for everybody.
+    What does not work raises `Unavailable` or `Timeout`, as the tables do.
     """
 
     tells_keys: bool
+
+    def open(self) -> None:
+        """Get ready. Raises `StoreMisconfigured`."""
+
+    def close(self) -> None:
+        """End what works for it; what is kept stays, unless it is in memory with everything else."""
 
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
         """Where to upload a file of that type, with at most so many bytes, for the next 15 minutes."""
@@ -47,3 +62,14 @@ class ObjectStore(Protocol):
 
     async def delete(self, keys: Collection[str]) -> None:
         """Remove files; those that are not there are none that fail."""
+
+
+def check_incoming(key: str) -> None:
+    """Nothing is signed that would let a client write over what was checked."""
+    if not key.startswith(INCOMING):
+        raise ValueError(f"Nothing is uploaded to {key}.")
+
+
+def window(now: datetime) -> int:
+    """The beginning of the quarter of an hour in which a URL stays the same, in epoch seconds."""
+    return (to_seconds(now) // SAME_SECONDS) * SAME_SECONDS

@@ -1,47 +1,87 @@
-"""Files in a folder, with signed URLs that the gateway serves itself: the object store of the embedded engine."""
+"""Files in a folder, with signed URLs that the gateway serves itself: the object store of stores on this machine."""
 
 import asyncio
 import hmac
 import os
+import shutil
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Collection
-from datetime import datetime, timedelta
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from tempfile import mkdtemp
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 import orjson
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from datastore.errors import BadUserInput
+from datastore.errors import BadUserInput, Unavailable
 from datastore.moments import from_seconds, to_seconds
-from datastore.objects import UploadTarget
+from datastore.objects import GOOD_SECONDS, INCOMING, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
 
-UPLOAD_LIFETIME = timedelta(minutes=15)
-# A URL is the same for a quarter of an hour, and good for at least three quarters.
-SAME_SECONDS, GOOD_SECONDS = 900, 3600
+
+class Receiving:
+    """A file that is on its way. It takes its place only when it is `kept`, and is gone otherwise."""
+
+    def __init__(self, file: BinaryIO, partial: Path, place: Path) -> None:
+        self._file = file
+        self._partial = partial
+        self._place = place
+
+    def write(self, content: bytes) -> None:
+        """Raises `Unavailable` when the disk is full or broken."""
+        with _told():
+            self._file.write(content)
+
+    def keep(self) -> None:
+        """Raises `Unavailable`."""
+        with _told():
+            self._file.close()
+            self._partial.replace(self._place)
 
 
 class LocalObjects:
-    """`base_url` is where the gateway is reached. Keys are paths below `folder`; tokens hold them encrypted."""
+    """`base_url` is where the gateway is reached. Keys are paths below `folder`; tokens hold them encrypted.
+
+    Without a folder there is one for as long as the gateway runs.
+    """
 
     tells_keys = False
 
-    def __init__(self, folder: Path, secret: bytes, base_url: Callable[[], str]) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path | None, secret: bytes, base_url: Callable[[], str]) -> None:
+        self._given = folder
+        self._made: Path | None = None
         self._base_url = base_url
         self._cipher = AESSIV(hmac.digest(secret, b"local objects", "sha512"))
 
+    @property
+    def folder(self) -> Path:
+        if self._given is not None:
+            return self._given
+        if self._made is None:
+            self._made = Path(mkdtemp(prefix="gateway-objects-"))
+        return self._made
+
+    def open(self) -> None:
+        """Nothing is made before it is needed."""
+
+    def close(self) -> None:
+        if self._made is not None:
+            shutil.rmtree(self._made, ignore_errors=True)
+            self._made = None
+
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
+        check_incoming(key)
         expires_at = now + UPLOAD_LIFETIME
         claims = {"key": key, "type": content_type, "most": most_bytes, "until": to_seconds(expires_at)}
         url = f"{self._base_url()}/media"
         return UploadTarget(url, {"token": self.sealed(claims, b"upload")}, content_type, most_bytes, expires_at)
 
-    async def url(self, key: str, *, now: datetime) -> str:
-        until = (to_seconds(now) // SAME_SECONDS) * SAME_SECONDS + GOOD_SECONDS
-        return f"{self._base_url()}/media/{self.sealed({'key': key, 'until': until}, b'download')}"
+    async def url(self, key: str, *, now: datetime) -> str | None:
+        claims = {"key": key, "until": window(now) + GOOD_SECONDS}
+        return f"{self._base_url()}/media/{self.sealed(claims, b'download')}"
 
     async def read(self, key: str, *, most_bytes: int) -> bytes | None:
         return await asyncio.to_thread(self._read, key, most_bytes)
@@ -67,27 +107,60 @@ class LocalObjects:
 
     def path(self, key: str) -> Path:
         """Where a file is. Keys are ours or the table's: one that leads out of the folder is refused."""
-        path = (self.folder / key).resolve()
-        if not path.is_relative_to(self.folder.resolve()):
+        folder = self.folder.resolve()
+        path = (folder / key).resolve() if "\0" not in key else folder
+        if path == folder or not path.is_relative_to(folder):
             raise BadUserInput("There is no such file.")
         return path
 
-    def _read(self, key: str, most_bytes: int) -> bytes | None:
+    @contextmanager
+    def receiving(self, key: str) -> Iterator[Receiving]:
+        """A file to write to piece by piece. Nothing of it is left unless it is kept.
+
+        Raises `Unavailable` when the folder cannot be written to.
+        """
+        path = self.path(key)
+        partial = path.with_name(f"{path.name}.{uuid4().hex}.part")
+        with _told():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = partial.open("xb")
         try:
-            with self.path(key).open("rb") as file:
-                if os.fstat(file.fileno()).st_size > most_bytes:
-                    raise BadUserInput(f"The file has more than {most_bytes} bytes.")
-                return file.read()
-        except (FileNotFoundError, IsADirectoryError):
-            return None
+            with file:
+                yield Receiving(file, partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def _read(self, key: str, most_bytes: int) -> bytes | None:
+        path = self.path(key)
+        with _told():
+            try:
+                with path.open("rb") as file:
+                    if os.fstat(file.fileno()).st_size > most_bytes:
+                        raise BadUserInput(f"The file has more than {most_bytes} bytes.")
+                    return file.read()
+            except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+                return None
 
     def _write(self, key: str, content: bytes) -> None:
-        path = self.path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{uuid4().hex}.part")
-        partial.write_bytes(content)
-        partial.replace(path)
+        with self.receiving(key) as receiving:
+            receiving.write(content)
+            receiving.keep()
 
     def _delete(self, keys: Collection[str]) -> None:
         for key in keys:
-            self.path(key).unlink(missing_ok=True)
+            path = self.path(key)
+            with _told():
+                path.unlink(missing_ok=True)
+            if key.startswith(INCOMING):
+                # The folder of one upload: it stays as long as it holds the other file.
+                with suppress(OSError):
+                    path.parent.rmdir()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """A full or broken disk is told as an outage of S3 would be."""
+    try:
+        yield
+    except OSError as problem:
+        raise Unavailable("Files cannot be kept or read at the moment; try again.") from problem

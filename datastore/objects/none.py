@@ -1,0 +1,41 @@
+"""No place for files: tables in AWS, and no bucket beside them."""
+
+from collections.abc import Collection
+from datetime import datetime
+
+from datastore.errors import Unavailable
+from datastore.objects import UploadTarget
+
+
+class NoObjects:
+    """Photos have no URLs, and none can be uploaded."""
+
+    tells_keys = False
+
+    def open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
+        raise _none()
+
+    async def url(self, key: str, *, now: datetime) -> str | None:
+        return None
+
+    async def read(self, key: str, *, most_bytes: int) -> bytes | None:
+        raise _none()
+
+    async def write(self, key: str, content: bytes, *, content_type: str) -> None:
+        raise _none()
+
+    async def delete(self, keys: Collection[str]) -> None:
+        # Whoever notes what is to be removed keeps the note for a gateway that has the bucket.
+        raise _none()
+
+
+def _none() -> Unavailable:
+    problem = Unavailable("This gateway keeps no files: it was given no bucket for photos.")
+    problem.extensions["retryable"] = False
+    return problem

@@ -1,0 +1,25 @@
+"""Which object store goes with which tables."""
+
+from collections.abc import Callable
+
+from datastore.database import StoreOptions
+from datastore.objects import ObjectStore
+from datastore.objects.local import LocalObjects
+from datastore.objects.none import NoObjects
+from datastore.objects.s3 import S3Objects
+
+LOCAL_FOLDER = "objects"
+
+
+def object_store(
+    options: StoreOptions, *, bucket: str | None, s3_url: str | None, secret: bytes, base_url: Callable[[], str]
+) -> ObjectStore:
+    """A bucket wherever one is named; else a folder beside the data on this machine. For tables in AWS without a bucket
+    there is no place for files.
+    """
+    if bucket is not None:
+        return S3Objects(bucket, region=options.region, url=s3_url)
+    if options.store == "aws":
+        return NoObjects()
+    kept = options.data_dir is not None and not options.memory
+    return LocalObjects(options.data_dir / LOCAL_FOLDER if options.data_dir and kept else None, secret, base_url)

@@ -1,0 +1,152 @@
+"""Files in an S3 bucket, or in a service that speaks S3's API."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+import boto3
+import botocore.config
+import botocore.exceptions
+
+from datastore.database import StoreMisconfigured
+from datastore.errors import BadUserInput, Timeout, Unavailable
+from datastore.objects import GOOD_SECONDS, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
+
+T = TypeVar("T")
+
+THREADS = 8
+CONNECT_SECONDS, READ_SECONDS, TRIES = 2, 10, 3
+URLS_KEPT = 10_000
+
+logger = logging.getLogger(__name__)
+
+
+class S3Objects:
+    """`url` is that of a service other than AWS's. Data goes through threads of its own; to sign takes no request."""
+
+    tells_keys = True
+
+    def __init__(self, bucket: str, *, region: str | None = None, url: str | None = None) -> None:
+        self._bucket = bucket
+        self._region = region
+        self._url = url
+        self._client: Any = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._urls: dict[str, str] = {}
+        self._window = 0
+
+    def open(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+        try:
+            self._client = _client(boto3.Session(region_name=self._region), self._url)
+        except botocore.exceptions.NoRegionError:
+            raise StoreMisconfigured("No AWS region: set --region or AWS_REGION.") from None
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
+        """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""
+        check_incoming(key)
+        with _told():
+            signed = self._client.generate_presigned_post(
+                self._bucket,
+                key,
+                Fields={"Content-Type": content_type},
+                Conditions=[{"Content-Type": content_type}, ["content-length-range", 1, most_bytes]],
+                ExpiresIn=int(UPLOAD_LIFETIME.total_seconds()),
+            )
+        return UploadTarget(signed["url"], signed["fields"], content_type, most_bytes, now + UPLOAD_LIFETIME)
+
+    async def url(self, key: str, *, now: datetime) -> str | None:
+        if self._window != window(now):
+            self._window = window(now)
+            self._urls.clear()
+        found = self._urls.get(key)
+        if found is None:
+            found = self._signed(key)
+            if len(self._urls) >= URLS_KEPT:
+                self._urls.clear()
+            self._urls[key] = found
+        return found
+
+    def _signed(self, key: str) -> str:
+        where = {"Bucket": self._bucket, "Key": key}
+        with _told():
+            url: str = self._client.generate_presigned_url("get_object", Params=where, ExpiresIn=GOOD_SECONDS)
+        return url
+
+    async def read(self, key: str, *, most_bytes: int) -> bytes | None:
+        return await self._in_thread(partial(self._read, key, most_bytes))
+
+    async def write(self, key: str, content: bytes, *, content_type: str) -> None:
+        await self._in_thread(
+            partial(self._client.put_object, Bucket=self._bucket, Key=key, Body=content, ContentType=content_type)
+        )
+
+    async def delete(self, keys: Collection[str]) -> None:
+        await self._in_thread(partial(self._delete, keys))
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        with _told():
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _read(self, key: str, most_bytes: int) -> bytes | None:
+        try:
+            answer = self._client.get_object(Bucket=self._bucket, Key=key)
+        except botocore.exceptions.ClientError as problem:
+            if problem.response["Error"]["Code"] in ("NoSuchKey", "404"):
+                return None
+            raise
+        with answer["Body"] as body:
+            if answer["ContentLength"] > most_bytes:
+                raise BadUserInput(f"The file has more than {most_bytes} bytes.")
+            content: bytes = body.read()
+        return content
+
+    def _delete(self, keys: Collection[str]) -> None:
+        # One by one: other services differ in how many deletions at once must be signed.
+        for key in keys:
+            self._client.delete_object(Bucket=self._bucket, Key=key)
+
+
+def _client(session: Any, url: str | None) -> Any:
+    """In AWS the bucket is part of the host and the host of its region, so that browsers are not sent elsewhere."""
+    config = botocore.config.Config(
+        signature_version="s3v4",
+        s3={"addressing_style": "virtual" if url is None else "path"},
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": TRIES},
+        max_pool_connections=THREADS,
+        # Not every service knows the checksums that AWS came to have.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    region = session.region_name or (None if url is None else "us-east-1")
+    if url is None and region is None:
+        raise botocore.exceptions.NoRegionError()
+    return session.client(
+        "s3", endpoint_url=url or f"https://s3.{region}.amazonaws.com", region_name=region, config=config
+    )
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What goes wrong as the tables' errors are; the details are for the log, which hears of no keys."""
+    try:
+        yield
+    except (botocore.exceptions.ConnectTimeoutError, botocore.exceptions.ReadTimeoutError) as problem:
+        raise Timeout("The files' store did not answer in time.") from problem
+    except botocore.exceptions.ClientError as problem:
+        logger.warning("S3 refuses %s: %s", problem.operation_name, problem.response.get("Error", {}).get("Code"))
+        raise Unavailable("The files' store fails at the moment; try again.") from problem
+    except botocore.exceptions.BotoCoreError as problem:
+        logger.warning("S3 cannot be used: %s", type(problem).__name__)
+        raise Unavailable("The files' store cannot be reached at the moment; try again.") from problem

@@ -1,0 +1,215 @@
+"""Files of the local object store over HTTP: uploads by form to `/media`, and what is kept at `/media/<token>`.
+
+Whoever has the token may: it is signed, names one file and expires. Clients cannot name files themselves.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from datastore.errors import BadUserInput, Forbidden, NotFound, Timeout, Unavailable
+from datastore.moments import to_seconds
+from datastore.objects import INCOMING, ObjectStore
+from datastore.objects.local import LocalObjects, Receiving
+from edge.execution import encode, masked, told_error
+from edge.http import ClientGone, Refused
+from edge.upload_form import MOST_AROUND, UploadForm
+
+MOST_BYTES = 25 * 2**20  # no token says more
+SILENCE_SECONDS = 30.0
+PREFLIGHT_SECONDS = 600
+TYPES = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
+# Whatever a file holds, a browser takes it for a picture and for nothing that runs.
+HARMLESS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
+
+
+class Media:
+    """The ASGI application behind `/media`. With another object store than the local one there is nothing here.
+
+    `allowed_origins` are the pages on other hosts that may upload, as `https://host[:port]`.
+    """
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        now: Callable[[], datetime],
+        *,
+        allowed_origins: Collection[str] = (),
+        silence: float = SILENCE_SECONDS,
+    ) -> None:
+        self._objects = objects if isinstance(objects, LocalObjects) else None
+        self._now = now
+        self._allowed_origins = frozenset(origin.rstrip("/").lower() for origin in allowed_origins)
+        self._silence = silence
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except ClientGone:
+            return
+        except Refused as refusal:
+            headers = {name.decode(): value.decode() for name, value in refusal.headers}
+            response = _json(refusal.status, told_error(refusal.error), headers)
+        except Exception as error:
+            response = _json(500, masked(error))
+        if "token" not in request.path_params:
+            self._share(request, response)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        if self._objects is None:
+            raise Refused(404, NotFound("Files are not kept by this gateway."))
+        token = request.path_params.get("token")
+        if token is None:
+            return await self._upload(request, self._objects)
+        if request.method not in ("GET", "HEAD"):
+            raise Refused(405, BadUserInput("Files are read with GET and HEAD."), allow="GET, HEAD")
+        return await self._file(request, self._objects, token)
+
+    def _share(self, request: Request, response: Response) -> None:
+        """Let the page of an allowed origin know what came of its upload. https://fetch.spec.whatwg.org/#http-cors"""
+        response.headers["Vary"] = "Origin"
+        origin = request.headers.get("origin", "")
+        if origin.lower() not in self._allowed_origins:
+            return
+        response.headers["Access-Control-Allow-Origin"] = origin
+        if request.method == "OPTIONS":
+            response.headers["Access-Control-Allow-Methods"] = "POST"
+            response.headers["Access-Control-Allow-Headers"] = "Content-Type"
+            response.headers["Access-Control-Max-Age"] = str(PREFLIGHT_SECONDS)
+
+    async def _upload(self, request: Request, objects: LocalObjects) -> Response:
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers={"Allow": "OPTIONS, POST"})
+        if request.method != "POST":
+            raise Refused(405, BadUserInput("Files are uploaded with POST."), allow="OPTIONS, POST")
+        length = _length(request.headers)
+        with ExitStack() as stack:
+            upload = _Upload(objects, self._now(), length, stack)
+            await self._receive(request, upload)
+            upload.keep()
+        return Response(status_code=204)
+
+    async def _receive(self, request: Request, upload: "_Upload") -> None:
+        try:
+            form = UploadForm(request.headers.get("content-type", ""), upload.begin)
+        except BadUserInput as problem:
+            raise Refused(415, problem) from None
+        try:
+            more = True
+            while more:
+                content, more = await self._piece(request.receive)
+                form.feed(content)
+            form.end()
+        except BadUserInput as problem:
+            raise Refused(400, problem) from None
+        except Unavailable as problem:
+            raise Refused(503, problem) from None
+
+    async def _piece(self, receive: Receive) -> tuple[bytes, bool]:
+        try:
+            async with asyncio.timeout(self._silence):
+                message = await receive()
+        except TimeoutError:
+            raise Refused(408, Timeout("The file did not arrive in time."), connection="close") from None
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        return message.get("body", b""), message.get("more_body", False)
+
+    async def _file(self, request: Request, objects: LocalObjects, token: str) -> Response:
+        now = self._now()
+        claims = objects.opened(token, b"download", now)
+        if claims is None:
+            raise Refused(403, Forbidden("This address is not right, or has expired."))
+        found = await asyncio.to_thread(_regular, objects, claims["key"])
+        if found is None:
+            raise Refused(404, NotFound("There is no such file."))
+        path, told = found
+        headers = HARMLESS | {"Cache-Control": f"private, max-age={claims['until'] - to_seconds(now)}"}
+        media_type = TYPES.get(path.suffix, "application/octet-stream")
+        response = FileResponse(path, headers=headers, media_type=media_type, stat_result=told)
+        etag = response.headers["etag"]
+        if _has(request.headers.get("if-none-match", ""), etag):
+            return Response(status_code=304, headers=headers | {"ETag": etag})
+        return response
+
+
+class _Upload:
+    """The file of one form: checked against its token before, and while it comes."""
+
+    def __init__(self, objects: LocalObjects, now: datetime, length: int, stack: ExitStack) -> None:
+        self._objects = objects
+        self._now = now
+        self._length = length
+        self._stack = stack
+        self._receiving: Receiving | None = None
+        self._left = 0
+        self._most = 0
+
+    def begin(self, token: str, content_type: str) -> Callable[[bytes], None]:
+        claims = self._objects.opened(token, b"upload", self._now)
+        if claims is None or not claims["key"].startswith(INCOMING):
+            raise Refused(403, Forbidden("The token is not right, or has expired."))
+        if content_type.lower() != claims["type"]:
+            raise Refused(415, BadUserInput(f"The file must be sent as Content-Type: {claims['type']}."))
+        self._most = self._left = claims["most"]
+        if self._length > self._most + MOST_AROUND:
+            raise _too_large(self._most)
+        self._receiving = self._stack.enter_context(self._objects.receiving(claims["key"]))
+        return self._write
+
+    def _write(self, content: bytes) -> None:
+        # To the disk of this machine, piece by piece: that takes no longer than to hand it to a thread.
+        self._left -= len(content)
+        if self._left < 0:
+            raise _too_large(self._most)
+        assert self._receiving is not None
+        self._receiving.write(content)
+
+    def keep(self) -> None:
+        if self._left == self._most:
+            raise Refused(400, BadUserInput("The file is empty."))
+        assert self._receiving is not None
+        self._receiving.keep()
+
+
+def _length(headers: Mapping[str, str]) -> int:
+    declared = headers.get("content-length", "")
+    if not (declared.isascii() and declared.isdigit()):
+        raise Refused(411, BadUserInput("The form must be sent with its Content-Length."))
+    if len(declared) > 18 or int(declared) > MOST_BYTES + MOST_AROUND:
+        raise _too_large(MOST_BYTES)
+    return int(declared)
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(413, BadUserInput(f"The file may have at most {most} bytes."))
+
+
+def _regular(objects: LocalObjects, key: str) -> tuple[Path, os.stat_result] | None:
+    """Where a file is, and what the disk tells of it; None where there is none."""
+    try:
+        path = objects.path(key)
+        told = path.stat()
+    except (BadUserInput, OSError):
+        return None
+    return (path, told) if stat.S_ISREG(told.st_mode) else None
+
+
+def _has(tags: str, etag: str) -> bool:
+    return etag in [tag.strip().removeprefix("W/") for tag in tags.split(",")] or tags.strip() == "*"
+
+
+def _json(status: int, error: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    body = encode({"errors": [dict(error)]})
+    return Response(body, status, {"Cache-Control": "no-store"} | dict(headers or {}), "application/json")
