@@ -13,6 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 from command_line import Process, _until, serving
+from photo_files import uploaded
 from starlette.requests import Request
 from websockets.sync.client import connect
 
@@ -44,6 +45,10 @@ SIGHTINGS = '{ sightings(area: "Downtown") { nodes { id } } }'
 POST = 'mutation { createPost(input: { text: "Gone soon" }) { postId } }'
 COMMENT = 'mutation { addComment(input: { postId: "mira-1", text: "Gone soon" }) { id commentId } }'
 NOTIFICATIONS = '{ notifications(userId: "demo") { nodes { id notificationId } } }'
+TAG = """mutation { tagFace(input: {
+  imageId: "0197491a-7480-7932-b28f-6e15132a70d4", personId: "01969a4f-2400-78c6-9ae2-735c6d77d657"
+  boundingBox: { left: 0.1, top: 0.1, width: 0.1, height: 0.1 }
+}) { faceId } }"""
 WATCH = 'mutation { createWatch(input: { area: "Downtown", category: "Cats" }) { id watchId } }'
 
 
@@ -347,6 +352,10 @@ def _pasted(variables: dict[str, Any] | None, gateway: Process, token: str) -> d
         return {name: gateway.data(NOTIFICATIONS, token)["notifications"]["nodes"][0][name]}
     if "comment" in value:
         return {name: gateway.data(COMMENT, token)["addComment"][name]}
+    if "faceId" in value:
+        return {name: gateway.data(TAG, token)["tagFace"][name]}
+    if "photo" in value:
+        return {name: uploaded(gateway, token)[name]}
     if "post" in value:
         return {name: gateway.data(POST, token)["createPost"][name]}
     return {name: gateway.data(WATCH, token)["createWatch"][name]}

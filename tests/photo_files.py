@@ -1,0 +1,40 @@
+"""Pictures for tests of uploads, and an upload as a program makes it that has no browser."""
+
+import io
+import json
+from typing import Any
+from urllib.request import Request, urlopen
+from uuid import uuid4
+
+from command_line import Process
+from PIL import Image
+
+RESERVE = """mutation { createPhoto(input: { contentType: JPEG, description: "Gone soon" }) {
+  imageId original { url fields { name value } fileField contentType }
+} }"""
+
+
+def picture(kind: str = "JPEG", colour: str = "teal") -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (600, 400), colour).save(file, kind)
+    return file.getvalue()
+
+
+def uploaded(gateway: Process, token: str) -> dict[str, Any]:
+    """A photo of the token's bearer, who is in the library."""
+    reserved = gateway.data(RESERVE, token)["createPhoto"]
+    target = reserved["original"]
+    boundary = uuid4().hex
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{field["name"]}"\r\n\r\n{field["value"]}\r\n'
+        for field in target["fields"]
+    ]
+    file = f'Content-Disposition: form-data; name="{target["fileField"]}"; filename="a.jpg"'
+    parts.append(f"--{boundary}\r\n{file}\r\nContent-Type: {target['contentType']}\r\n\r\n")
+    body = "".join(parts).encode() + picture() + f"\r\n--{boundary}--\r\n".encode()
+    form = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+    with urlopen(Request(target["url"], body, form), timeout=20) as response:
+        assert response.status < 300
+    confirm = f"mutation {{ completePhoto(imageId: {json.dumps(reserved['imageId'])}) {{ imageId }} }}"
+    answer: dict[str, Any] = gateway.data(confirm, token)["completePhoto"]
+    return answer
