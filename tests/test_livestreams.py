@@ -1,6 +1,7 @@
 """Livestreams: announced, changed, ended, and read (SPARKS-8, SPARKS-N3, SPARKS-W1)."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,10 @@ import pytest
 from conftest import NOON, Answer, Served
 from photo_items import livestream, photo, put, user
 
+from datastore.attributes import Item
 from datastore.ids import uuid7
+from datastore.photos.livestreams import Livestreams
+from datastore.store import Written
 from resolvers.access import Role
 
 ALL = " fragment All on Livestream { livestreamId title description streamUrl startTime endTime createdAt state }"
@@ -259,8 +263,19 @@ async def test_no_change_makes_it_end_before_it_begins(served: Served) -> None:
     assert await one(served, made["livestreamId"]) == made
 
 
-async def test_of_two_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_begins(served: Served) -> None:
+async def test_of_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_begins(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three changes go by what they read before any of them was written."""
     id = (await announce(served, endTime=at(hours=9)))["livestreamId"]
+    write, all_have_read, tries = Livestreams._write, asyncio.Barrier(3), iter(range(100))
+
+    async def write_after_all_reads(self: Livestreams, item: Item, changes: Mapping[str, Any]) -> Written:
+        if next(tries) < 3:
+            await all_have_read.wait()
+        return await write(self, item, changes)
+
+    monkeypatch.setattr(Livestreams, "_write", write_after_all_reads)
 
     later, earlier, renamed = await asyncio.gather(
         change(served, id, startTime=at(hours=8)),

@@ -165,7 +165,7 @@ async def test_numbers_that_are_written_in_the_query_are_checked_too(served: Ser
 
 async def test_what_events_tell_is_in_no_index_and_they_are_among_no_photos(served: Served) -> None:
     await put(served, photo("i1"))
-    await log(served, view(eventData={"note": "x" * 4000}))
+    logged = await log(served, view(eventData={"note": "x" * 4000}))
 
     in_indexes = [
         (await served.store().query(pattern, {"partition": partition})).items
@@ -175,6 +175,7 @@ async def test_what_events_tell_is_in_no_index_and_they_are_among_no_photos(serv
 
     assert [item for items in in_indexes for item in items if "eventData" in item or "eventType" in item] == []
     assert [len(items) for items in in_indexes] == [1, 2]
+    assert sum(call.units for call in logged.calls) == 5 + 1 + 1  # the table, and each index
     assert photos.data == {"photosByUser": {"nodes": [{"imageId": "i1"}]}}
 
 
