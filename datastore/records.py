@@ -53,4 +53,6 @@ def without_emails(value: Any) -> Any:
 
 
 def _hashed(email: re.Match[str]) -> str:
-    return f"<{hashlib.sha256(email.group().lower().encode(errors='replace')).hexdigest()[:8]}>"
+    # In a message it may stand in quotation marks.
+    address = email.group().strip("'\"()").lower()
+    return f"<{hashlib.sha256(address.encode(errors='replace')).hexdigest()[:8]}>"
