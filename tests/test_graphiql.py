@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 from command_line import Process, _until, serving
-from photo_files import uploaded
+from photo_files import picture, uploaded
 from starlette.requests import Request
 from websockets.sync.client import connect
 
@@ -246,6 +246,52 @@ def test_what_was_written_is_there_after_a_reload_and_no_token_is_kept(page: "Pa
     page.reload()
     page.wait_for_selector(".graphiql-query-editor .view-lines")
     assert "mutation Report" in text(page, "operation.graphql")
+
+
+# Its photos
+
+
+def give(page: "Page", name: str, kind: str, content: bytes) -> None:
+    page.set_input_files(".photos input[type=file]", {"name": name, "mimeType": kind, "buffer": content})
+
+
+def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: Process) -> None:
+    # By its other name: signed addresses say 127.0.0.1.
+    page.goto(f"{gateway.url.replace('127.0.0.1', 'localhost')}/graphql")
+    page.wait_for_selector(".graphiql-query-editor .view-lines")
+    page.locator(".role-switch select").select_option(label="Admin")  # who is not in the library yet
+    page.click('button[aria-label="Show Photos"]')
+    photos = page.locator(".gallery li")
+    expect(photos).to_have_count(12)
+    page.get_by_label("Description of the pictures").fill("Nothing but teal")
+    with page.expect_response("**/media") as answer:
+        give(page, "teal.png", "image/png", picture("PNG"))
+    assert (answer.value.request.method, answer.value.ok) == ("POST", True)
+
+    expect(photos.first).to_contain_text("Nothing but teal")
+    expect(page.locator(".photos [role=status]")).to_have_text("teal.png is in the library.")
+    page.wait_for_function(
+        "() => { const seen = document.querySelector('.gallery img[alt=\"Nothing but teal\"]');"
+        " return seen?.complete && seen.naturalWidth === 480 && seen.naturalHeight === 320; }"
+    )
+    assert photos.first.locator("img").get_attribute("src").startswith("/media/")  # type: ignore[union-attr]
+    page.click("text=Load more")
+    expect(page.locator(".photos .more")).to_have_count(0)
+    words = photos.locator("p:first-of-type").all_inner_texts()
+    assert words[-1] == "The last boat into Lantern Bay."
+    assert words.count("Nothing but teal") == 1
+
+
+def test_what_is_no_picture_is_told_in_words(page: "Page") -> None:
+    page.click('button[aria-label="Show Photos"]')
+    alert = page.locator(".photos .upload [role=alert]")
+    give(page, "notes.txt", "text/plain", b"Buy milk.")
+    expect(alert).to_have_text("notes.txt: only JPEG, PNG and WebP pictures can be uploaded.")
+    give(page, "notes.jpg", "image/jpeg", b"Buy milk.")
+    expect(alert).to_contain_text("notes.jpg: The original is no picture")
+    page.locator(".role-switch select").select_option(label="nobody")
+    give(page, "teal.jpg", "image/jpeg", picture())
+    expect(alert).to_contain_text("teal.jpg: nobody is signed in.")
 
 
 # What the page is told

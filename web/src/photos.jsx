@@ -37,22 +37,26 @@ function Upload({ endpoint, local, added }) {
   const [headers] = useHeadersEditorState();
   const [description, setDescription] = useState('');
   const [progress, setProgress] = useState(null);
+  const [done, setDone] = useState('');
   const [problem, setProblem] = useState('');
   const [hovered, setHovered] = useState(false);
 
   async function take(files) {
     if (progress || !files.length) return;
     setProblem('');
-    try {
-      for (const file of files) {
-        const authorization = authorizationIn(headers);
+    setDone('');
+    const authorization = authorizationIn(headers);
+    for (const file of files) {
+      try {
         added(await upload(file, description, { endpoint, authorization, local, tell: setProgress }));
+        setDone(`${file.name} is in the library.`);
+        setDescription('');
+      } catch (error) {
+        setProblem(`${file.name}: ${error.message}`);
+        break;
+      } finally {
+        setProgress(null);
       }
-      setDescription('');
-    } catch (error) {
-      setProblem(error.message);
-    } finally {
-      setProgress(null);
     }
   }
 
@@ -107,6 +111,7 @@ function Upload({ endpoint, local, added }) {
             <progress aria-label={progress.words} value={progress.part} />
           </>
         )}
+        {!progress && done}
       </div>
       <Problem words={problem} />
     </div>

@@ -23,15 +23,15 @@ const CONFIRM = `mutation Confirm($imageId: ID!) { completePhoto(imageId: $image
  */
 export async function upload(file, description, { endpoint, authorization, tell, local }) {
   const contentType = TYPES[file.type];
-  if (!contentType) throw new Error(`${file.name} cannot be uploaded: JPEG, PNG and WebP pictures can.`);
-  if (!authorization) throw new Error('Nobody is signed in: choose under “Run as” whose photo it is.');
+  if (!contentType) throw new Error('only JPEG, PNG and WebP pictures can be uploaded.');
+  if (!authorization) throw new Error('nobody is signed in. Choose under “Run as” whose photo it is.');
   const asked = (query, variables) => ask(endpoint, authorization, query, variables);
 
   tell({ words: `Reserving a place for ${file.name}…` });
   const input = { contentType, description: description.trim() || null };
   const { imageId, original } = (await entered(() => asked(RESERVE, { input }), asked)).createPhoto;
   if (file.size > original.maxBytes) {
-    throw new Error(`${file.name} has ${megabytes(file.size)} MB; at most ${megabytes(original.maxBytes)} MB are taken.`);
+    throw new Error(`it has ${megabytes(file.size)} MB; at most ${megabytes(original.maxBytes)} MB are taken.`);
   }
   const words = `Uploading ${file.name}…`;
   await send({ ...original, url: local(original.url) }, file, (part) => tell({ words, part }));
@@ -60,17 +60,16 @@ function send({ url, method, fields, fileField }, file, progressed) {
     const request = new XMLHttpRequest(); // fetch does not tell how far an upload is
     request.upload.onprogress = ({ loaded, total }) => progressed(total ? loaded / total : undefined);
     request.onload = () => (request.status < 300 ? done() : failed(new Error(refusal(request))));
-    request.onerror = () => failed(new Error('The upload broke off. Does the gateway still run?'));
+    request.onerror = () => failed(new Error('the upload broke off. Does the gateway still run?'));
     request.open(method, url);
     request.send(form);
   });
 }
 
-/** What the store says about a file that it does not take: our own JSON, or the XML of S3. */
+/** What is said about a file that is not taken: in the gateway's JSON, or in the XML of S3. */
 function refusal({ status, responseText }) {
   try {
-    const { message, error } = JSON.parse(responseText);
-    return message ?? error;
+    return JSON.parse(responseText).errors[0].message;
   } catch {
     const said = /<Message>([^<]+)/.exec(responseText)?.[1];
     return `The file was refused (${said ?? status}).`;
