@@ -58,7 +58,10 @@ async def one(served: Served, key: str) -> dict[str, Any] | None:
 
 
 async def assert_consistent(served: Served) -> None:
-    """Counts are those of the items they count, and each photo knows its faces and no others."""
+    """Counts are those of the items they count, and each photo knows its faces and no others.
+
+    Persons and photos as others wrote them may not be counted, and not know their faces.
+    """
     items = await stored(served)
     kinds: dict[str, list[dict[str, Any]]] = {}
     for item in items:
@@ -66,7 +69,11 @@ async def assert_consistent(served: Served) -> None:
     faces = kinds.get("FACE", [])
     counted = Counter(face["personId"] for face in faces)
     persons = {person["personId"]: person for person in kinds.get("PERSON", [])}
-    assert {id: person["faceCount"] for id, person in persons.items()} == {id: counted[id] for id in persons}
+    assert [
+        (id, person["faceCount"], counted[id])
+        for id, person in persons.items()
+        if "faceCount" in person and person["faceCount"] != counted[id]
+    ] == []
     assert set(counted) <= persons.keys()
     assert [person for person in persons.values() if {"mergedInto", "receives"} & person.keys()] == []
     photos = {photo["imageId"]: photo for photo in kinds.get("IMAGE", [])}
@@ -74,9 +81,9 @@ async def assert_consistent(served: Served) -> None:
     for image_id, photo in photos.items():
         on_it = {(face["PK"].removeprefix("FACE#"), face["personId"]) for face in faces if face["imageId"] == image_id}
         told = [(face["faceId"], face["personId"]) for face in photo.get("faces", ())]
-        assert sorted(told) == sorted(on_it)
+        assert sorted(told) == sorted(on_it) or "faces" not in photo
         assert sorted(photo["persons"]) == sorted({person for _, person in on_it})
-        assert photo.get("personNames", {}).keys() == set(photo["persons"])
+        assert photo.get("personNames", {}).keys() <= set(photo["persons"])
     uploads = Counter(photo["email"] for photo in photos.values())
     assert {user["email"]: user["uploadCount"] for user in kinds.get("USER", [])} == {
         user["email"]: uploads[user["email"]] for user in kinds.get("USER", [])

@@ -1,5 +1,6 @@
 """What a photo says is changed, and photos are deleted, with all that hangs on them."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -79,8 +80,10 @@ class Editing:
 
     async def _with_it(self, current: Current, photo: Photo) -> list[Action]:
         """What a deletion takes with it: faces, their persons' counts, and the user's. And the note of the files."""
-        persons = await current.persons(_names(photo, photo.faces))
-        user = await current.get(keys.DELETE_PHOTO, user_keys.user(photo.email))
+        persons, user = await asyncio.gather(
+            current.persons(_names(photo, photo.faces)),
+            current.get(keys.DELETE_PHOTO, user_keys.user(photo.email)),
+        )
         return [
             *_gone(photo.image_id, photo.faces),
             *await current.count_changes(persons, [face.person_id for face in photo.faces]),

@@ -1,0 +1,181 @@
+"""Two persons become one (SPARKS-W1): each face, each photo and both counts, some at a time, to the end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from conftest import Served
+from photo_items import ask_as, face, person, photo, put, tagged, user
+from photo_steps import MERGE, RENAME, assert_consistent, done, one, stored, tag
+
+from datastore.backoff import Backoff
+from datastore.photos import merging
+from resolvers.access import Role
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an index may lack is looked for again without waiting."""
+    monkeypatch.setattr(merging, "LAGGING", Backoff(first=0.0, most=0.0, tries=3))
+
+
+async def merge(served: Served, source: str, into: str) -> Any:
+    return await ask_as(served, MERGE, role=Role.ADMIN, one=source, into=into)
+
+
+async def test_the_faces_of_the_one_become_the_others(served: Served) -> None:
+    await put(served, user(uploadCount=2), photo("i"), photo("j"), person("p"), person("q"), person("r"))
+    for image_id, whose in (("i", "r"), ("i", "p"), ("i", "q"), ("j", "p"), ("j", "p")):
+        await tag(served, image_id, whose)
+
+    answer = await merge(served, "p", "q")
+
+    assert answer.data["mergePersons"] == {"personId": "q", "name": "Q", "faceCount": 4}
+    assert await one(served, "PERSON#p") is None
+    assert await one(served, "PERSON#q") == person("q", faceCount=4)
+    shown = [await one(served, f"IMAGE#{image_id}") or {} for image_id in ("i", "j")]
+    assert [item["persons"] for item in shown] == [["r", "q"], ["q"]]
+    assert [item["personNames"] for item in shown] == [{"r": "R", "q": "Q"}, {"q": "Q"}]
+    assert [[on_it["personId"] for on_it in item["faces"]] for item in shown] == [["r", "q", "q"], ["q", "q"]]
+    await assert_consistent(served)
+
+
+async def test_a_merge_of_few_faces_takes_few_calls(served: Served) -> None:
+    await put(served, photo("i"), person("p"), person("q"))
+    await tag(served, "i", "p")
+    await tag(served, "i", "p")
+
+    answer = await merge(served, "p", "q")
+
+    assert answer.made == [
+        "BatchGetItem sparks",  # the faces
+        "GetItem sparks",  # their photo
+        *["Query sparks"] * 9,  # both persons, four times, and in the end who is left
+        *["Query sparks.personId-PK-index"] * 2,  # the faces, and whether there are more
+        *["TransactWriteItems sparks"] * 3,  # begun, moved, ended
+    ]
+
+
+async def test_many_faces_are_moved_some_at_a_time(served: Served) -> None:
+    people = person("p", faceCount=45), person("q")
+    faces = [face(f"f{number:02}", f"i{number % 3}", "p") for number in range(45)]
+    photos = [tagged(photo(f"i{number}"), faces[number::3], people[0]) for number in range(3)]
+    await put(served, *people, *photos, *faces)
+
+    answer = await merge(served, "p", "q")
+
+    assert answer.data["mergePersons"]["faceCount"] == 45
+    assert answer.made.count("TransactWriteItems sparks") == 5
+    await assert_consistent(served)
+
+
+async def test_a_merge_that_was_cut_off_goes_on_and_one_that_is_done_changes_nothing(served: Served) -> None:
+    people = person("p", faceCount=1, mergedInto="q"), person("q", faceCount=1, receives={"p"})
+    moved, left = face("f1", "i", "q"), face("f2", "i", "p")
+    await put(served, *people, tagged(photo("i"), [moved, left], people[1], people[0]), moved, left)
+
+    first = await merge(served, "p", "q")
+    before = await stored(served)
+    second = await merge(served, "p", "q")
+
+    assert first.data == second.data == {"mergePersons": {"personId": "q", "name": "Q", "faceCount": 2}}
+    assert await stored(served) == before
+    assert await one(served, "PERSON#q") == person("q", faceCount=2)
+    await assert_consistent(served)
+
+
+async def test_faces_without_a_photo_and_photos_that_know_no_faces_are_merged_too(served: Served) -> None:
+    old = photo("i", persons=["p", "q"])
+    faces = [face("f1", "i", "p", None), face("f2", "i", "q", None), face("f3", "gone", "p")]
+    await put(served, old, person("p", faceCount=2), person("q", faceCount=1), *faces)
+
+    answer = await merge(served, "p", "q")
+
+    assert answer.data["mergePersons"]["faceCount"] == 3
+    assert {item["personId"] for item in await stored(served, "FACE")} == {"q"}
+    assert await one(served, "IMAGE#i") == {
+        **old,
+        "persons": ["q"],
+        "personNames": {"q": "Q"},
+        "faces": [{"faceId": "f1", "personId": "q"}, {"faceId": "f2", "personId": "q"}],
+        "revision": 1,
+    }
+
+
+async def test_counts_that_were_wrong_or_missing_do_not_keep_a_merge_from_its_end(served: Served) -> None:
+    too_high, uncounted, nothing = person("p1", faceCount=7), person("p2"), person("p3", faceCount=None)
+    del uncounted["faceCount"]
+    faces = [face("f1", "i", "p1"), face("f2", "i", "p2"), face("f3", "i", "p2")]
+    await put(served, too_high, uncounted, nothing, person("q"), *faces)
+
+    for source in ("p1", "p2", "p3"):
+        assert (await merge(served, source, "q")).errors is None
+
+    assert await stored(served, "PERSON") == [person("q", faceCount=3)]
+
+
+async def test_tags_and_names_of_the_moment_are_merged_exactly(served: Served) -> None:
+    await put(served, user(uploadCount=1), photo("i"), person("p"), person("q"))
+    for _ in range(5):
+        await tag(served, "i", "p")
+    naming = {"personId": "q", "name": "New"}
+
+    merged, *_ = await asyncio.gather(
+        done(served, MERGE, role=Role.ADMIN, one="p", into="q"),
+        done(served, MERGE, role=Role.ADMIN, one="p", into="q"),
+        done(served, RENAME, role=Role.ADMIN, input=naming),
+        *[ask_as(served, TAG_ONE, who=who) for who in ("p", "q", "p")],
+    )
+
+    assert merged["personId"] == "q"
+    (left,) = await stored(served, "PERSON")
+    assert left["name"] == "New"
+    await assert_consistent(served)
+
+
+TAG_ONE = """mutation ($who: ID!) { tagFace(input: {
+  imageId: "i", personId: $who, boundingBox: {left: 0, top: 0, width: 1, height: 1}
+}) { faceId } }"""
+
+
+async def test_of_two_merges_across_each_other_one_is_refused(served: Served) -> None:
+    await put(served, photo("i"), person("p"), person("q"))
+    await tag(served, "i", "p")
+    await tag(served, "i", "q")
+
+    answers = await asyncio.gather(merge(served, "p", "q"), merge(served, "q", "p"))
+
+    (left,) = await stored(served, "PERSON")
+    assert left["faceCount"] == 2
+    # The other comes too soon, or too late.
+    assert sorted(answer.codes for answer in answers) in ([[], ["CONFLICT"]], [[], ["NOT_FOUND"]])
+    await assert_consistent(served)
+
+
+async def test_who_is_in_another_merge_is_not_merged(served: Served) -> None:
+    await put(served, person("p", mergedInto="q"), person("q", receives={"p"}), person("r"))
+    before = await stored(served)
+
+    refused = [await merge(served, *pair) for pair in (("p", "r"), ("r", "p"), ("q", "r"))]
+
+    assert [answer.codes for answer in refused] == [["CONFLICT"]] * 3
+    assert {answer.errors[0]["message"] for answer in refused} == {"p is being merged into q: finish that first."}
+    assert await stored(served) == before
+
+
+async def test_who_stays_must_be_there_and_be_another(served: Served) -> None:
+    await put(served, person("p"))
+
+    same, unknown = await merge(served, "p", " p "), await merge(served, "p", "nobody")
+
+    assert (same.codes, same.calls) == (["BAD_USER_INPUT"], [])
+    assert unknown.codes == ["NOT_FOUND"]
+    assert await stored(served) == [person("p")]
+
+
+async def test_persons_are_merged_by_admins_alone(served: Served) -> None:
+    await put(served, person("p"), person("q"))
+
+    for role in (Role.USER, Role.SYSTEM):
+        assert (await ask_as(served, MERGE, role=role, one="p", into="q")).codes == ["FORBIDDEN"]
+    assert len(await stored(served, "PERSON")) == 2

@@ -1,0 +1,193 @@
+"""One's photos are changed and deleted (SPARKS-W1), with all that hangs on them."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from conftest import Served
+from photo_items import ADA, EVE, WRITTEN, ask_as, face, person, photo, put, tagged, user
+from photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, tag
+
+from datastore.errors import Unavailable
+from datastore.photos import editing
+from datastore.photos.removals import Removals
+from resolvers.access import Role
+
+AT = "2026-06-25T10:00:00.000Z"
+FILES = [f"originals/{ADA}/i.jpg", f"thumbnails/{ADA}/i.jpg"]
+
+
+def objects(served: Served) -> Any:
+    assert served.gateway.services is not None
+    return served.gateway.services.objects
+
+
+async def upload(served: Served) -> None:
+    for key in FILES:
+        await objects(served).write(key, b"a picture", content_type="image/jpeg")
+
+
+async def files(served: Served) -> list[bool]:
+    """Whether each of the photo's files is there."""
+    return [await objects(served).read(key, most_bytes=100) is not None for key in FILES]
+
+
+async def test_what_a_photo_says_is_changed_in_one_call(served: Served) -> None:
+    await put(served, photo("i", at=AT))
+    tags = [" Sea ", "sea", "FOG"]
+
+    answer = await ask_as(served, UPDATE, input={"imageId": "i", "takenAt": AT, "description": " New ", "tags": tags})
+
+    assert answer.data["updatePhoto"] == {"imageId": "i", "description": "New", "tags": ["sea", "fog"]}
+    assert answer.made == ["UpdateItem sparks"]
+    assert await stored(served) == [photo("i", at=AT, description="New", tags=["sea", "fog"])]
+
+
+async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Served) -> None:
+    await put(served, photo("i"))
+
+    found = await ask_as(served, UPDATE, input={"imageId": "i", "description": None})
+    otherwise = await ask_as(served, UPDATE, input={"imageId": "i", "takenAt": WRITTEN, "tags": []})
+    wrong = await ask_as(served, UPDATE, input={"imageId": "i", "takenAt": AT, "tags": ["x"]})
+
+    assert found.data["updatePhoto"] == {"imageId": "i", "description": None, "tags": ["tag1", "tag2"]}
+    assert found.made == ["Query sparks", "UpdateItem sparks"]
+    assert otherwise.data["updatePhoto"]["tags"] == []
+    assert wrong.codes == ["NOT_FOUND"]
+
+
+async def test_photos_are_changed_and_deleted_by_their_owner_alone(served: Served) -> None:
+    await put(served, photo("i", at=AT))
+    await upload(served)
+    changes = {"imageId": "i", "description": "x"}
+
+    for role in Role:
+        refused = [
+            await ask_as(served, UPDATE, EVE, role, input=changes),
+            await ask_as(served, UPDATE, EVE, role, input=changes | {"takenAt": AT}),
+            await ask_as(served, DELETE, EVE, role, id="i"),
+            await ask_as(served, DELETE, EVE, role, id="i", at=AT),
+        ]
+        assert [answer.codes for answer in refused] == [["FORBIDDEN"]] * 4
+        assert ADA not in str([answer.errors for answer in refused])
+    assert (await served.ask(DELETE, {"id": "i"})).codes == ["UNAUTHENTICATED"]
+    assert (await ask_as(served, UPDATE, None, input=changes)).codes == ["FORBIDDEN"]
+    assert await stored(served) == [photo("i", at=AT)]
+    assert await files(served) == [True, True]
+
+
+async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
+    wrong: list[tuple[Any, str]] = [
+        ({}, "input"),
+        ({"description": " "}, "description"),
+        ({"description": "x" * 1001}, "description"),
+        ({"tags": None}, "tags"),
+        ({"tags": ["x"] * 21}, "tags"),
+        ({"tags": ["x", " "]}, "tags[1]"),
+        ({"tags": ["x" * 51]}, "tags[0]"),
+        ({"tags": ["x"], "imageId": " "}, "imageId"),
+    ]
+    for given, field in wrong:
+        answer = await ask_as(served, UPDATE, input={"imageId": "i"} | given)
+
+        assert answer.codes == ["BAD_USER_INPUT"]
+        assert (answer.errors or [])[0]["extensions"]["field"] == field
+        assert answer.calls == []
+
+
+async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Served) -> None:
+    await put(served, user(uploadCount=2), photo("i", at=AT), photo("j"), person("p"), person("q"), person("r"))
+    await upload(served)
+    for image_id, whose in (("i", "p"), ("i", "q"), ("i", "p"), ("j", "p")):
+        await tag(served, image_id, whose)
+
+    answer = await ask_as(served, DELETE, id="i", at=AT)
+    again = await done(served, DELETE, id="i", at=AT)
+
+    assert answer.data["deletePhoto"] == {"imageId": "i", "description": "Photo i"}
+    # The photo; the persons and the user; all at once; and the note of the files, when they are gone.
+    assert answer.made == [
+        "BatchGetItem sparks",
+        "DeleteItem sparks",
+        "GetItem sparks",
+        "TransactWriteItems sparks",
+    ]
+    assert again is None
+    assert [item["PK"] for item in await stored(served, "IMAGE")] == ["IMAGE#j"]
+    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1, 0, 0]
+    assert await files(served) == [False, False]
+    await assert_consistent(served)
+
+
+async def test_the_faces_of_a_photo_that_others_wrote_go_with_it(served: Served) -> None:
+    faces = [face("f1", "i", "p", None), face("f2", "j", "p", None), face("f3", "i", "q", None)]
+    await put(served, photo("i", persons=["p", "q"]), person("p", faceCount=2), person("q", faceCount=1), *faces)
+
+    assert await done(served, DELETE, id="i") == {"imageId": "i", "description": "Photo i"}
+
+    left = [item["PK"] for item in await stored(served)]
+    assert left == ["FACE#f2", "PERSON#p", "PERSON#q"]
+    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1, 0]
+
+
+async def test_a_photo_with_more_faces_than_fit_goes_in_some_steps(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editing, "MOST_FACES", 2)
+    faces = [face(f"f{number}", "i", "p") for number in range(5)]
+    await put(served, user(uploadCount=1), tagged(photo("i"), faces, person("p")), person("p", faceCount=5), *faces)
+
+    answer = await ask_as(served, DELETE, id="i")
+
+    assert answer.made.count("TransactWriteItems sparks") == 3
+    assert await stored(served) == [person("p"), user(uploadCount=0)]
+
+
+async def test_where_no_count_is_kept_a_photo_goes_all_the_same(served: Served) -> None:
+    for kept in ((), (user(),), (user(uploadCount=0),), (user(uploadCount=None),)):
+        await put(served, *kept, photo("i"))
+
+        assert await done(served, DELETE, id="i") is not None
+        assert await stored(served) == list(kept)
+
+
+async def test_of_many_who_delete_a_photo_at_once_one_is_told_of_it(served: Served) -> None:
+    await put(served, user(uploadCount=1), photo("i"), person("p"))
+    await tag(served, "i", "p")
+
+    told = await asyncio.gather(*[done(served, DELETE, id="i") for _ in range(6)])
+
+    assert sorted(map(bool, told)) == [False] * 5 + [True]
+    await assert_consistent(served)
+
+
+async def test_what_cannot_be_removed_now_is_removed_later(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(served, user(uploadCount=1), photo("i"))
+    await upload(served)
+
+    async def fails(_: Any, __: Any) -> None:
+        raise Unavailable(f"{FILES} cannot be reached.")
+
+    with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+        broken.setattr(type(objects(served)), "delete", fails)
+        told = await done(served, DELETE, id="i")
+
+    assert told is not None
+    assert await files(served) == [True, True]
+    assert await one(served, "REMOVAL#i") == {
+        "PK": "REMOVAL#i",
+        "SK": "REMOVAL#i",
+        "entityType": "REMOVAL",
+        "imageId": "i",
+        "objectKeys": FILES,
+        "createdAt": "2026-06-25T12:00:00.000Z",
+    }
+    assert ADA not in caplog.text
+
+    assert await Removals(served.store(), objects(served)).finish_all() == 1
+
+    assert await files(served) == [False, False]
+    assert await stored(served) == [user(uploadCount=0)]
