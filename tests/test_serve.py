@@ -327,7 +327,8 @@ def test_every_option_of_serve_can_come_from_the_environment(engine: str, tmp_pa
         assert gateway.data('{ areas sightings(area: "North") { nodes { area } } }')["areas"] == ["North", "South"]
         token = run("token", "--role", "system", **environment).stdout.strip()
         assert gateway.data("{ me { role } }", token) == {"me": {"role": "SYSTEM"}}
-        assert not (tmp_path / "data").exists()
+        # The demo's pictures are there, and no secret beside the one that was given.
+        assert not (tmp_path / "data" / "secret").exists()
 
 
 def test_settings_are_read_from_the_environment() -> None:
@@ -344,6 +345,9 @@ def test_settings_are_read_from_the_environment() -> None:
         "GATEWAY_ALLOWED_ORIGINS": "https://app.example.com,http://localhost:3000",
         "GATEWAY_DEADLINE_SECONDS": "2.5",
         "GATEWAY_POLL_INTERVAL_SECONDS": "0.5",
+        "GATEWAY_PHOTO_BUCKET": "photos.example.com",
+        "GATEWAY_S3_URL": "http://127.0.0.1:9000",
+        "GATEWAY_PUBLIC_URL": "https://example.com/api/",
     }
     assert Settings(**from_environment(environment)) == Settings(
         secret=SECRET,
@@ -358,7 +362,20 @@ def test_settings_are_read_from_the_environment() -> None:
         allowed_origins=("https://app.example.com", "http://localhost:3000"),
         deadline_seconds=2.5,
         poll_interval=0.5,
+        photo_bucket="photos.example.com",
+        s3_url="http://127.0.0.1:9000",
+        public_url="https://example.com/api/",
     )
+
+
+def test_a_service_for_files_needs_a_bucket() -> None:
+    with pytest.raises(Misconfigured, match="GATEWAY_PHOTO_BUCKET"):
+        Settings(secret=SECRET, s3_url="https://s3.example.com")
+
+
+def test_clients_reach_the_gateway_where_it_listens_unless_told_otherwise() -> None:
+    assert Settings(secret=SECRET).reached_at == "http://127.0.0.1:8000"
+    assert Settings(secret=SECRET, public_url="https://example.com/api/").reached_at == "https://example.com/api"
 
 
 def test_what_is_given_counts_more_than_the_environment() -> None:
@@ -371,6 +388,10 @@ def test_what_is_given_counts_more_than_the_environment() -> None:
         ("GATEWAY_SECRET", "x" * 31),
         ("GATEWAY_JWKS_URL", "keys.example.com"),
         ("GATEWAY_AREAS", " , "),
+        ("GATEWAY_PHOTO_BUCKET", "My Bucket"),
+        ("GATEWAY_S3_URL", "s3.example.com"),
+        ("GATEWAY_PUBLIC_URL", "https://[example.com"),
+        ("GATEWAY_PUBLIC_URL", "https://example.com/?q=1"),
         ("GATEWAY_ALLOWED_ORIGINS", "app.example.com"),
         ("GATEWAY_ALLOWED_ORIGINS", "https://app.example.com/path"),
         ("GATEWAY_DEADLINE_SECONDS", "0"),

@@ -1,13 +1,22 @@
 """Uploads: SPARKS-W1's `createPhoto` and `completePhoto`, through the API and the forms it names."""
 
+import asyncio
+from datetime import timedelta
 from typing import Any
 
-from conftest import Answer, Served
-from photo_items import ADA, ask_as, put, user
-from pictures import jpeg
+import pytest
+from conftest import NOON, Answer, Served
+from photo_items import ADA, EVE, ask_as, photo, put, user
+from pictures import jpeg, png
+from upload_forms import send, sent
 
+from datastore.errors import Unavailable
+from datastore.ids import uuid7
+from datastore.keyspace.photos import table
+from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
-from datastore.photos.uploads import incoming
+from datastore.photos.releases import Releases, incoming
+from pipelines.photos.janitor import Janitor
 
 TARGET = "{ url method fields { name value } fileField contentType maxBytes expiresAt }"
 CREATE = f"""mutation($input: CreatePhotoInput!) {{ createPhoto(input: $input) {{
@@ -15,21 +24,32 @@ CREATE = f"""mutation($input: CreatePhotoInput!) {{ createPhoto(input: $input) {
 COMPLETE = """mutation($id: ID!) { completePhoto(imageId: $id) {
     imageId takenAt createdAt description tags contentType size width height email personIds originalUrl thumbnailUrl
 } }"""
-PHOTOS = "{ photos { nodes { imageId } } }"
+OWN_ID = uuid7(NOON, "a client's own")
 
 
 async def create(served: Served, email: str | None = ADA, **given: Any) -> Answer:
-    return await ask_as(served, CREATE, email, input={"contentType": "JPEG"} | given)
+    answer: Answer = await ask_as(served, CREATE, email, input={"contentType": "JPEG"} | given)
+    return answer
 
 
 async def complete(served: Served, image_id: str, email: str | None = ADA) -> Answer:
-    return await ask_as(served, COMPLETE, email, id=image_id)
+    answer: Answer = await ask_as(served, COMPLETE, email, id=image_id)
+    return answer
 
 
-async def reserved(served: Served, **given: Any) -> dict[str, Any]:
-    answer = await create(served, **given)
+async def reserved(served: Served, email: str = ADA, **given: Any) -> dict[str, Any]:
+    answer = await create(served, email, **given)
     assert answer.errors is None, answer.errors
-    return answer.data["createPhoto"]
+    upload: dict[str, Any] = answer.data["createPhoto"]
+    return upload
+
+
+async def uploaded(served: Served, content: bytes, **given: Any) -> str:
+    """The id of a reservation whose original is uploaded."""
+    upload = await reserved(served, **given)
+    assert await send(served.http, upload["original"], content) == 204
+    image_id: str = upload["imageId"]
+    return image_id
 
 
 async def count(served: Served, email: str = ADA) -> Any:
@@ -37,16 +57,345 @@ async def count(served: Served, email: str = ADA) -> Any:
     return item and item.get("uploadCount")
 
 
-async def test_a_photo_is_created_uploaded_and_completed(served: Served) -> None:
-    await put(served, user(uploadCount=0))
-    made = await create(served)
-    image_id = made.data["createPhoto"]["imageId"]
-    await served.gateway.objects.write(incoming(image_id)[0], jpeg(60, 40), content_type="image/jpeg")
+async def items(served: Served, kind: str) -> list[dict[str, Any]]:
+    """What there is of a kind, as the index by type has it."""
+    return [item async for item in served.store().query_all(keys.UPLOADS, {"partition": kind})]
 
-    done = await complete(served, image_id)
 
+def files(served: Served) -> set[str]:
+    folder = served.gateway.objects.folder  # type: ignore[attr-defined]
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(autouse=True)
+async def ada(served: Served) -> None:
+    await put(served, user(uploadCount=0, uploadLimit=10))
+
+
+async def test_a_photo_is_reserved_uploaded_and_confirmed(served: Served) -> None:
+    tags = [" Sea ", "SEA", "sun"]
+    made = await create(served, description=" At sea ", tags=tags, takenAt="2020-02-03T04:05:06+01:00")
+    upload = made.data["createPhoto"]
+    id, content = upload["imageId"], jpeg(600, 400)
+    assert await send(served.http, upload["original"], content) == 204
+    served.clock.forward(minutes=1)
+    done = await complete(served, id)
+
+    assert (made.errors, done.errors) == (None, None)
+    assert upload["expiresAt"] == "2026-06-25T13:00:00+00:00"
+    assert {name: upload["original"][name] for name in ("method", "fileField", "contentType", "maxBytes")} == {
+        "method": "POST",
+        "fileField": "file",
+        "contentType": "image/jpeg",
+        "maxBytes": 26_214_400,
+    }
+    assert (upload["thumbnail"]["contentType"], upload["thumbnail"]["maxBytes"]) == ("image/jpeg", 524_288)
+    assert upload["original"]["expiresAt"] == "2026-06-25T12:15:00+00:00"
+    answered = done.data["completePhoto"]
+    urls = answered.pop("originalUrl"), answered.pop("thumbnailUrl")
+    assert answered == {
+        "imageId": id,
+        "takenAt": "2020-02-03T03:05:06+00:00",
+        "createdAt": "2026-06-25T12:01:00+00:00",
+        "description": "At sea",
+        "tags": ["sea", "sun"],
+        "contentType": "image/jpeg",
+        "size": len(content),
+        "width": 600,
+        "height": 400,
+        "email": ADA,
+        "personIds": [],
+    }
+    for url, length in zip(urls, (len(content), None), strict=True):
+        async with served.http.get(url) as response:
+            body = await response.read()
+        assert (response.status, response.content_type) == (200, "image/jpeg")
+        assert length in (None, len(body))
+    assert made.made == ["TransactWriteItems sparks"]
+    assert done.made == ["GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
+    assert files(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert (await count(served), await items(served, "UPLOAD")) == (1, [])
+
+
+async def test_an_email_is_in_no_key_and_no_address(served: Served) -> None:
+    await complete(served, await uploaded(served, jpeg()))
+
+    answer = await served.ask("{ photos { nodes { id email originalUrl thumbnailUrl } } }")
+
+    assert answer.errors is None
+    assert "ada" not in str(answer.data)
+    assert not any("ada" in name for name in files(served))
+
+
+async def test_fifty_at_once_leave_as_many_reservations_as_the_limit_is(served: Served) -> None:
+    answers = await asyncio.gather(*[create(served) for _ in range(50)])
+
+    refused = [answer for answer in answers if answer.errors]
+    assert len(refused) == 40
+    assert {answer.errors[0]["message"] for answer in refused if answer.errors} == {
+        "You may have at most 10 photos, uploads on their way included."
+    }
+    assert {code for answer in refused for code in answer.codes} == {"CONFLICT"}
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 10)
+
+
+async def test_photos_that_others_wrote_are_counted_at_the_first_upload(served: Served) -> None:
+    written = user(EVE)
+    del written["uploadLimit"]
+    await put(served, written, photo("a", EVE), photo("b", EVE), photo("c"))
+
+    first, _ = await asyncio.gather(create(served, EVE), create(served, EVE))
+    again = await create(served, EVE)
+
+    assert (first.errors, again.errors) == (None, None)
+    assert again.made == ["TransactWriteItems sparks"]
+    assert await count(served, EVE) == 5
+
+
+async def test_who_has_not_entered_the_library_is_told_to(served: Served) -> None:
+    answer = await create(served, EVE)
+
+    assert answer.codes == ["NOT_FOUND"]
+    assert "createPhotoUser" in str(answer.errors)
+    assert await items(served, "UPLOAD") == []
+
+
+async def test_only_a_caller_with_an_email_uploads(served: Served) -> None:
+    signed_out = await served.ask(CREATE, {"input": {"contentType": "PNG"}})
+    nameless = await create(served, None)
+    neither = await served.ask(COMPLETE, {"id": OWN_ID})
+
+    assert (signed_out.codes, nameless.codes) == (["UNAUTHENTICATED"], ["FORBIDDEN"])
+    assert neither.codes == ["UNAUTHENTICATED"]
+    assert await count(served) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"description": "x" * 1001}, "`description` must have between 1 and 1000 characters."),
+        ({"description": " "}, "`description` must have between 1 and 1000 characters."),
+        ({"tags": ["x"] * 21}, "`tags` may hold at most 20, not 21."),
+        ({"tags": ["x" * 51]}, "`tags` must have between 1 and 50 characters."),
+        ({"takenAt": "2026-01-01T00:00:00"}, "`takenAt` needs an offset from UTC, such as 2026-06-25T14:30:00Z."),
+        ({"imageId": "mine"}, "`imageId` must be a UUID of version 7, in lower case."),
+        (
+            {"imageId": uuid7(NOON + timedelta(hours=1), "")},
+            "`imageId` must have a time at most a day ago and at most five minutes ahead.",
+        ),
+    ],
+)
+async def test_what_a_photo_may_not_be_is_refused(served: Served, given: dict[str, Any], message: str) -> None:
+    answer = await create(served, **given)
+
+    assert (answer.codes, answer.errors and answer.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
+    assert (answer.made, await count(served)) == ([], 0)
+
+
+async def test_asked_for_again_a_reservation_takes_no_second_place(served: Served) -> None:
+    first = await reserved(served, imageId=OWN_ID, contentType="PNG", takenAt="2026-01-01T00:00:00Z")
+    served.clock.forward(minutes=20)
+    again = await reserved(served, imageId=OWN_ID)
+
+    assert (again["imageId"], again["expiresAt"]) == (first["imageId"], first["expiresAt"])
+    assert again["original"]["contentType"] == "image/png"
+    assert again["original"]["expiresAt"] == "2026-06-25T12:35:00+00:00"
+    assert await send(served.http, first["original"], png()) == 403
+    assert await send(served.http, again["original"], png()) == 204
+    assert await count(served) == 1
+
+
+async def test_many_at_once_with_one_id_are_one_reservation_even_at_the_limit(served: Served) -> None:
+    await put(served, user(uploadCount=9, uploadLimit=10))
+
+    answers = await asyncio.gather(*[create(served, imageId=OWN_ID) for _ in range(5)])
+    later = await create(served, imageId=OWN_ID)
+
+    assert [answer.errors for answer in [*answers, later]] == [None] * 6
+    assert await count(served) == 10
+
+
+async def test_an_id_that_is_anothers_or_a_photos_is_taken(served: Served) -> None:
+    await put(served, user(EVE, uploadCount=0))
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    while_reserved = await create(served, EVE, imageId=OWN_ID)
+    await complete(served, OWN_ID)
+    as_a_photo = await create(served, EVE, imageId=OWN_ID)
+    own = await create(served, imageId=OWN_ID)
+
+    assert [answer.codes for answer in (while_reserved, as_a_photo, own)] == [["CONFLICT"]] * 3
+    assert (await count(served), await count(served, EVE)) == (1, 0)
+
+
+async def test_an_id_whose_files_are_still_to_be_removed_is_taken(served: Served) -> None:
+    removal = keys.removal(OWN_ID)
+    note = {"PK": removal.partition, "SK": removal.sort, "entityType": "REMOVAL", "imageId": OWN_ID, "objectKeys": []}
+    await put(served, note)
+
+    assert (await create(served, imageId=OWN_ID)).codes == ["CONFLICT"]
+    assert await count(served) == 0
+
+
+async def test_confirmed_again_or_by_several_at_once_it_is_one_photo(served: Served) -> None:
+    id = await uploaded(served, jpeg())
+    answers = await asyncio.gather(*[complete(served, id) for _ in range(4)])
+    answers.append(await complete(served, id))
+
+    assert [answer.errors for answer in answers] == [None] * 5
+    assert len({str(answer.data) for answer in answers}) == 1
+    assert (await count(served), len(await items(served, "IMAGE"))) == (1, 1)
+    assert files(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+
+
+async def test_only_who_reserved_it_confirms_an_upload(served: Served) -> None:
+    await put(served, user(EVE, uploadCount=0))
+    id = await uploaded(served, jpeg())
+    before = await complete(served, id, EVE)
+    await complete(served, id)
+    after = await complete(served, id, EVE)
+
+    assert (before.codes, after.codes) == (["NOT_FOUND"], ["NOT_FOUND"])
+    assert before.errors == after.errors
+    assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
+
+
+async def test_what_is_uploaded_later_changes_no_photo(served: Served) -> None:
+    upload = await reserved(served)
+    first = jpeg(60, 40)
+    await send(served.http, upload["original"], first)
+    url = (await complete(served, upload["imageId"])).data["completePhoto"]["originalUrl"]
+    assert await send(served.http, upload["original"], jpeg(600, 400)) == 204
+
+    async with served.http.get(url) as response:
+        assert await response.read() == first
+    assert (await complete(served, upload["imageId"])).data["completePhoto"]["width"] == 60
+
+
+async def test_a_given_thumbnail_is_checked_and_made_small(served: Served) -> None:
+    upload = await reserved(served, contentType="PNG")
+    await send(served.http, upload["original"], png(40, 40, "red"))
+    await send(served.http, upload["thumbnail"], b"not a picture")
+    refused = await complete(served, upload["imageId"])
+    await send(served.http, upload["thumbnail"], jpeg(960, 960, "blue", comment=b"a secret"))
+    done = await complete(served, upload["imageId"])
+
+    assert refused.codes == ["BAD_USER_INPUT"]
+    assert "thumbnail" in str(refused.errors)
+    async with served.http.get(done.data["completePhoto"]["thumbnailUrl"]) as response:
+        thumbnail = await response.read()
+    assert sent(thumbnail) == ((480, 480), "blue")
+    assert b"a secret" not in thumbnail
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "The original has not been uploaded yet."),
+        (png(), "The original was announced as JPEG, and is PNG."),
+        (jpeg()[:-40], "The original is no picture that can be read: it is damaged, or something else."),
+        (b"hello", "The original is no picture that can be read: it is damaged, or something else."),
+    ],
+    ids=["none", "another type", "truncated", "something else"],
+)
+async def test_what_is_no_picture_can_be_uploaded_again(served: Served, content: bytes | None, message: str) -> None:
+    upload = await reserved(served)
+    if content is not None:
+        assert await send(served.http, upload["original"], content) == 204
+    refused = await complete(served, upload["imageId"])
+    left = files(served)
+    await send(served.http, upload["original"], jpeg())
+    done = await complete(served, upload["imageId"])
+
+    assert (refused.codes, refused.errors and refused.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
+    assert left == ({incoming(upload["imageId"])[0]} if content else set())
     assert done.errors is None
-    assert (made.made, done.made) == (
-        ["TransactWriteItems sparks"],
-        ["GetItem sparks", "Query sparks", "TransactWriteItems sparks"],
-    )
+    assert await count(served) == 1
+
+
+async def test_an_expired_reservation_is_none_even_before_it_is_released(served: Served) -> None:
+    await put(served, user(uploadCount=9, uploadLimit=10))
+    id = await uploaded(served, jpeg())
+    full = await create(served)
+    served.clock.forward(hours=1)
+    late = await complete(served, id)
+    answers = await asyncio.gather(*[create(served) for _ in range(3)])
+
+    assert (full.codes, late.codes) == (["CONFLICT"], ["NOT_FOUND"])
+    assert sorted(str(answer.codes) for answer in answers) == ["['CONFLICT']", "['CONFLICT']", "[]"]
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 1)
+    assert files(served) == set()
+    assert await items(served, "REMOVAL") == []
+
+
+async def test_an_expired_reservation_of_the_same_id_is_made_anew(served: Served) -> None:
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    served.clock.forward(minutes=61)
+    await put(served, user(EVE, uploadCount=0))
+
+    again = await reserved(served, EVE, imageId=OWN_ID)
+
+    assert again["expiresAt"] == "2026-06-25T14:01:00+00:00"
+    assert (await count(served), await count(served, EVE)) == (0, 1)
+
+
+async def test_a_released_place_is_given_back_once_however_many_do_it(served: Served) -> None:
+    kept, *gone = [await uploaded(served, jpeg()) for _ in range(3)]
+    await complete(served, kept)
+    young = await reserved(served, imageId=uuid7(NOON + timedelta(minutes=4), "young"))
+    early = await janitor(served).release_expired()
+    served.clock.forward(minutes=60, seconds=-1)
+    still_early = await janitor(served).release_expired()
+    served.clock.forward(seconds=1)
+    released = await asyncio.gather(*[janitor(served).release_expired() for _ in range(4)])
+
+    assert (early, still_early, sum(released)) == (0, 0, 3)
+    assert await count(served) == 1
+    assert (await items(served, "UPLOAD"), await items(served, "REMOVAL")) == ([], [])
+    assert files(served) == {f"originals/{kept}.jpg", f"thumbnails/{kept}.jpg"}
+    assert [(await complete(served, id)).codes for id in [*gone, young["imageId"]]] == [["NOT_FOUND"]] * 3
+
+
+async def test_files_that_cannot_be_removed_are_removed_later(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    await uploaded(served, jpeg())
+    served.clock.forward(hours=2)
+
+    async def fails(_keys: Any) -> None:
+        raise Unavailable("The disk is away.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(served.gateway.objects, "delete", fails)
+        assert await janitor(served).release_expired() == 1
+    assert (await count(served), len(files(served)), len(await items(served, "REMOVAL"))) == (0, 1, 1)
+    await janitor(served).tidy()
+
+    assert (files(served), await items(served, "REMOVAL")) == (set(), [])
+
+
+async def test_a_reservation_of_a_user_who_is_no_more_is_released_too(served: Served) -> None:
+    await reserved(served)
+    await served.store().write_all(table.SPARKS, deletes=[user_keys.user(ADA)])
+    served.clock.forward(hours=2)
+
+    assert await janitor(served).release_expired() == 1
+    assert (await count(served), await items(served, "UPLOAD")) == (None, [])
+
+
+async def test_one_that_is_released_while_it_is_confirmed_leaves_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await uploaded(served, jpeg())
+    write = served.gateway.objects.write
+
+    async def write_late(key: str, content: bytes, *, content_type: str) -> None:
+        await write(key, content, content_type=content_type)
+        releases = Releases(served.store(), served.gateway.objects, served.clock.now + timedelta(hours=1))
+        await releases.release(id, ADA)
+
+    monkeypatch.setattr(served.gateway.objects, "write", write_late)
+
+    assert (await complete(served, id)).codes == ["NOT_FOUND"]
+    assert (await count(served), await items(served, "IMAGE"), files(served)) == (0, [], set())
+
+
+def janitor(served: Served) -> Janitor:
+    return Janitor(served.store, served.gateway.objects, now=served.clock)

@@ -46,6 +46,9 @@ class ObjectStore(Protocol):
     def close(self) -> None:
         """End what works for it; what is kept stays, unless it is in memory with everything else."""
 
+    def origin(self) -> str | None:
+        """Where the files are shown, as `https://host[:port]`; None where the gateway itself shows them."""
+
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
         """Where to upload a file of that type, with at most so many bytes, for the next 15 minutes."""
 

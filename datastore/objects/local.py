@@ -72,6 +72,9 @@ class LocalObjects:
             shutil.rmtree(self._made, ignore_errors=True)
             self._made = None
 
+    def origin(self) -> str | None:
+        return None
+
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
         check_incoming(key)
         expires_at = now + UPLOAD_LIFETIME

@@ -18,6 +18,9 @@ class NoObjects:
     def close(self) -> None:
         pass
 
+    def origin(self) -> str | None:
+        return None
+
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
         raise _none()
 

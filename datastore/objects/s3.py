@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import boto3
 import botocore.config
@@ -50,6 +51,13 @@ class S3Objects:
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def origin(self) -> str | None:
+        try:
+            address = urlsplit(self._signed("-"))
+        except Unavailable:
+            return None  # without credentials there is nothing to be shown either
+        return f"{address.scheme}://{address.netloc}"
 
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""

@@ -7,7 +7,7 @@ are written by us, as they were checked, to where nobody can upload.
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from datastore.attributes import Item
@@ -22,15 +22,12 @@ from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.objects import ObjectStore, UploadTarget
 from datastore.photos.library import Photo, photo_from, photo_item
 from datastore.photos.pictures import Picture, Pictures, PictureType
+from datastore.photos.releases import Releases, incoming, kept
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
 from datastore.records import record
 from datastore.store import Action, Store
 
-LIFETIME = timedelta(hours=1)
 MOST_ORIGINAL_BYTES, MOST_THUMBNAIL_BYTES = 25 * 2**20, 512 * 2**10
-# Of a user at their limit so many of the oldest reservations are looked at, and so many expired ones released at once;
-# the janitor releases the others.
-LOOKED_AT, RELEASED_AT_ONCE = 100, 25
 # Reserving is begun anew when what stood in its way is gone: a count that was not kept, expired reservations.
 TRIES = 5
 
@@ -73,11 +70,6 @@ def reservation_from(item: Mapping[str, Any]) -> Reservation:
     )
 
 
-def reserved_id(item: Mapping[str, Any]) -> str:
-    """The id of the photo that a reservation, as an index has it, is for."""
-    return keys.upload_parts(Key(item["PK"], item.get("SK", "")))
-
-
 def _reservation_item(reservation: Reservation) -> Item:
     key = keys.upload(reservation.image_id)
     item = {
@@ -96,22 +88,6 @@ def _reservation_item(reservation: Reservation) -> Item:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def incoming(image_id: str) -> tuple[str, str]:
-    """Where the original and the thumbnail are uploaded to."""
-    return f"incoming/{image_id}/original", f"incoming/{image_id}/thumbnail"
-
-
-def kept(image_id: str, content_type: PictureType) -> tuple[str, str]:
-    """Where the original and the thumbnail of a photo are."""
-    return f"originals/{image_id}.{content_type.ending}", f"thumbnails/{image_id}.jpg"
-
-
-def _all_keys(image_id: str) -> list[str]:
-    """Wherever a file of an upload may be, whatever it was announced as and however far it came."""
-    possible = {key for content_type in PictureType for key in kept(image_id, content_type)}
-    return [*incoming(image_id), *sorted(possible)]
-
-
 class Uploads:
     """One method for each access pattern. What has expired by `now` counts as gone, whether or not it is released."""
 
@@ -120,6 +96,7 @@ class Uploads:
         self._objects = objects
         self._pictures = pictures
         self._now = now
+        self._releases = Releases(store, objects, now)
 
     async def reserve(self, wanted: Reservation, *, chosen: bool) -> PhotoUpload:
         """SPARKS-W1: take a place. One's own reservation of the same id is answered as it stands, with fresh URLs.
@@ -171,7 +148,7 @@ class Uploads:
 
     async def _standing(self, wanted: Reservation, there: Reservation) -> Reservation | None:
         if self._is_over(there):
-            await self.release(there.image_id, there.email)
+            await self._releases.release(there.image_id, there.email)
             return None
         if there.email != wanted.email:
             raise _taken(wanted.image_id)
@@ -186,7 +163,7 @@ class Uploads:
             raise no_photo_user()
         if "uploadCount" not in user:
             await self._begin_counting(email)
-        elif not await self._release_expired(email):
+        elif not await self._releases.of_user(email):
             limit = int(user.get("uploadLimit", UPLOAD_LIMIT))
             raise Conflict(f"You may have at most {limit} photos, uploads on their way included.")
 
@@ -194,76 +171,6 @@ class Uploads:
         """SPARKS-P1. Of several that count at once the first one's count holds."""
         count = await self._store.count(keys.COUNT_PHOTOS, {"partition": email, "prefix": photo_keys.PREFIX})
         await self._store.update(keys.BEGIN_COUNTING, user_keys.user(email), count=count, limit=UPLOAD_LIMIT)
-
-    async def _release_expired(self, email: str) -> bool:
-        """SPARKS-P1: release what has expired of a user's; whether a place was released, by us or by others."""
-        values = {"partition": email, "prefix": keys.PREFIX}
-        page = await self._store.query(keys.UPLOADS_OF_USER, values, limit=LOOKED_AT)
-        over = [item for item in page.items if from_seconds(item["expires"]) <= self._now][:RELEASED_AT_ONCE]
-        for item in over:
-            await self.release(reserved_id(item), email)
-        return bool(over)
-
-    async def release(self, image_id: str, email: str) -> bool:
-        """SPARKS-P1: give the place of an expired reservation back, and remove its files.
-
-        False, and nothing is changed, when it is not there (any more), or not expired: whoever may release it at the
-        same time, a place is given back once. Files that cannot be removed now are noted, to be removed later.
-        """
-        note = self._noted(image_id)
-        give_back = Action(
-            "Update", key=user_keys.user(email), update=keys.GIVE_BACK, condition=keys.HAS_ONE, values={"one": 1}
-        )
-        try:
-            await self._store.transact(SPARKS, [*note, give_back])
-        except TransactionCancelled as cancelled:
-            if not await self._is_nobodys(note, cancelled):
-                return False
-        await self._remove_noted(image_id)
-        return True
-
-    def _noted(self, image_id: str) -> list[Action]:
-        """Instead of a reservation that has expired, a note of what is to be removed."""
-        key = keys.removal(image_id)
-        note = {
-            "PK": key.partition,
-            "SK": key.sort,
-            "entityType": keys.REMOVAL,
-            "imageId": image_id,
-            "objectKeys": _all_keys(image_id),
-            "createdAt": iso(self._now),
-        }
-        over = {"now": int(self._now.timestamp())}
-        return [
-            Action("Delete", key=keys.upload(image_id), condition=keys.RELEASE.condition, values=over),
-            Action("Put", item=note),
-        ]
-
-    async def _is_nobodys(self, note: list[Action], cancelled: TransactionCancelled) -> bool:
-        """Whether the place was that of a user who is no more: then it is given back to nobody."""
-        reservation, _, user = cancelled.reasons
-        if "ConditionalCheckFailed" not in (reservation, user):
-            raise cancelled
-        if reservation == "ConditionalCheckFailed":
-            return False
-        try:
-            await self._store.transact(SPARKS, note)
-        except TransactionCancelled:
-            return False
-        return True
-
-    async def _remove_noted(self, image_id: str) -> None:
-        if await self._remove(image_id, _all_keys(image_id)):
-            await self._store.delete(keys.REMOVED, keys.removal(image_id))
-
-    async def _remove(self, image_id: str, object_keys: Collection[str]) -> bool:
-        """Whether the files are gone; whoever waits for something else is not told of it."""
-        try:
-            await self._objects.delete(object_keys)
-        except DomainError as problem:
-            logger.warning("Files of the upload %s could not be removed: %s", image_id, problem)
-            return False
-        return True
 
     async def complete(self, image_id: str, email: str) -> Photo:
         """SPARKS-W1: make a photo of a reservation whose original was uploaded. One that is made already is answered.
@@ -334,6 +241,13 @@ class Uploads:
             return await self._confirmed_by_another(photo)
         await self._remove(photo.image_id, incoming(photo.image_id))
         return photo
+
+    async def _remove(self, image_id: str, object_keys: Collection[str]) -> None:
+        """Whoever waits for something else is not told when files stay."""
+        try:
+            await self._objects.delete(object_keys)
+        except DomainError as problem:
+            logger.warning("Files of the upload %s could not be removed: %s", image_id, problem)
 
     def _confirming(self, photo: Photo) -> list[Action]:
         values = {"me": photo.email, "now": int(self._now.timestamp())}

@@ -11,7 +11,8 @@ from datastore.keyspace.photos import uploads as keys
 from datastore.objects import FILE_FIELD, UploadTarget
 from datastore.photos.library import Photo
 from datastore.photos.pictures import PictureType
-from datastore.photos.uploads import LIFETIME, PhotoUpload, Reservation
+from datastore.photos.releases import LIFETIME, MOST_AHEAD
+from datastore.photos.uploads import PhotoUpload, Reservation
 from resolvers import bounds
 from resolvers.context import Context, Info
 from resolvers.photos.callers import uploader
@@ -21,7 +22,7 @@ strawberry.enum(PictureType, description="What a picture is encoded as.")
 LONGEST_DESCRIPTION, LONGEST_TAG, MOST_TAGS = 1000, 50, 20
 # A client's clock may be ahead of ours, and it may send again what it could not, but nobody's photo shall stay the
 # newest for long.
-MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=1)
+MOST_BEHIND = timedelta(days=1)
 
 ImageId = Annotated[strawberry.ID, strawberry.argument(description="The `imageId` of the reservation.")]
 
