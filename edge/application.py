@@ -53,7 +53,7 @@ def application(behind: Behind) -> Starlette:
         routes=[
             Route("/", lambda _: RedirectResponse("/graphql")),
             WebSocketRoute("/graphql", behind.socket),
-            Route("/graphql", _GraphQL(behind.http)),
+            Route("/graphql", _GraphQL(behind.http, behind.graphiql)),
             Route("/graphiql/config.json", config),
             Route("/media", behind.media),
             Route("/media/{token}", behind.media),
@@ -67,11 +67,12 @@ def application(behind: Behind) -> Starlette:
 class _GraphQL:
     """GraphQL for programs; the GraphiQL page for a browser that was pointed here."""
 
-    def __init__(self, graphql: ASGIApp) -> None:
+    def __init__(self, graphql: ASGIApp, graphiql: graphiql.Config) -> None:
         self._graphql = graphql
+        self._graphiql = graphiql
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (graphiql.page() if _is_visit(scope) else self._graphql)(scope, receive, send)
+        await (self._graphiql.page() if _is_visit(scope) else self._graphql)(scope, receive, send)
 
 
 def _is_visit(scope: Scope) -> bool:

@@ -14,13 +14,14 @@ from starlette.staticfiles import StaticFiles
 
 ROOT = Path(__file__).resolve().parent.parent / "web"
 TITLE = "DynamoDB GraphQL gateway"
-# Monaco writes style elements and inlines its fonts; scripts, workers and connections are our own origin's only.
+# Monaco writes style elements and inlines its fonts; scripts, workers and connections are our own origin's only. Where
+# photos are kept in a bucket, its origin may be uploaded to and be shown pictures of.
 POLICY = (
     "default-src 'self'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:; font-src 'self' data:; connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'none'"
+    "img-src 'self' data:{bucket}; font-src 'self' data:; connect-src 'self' ws: wss:{bucket}; "
+    "frame-ancestors 'none'; base-uri 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
@@ -70,25 +71,26 @@ def _read(group: str, text: str) -> Iterator[Example]:
         )
 
 
-def page() -> Response:
-    """The page itself; it loads nothing from anywhere else."""
-    index = ROOT / "dist" / "index.html"
-    if not index.exists():
-        return PlainTextResponse("The GraphiQL page is not built: run `make setup`.\n", status_code=503)
-    return FileResponse(index, media_type="text/html", headers=HEADERS)
-
-
 class Config:
-    """What the page asks for at its start. `tokens` makes fresh demo tokens at each call.
+    """The page, and what it asks for at its start. `tokens` makes fresh demo tokens at each call.
 
     `url` is how addresses of the gateway's own begin (signed ones of files): the page knows by it that they are here,
-    by whatever name it was opened.
+    by whatever name it was opened. `bucket` is the origin that keeps the photos' files where that is another one.
     """
 
     def __init__(self, tokens: Callable[[], list[dict[str, str]]], url: str = "") -> None:
+        self.bucket: str | None = None
         self._tokens = tokens
         self._url = url
         self._examples = [example.told() for example in examples()]
+
+    def page(self) -> Response:
+        """The page itself; but for photos it loads nothing from anywhere else."""
+        index = ROOT / "dist" / "index.html"
+        if not index.exists():
+            return PlainTextResponse("The GraphiQL page is not built: run `make setup`.\n", status_code=503)
+        policy = POLICY.format(bucket=f" {self.bucket}" if self.bucket else "")
+        return FileResponse(index, media_type="text/html", headers=HEADERS | {"Content-Security-Policy": policy})
 
     def response(self, request: Request) -> Response:
         tokens = self._tokens() if is_from_this_machine(request) else []

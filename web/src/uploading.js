@@ -60,7 +60,7 @@ function send({ url, method, fields, fileField }, file, progressed) {
     const request = new XMLHttpRequest(); // fetch does not tell how far an upload is
     request.upload.onprogress = ({ loaded, total }) => progressed(total ? loaded / total : undefined);
     request.onload = () => (request.status < 300 ? done() : failed(new Error(refusal(request))));
-    request.onerror = () => failed(new Error('the upload broke off. Does the gateway still run?'));
+    request.onerror = () => failed(new Error('the upload broke off, or its address cannot be reached from here.'));
     request.open(method, url);
     request.send(form);
   });
