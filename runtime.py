@@ -46,6 +46,7 @@ from pipelines.jobs import every
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers import Provider
 from pipelines.matches.setup import PipelineSetup, Source, pipeline_setup
+from pipelines.photos.janitor import Janitor
 from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.shard_work import Pace
 from pipelines.usgs_feed import FeedError
@@ -138,7 +139,7 @@ class Gateway:
             on_result=on_result,
         )
         self.media = Media(self.objects, now, allowed_origins=settings.allowed_origins)
-        self.graphiql = graphiql.Config(self.demo_tokens, settings.url)
+        self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
 
     def open_context(self, identity: Identity | None) -> Context:
         assert self.services is not None, "The gateway is used before it has started."
@@ -166,6 +167,7 @@ class Gateway:
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
             self.objects.open()
             stack.callback(self.objects.close)
+            self.graphiql.bucket = await self._bucket_origin()
             logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
             changes = ChangeFeed(
                 self.database.client, prefix=self._store.prefix, poll_interval=self.settings.poll_interval
@@ -222,6 +224,17 @@ class Gateway:
             return False
         return True
 
+    async def _bucket_origin(self) -> str | None:
+        """Where the photos' files are, if that is another origin than ours: GraphiQL shows pictures from there."""
+        try:
+            url = await self.objects.url("photo", now=self._now())
+        except DomainError:
+            return None
+        if url is None or url.startswith(self.settings.reached_at):
+            return None
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.netloc}"
+
     async def _prepare_store(self) -> None:
         """An embedded store has no administrator: its tables are made, and its demo data loaded, as needed."""
         assert self.database is not None
@@ -247,6 +260,7 @@ class Gateway:
             yield self.cricket(self.matches).run
         if self.settings.feed_pipeline:
             yield self.feed_pipeline().run
+        yield Janitor(partial(self.open_store, PIPELINE_DEADLINE_SECONDS), self.objects, now=self._now).run
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
 
