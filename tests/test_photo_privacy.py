@@ -52,7 +52,8 @@ async def world(served: Served) -> World:
         photo(worse, OWNER) | {"SK": "IMAGE#someday"},
         person("p3", createdAt=OWNER),
         face("f4", old, "p1", createdAt=OWNER),
-        photo(old, OWNER, persons=["p1", "gone"]),
+        photo(old, OWNER, persons=["p1", "p4", "gone"]),
+        person("p4", thumbnailUrl=f"https://bucket.s3.example/thumbnails/{OWNER}/1.jpg"),
         tagged(photo(ours, OWNER, originalKey=f"originals/{ours}.jpg"), faces[:2], *people),
         photo(other, BROKEN),
         tagged(photo(eves, EVE), faces[2:], people[0]),
@@ -232,6 +233,29 @@ async def test_urls_that_show_keys_are_given_to_others_only_where_no_email_is_in
 
     assert await given(EVE) == await given(None) == [[False, False], [True, True], [False, True], [False, False]]
     assert await given(OWNER) == await given(ROOT, Role.ADMIN) == [[True, True]] * 4
+
+
+async def test_a_picture_of_a_person_is_shown_to_others_only_where_no_email_is_in_its_url(served: Served) -> None:
+    urls = {
+        "a": "https://example.com/thumbnail.jpg",
+        "b": "https://example.com/thumbnail@2x.jpg",
+        "c": f"https://example.com/{OWNER}/thumbnail.jpg",
+        "d": "https://example.com/victim.v%40private.example.jpg",
+        "e": "https://example.com/victim.v%2540private.example.jpg",
+    }
+    await put(served, *[person(id, thumbnailUrl=url) for id, url in urls.items()])
+    ask = "{ persons { nodes { personId thumbnailUrl } } }"
+
+    async def shown(role: Role) -> list[str]:
+        answer = await served.ask(ask, user="root", role=role)
+        return [
+            node["personId"]
+            for node in answer.data["persons"]["nodes"]
+            if node["thumbnailUrl"] == urls[node["personId"]]
+        ]
+
+    assert await shown(Role.ADMIN) == list("abcde")
+    assert await shown(Role.USER) == await shown(Role.SYSTEM) == list("ab")
 
 
 # The log.

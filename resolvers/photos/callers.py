@@ -1,6 +1,8 @@
 """Whom the photo library knows a caller as: by the verified email of their token."""
 
+import re
 from typing import Annotated
+from urllib.parse import unquote
 
 import strawberry
 
@@ -9,6 +11,8 @@ from datastore.errors import BadUserInput, Forbidden
 from resolvers import bounds
 from resolvers.access import Identity, Role, require
 from resolvers.context import Context
+
+_AT = re.compile(r"@(?!\d(\.\d)?x\b)")
 
 Consistent = Annotated[
     bool, strawberry.argument(description="Whether to see all writes up to now, for twice the read units.")
@@ -38,7 +42,16 @@ def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
 
 def may_see_email(identity: Identity | None, email: str) -> bool:
     """Emails are shown to their owner, and to admins."""
-    return identity is not None and (identity.role is Role.ADMIN or caller_email(identity) == email.lower())
+    return is_admin(identity) or caller_email(identity) == email.lower()
+
+
+def is_admin(identity: Identity | None) -> bool:
+    return identity is not None and identity.role is Role.ADMIN
+
+
+def holds_email(address: str) -> bool:
+    """Whether an email may be in a URL or a file's key: an @, but for those of pictures of some density (`@2x`)."""
+    return _AT.search(unquote(unquote(address))) is not None
 
 
 def email_given(context: Context, *, email: str | None, user_id: str | None) -> str | None:

@@ -2,7 +2,6 @@
 
 from datetime import datetime
 from typing import Annotated
-from urllib.parse import unquote
 
 import strawberry
 
@@ -15,7 +14,7 @@ from resolvers import bounds
 from resolvers.arguments import After, Before, First, Last, Order
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Info
-from resolvers.photos.callers import Consistent, NotConsistent, email_given, from_index, may_see_email
+from resolvers.photos.callers import Consistent, NotConsistent, email_given, from_index, holds_email, may_see_email
 from resolvers.photos.users import Email, PhotoUserId
 from resolvers.selection import leads_on
 
@@ -104,6 +103,6 @@ async def thumbnail_url(parent: strawberry.Parent[Photo], info: Info) -> str | N
 async def _url(info: Info, photo: Photo, key: str) -> str | None:
     """Where the file is. Keys that were made elsewhere may hold an email, which is not for everybody to see."""
     objects = info.context.services.objects
-    if objects.tells_keys and "@" in unquote(key) and not may_see_email(info.context.identity, photo.email):
+    if objects.tells_keys and holds_email(key) and not may_see_email(info.context.identity, photo.email):
         return None
     return await objects.url(key, now=info.context.now)

@@ -18,7 +18,7 @@ from resolvers.arguments import After, Before, First, Last, Order
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Info
 from resolvers.photos import texts
-from resolvers.photos.callers import Consistent, NotConsistent, from_index
+from resolvers.photos.callers import Consistent, NotConsistent, from_index, holds_email, is_admin
 
 PersonId = Annotated[strawberry.ID, strawberry.argument(description="The person's `personId`, not the global `id`.")]
 LONGEST_NAME = 100
@@ -81,6 +81,12 @@ async def persons(
     of = listing(info.context.services.cursors, keys.PERSONS, "Query.persons", {"order": order.value})
     page = await info.context.persons.all(of.span(Paging(first, after, last, before)), order)
     return connection(of, page, person_from)
+
+
+def thumbnail_url(parent: strawberry.Parent[Person], info: Info) -> str | None:
+    """Those that were not given here may lead to the file of a user."""
+    url = parent.thumbnail_url
+    return None if url and holds_email(url) and not is_admin(info.context.identity) else url
 
 
 async def persons_on_photo(parent: strawberry.Parent[Photo], info: Info) -> list[Person | DomainError]:

@@ -26,7 +26,11 @@ class Person(Node):
     person_id: strawberry.ID = strawberry.field(description="Unique among persons; sorts by the time it was made.")
     name: str = strawberry.field(description="What they are called.")
     face_count: int = strawberry.field(description="How many faces on photos are theirs.")
-    thumbnail_url: str | None = strawberry.field(description="Where a picture of them is, as it was given.")
+    thumbnail_url = strawberry.field(
+        resolver=resolve.thumbnail_url,
+        graphql_type=str | None,
+        description="Where a picture of them is, as it was given; null for others than admins where an email is in it.",
+    )
     created_at: datetime = strawberry.field(description="When they were named first.")
     photos = ask(
         face_patterns.PHOTOS_OF_PERSON,
