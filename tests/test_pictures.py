@@ -1,0 +1,222 @@
+"""What is taken for a picture, how it is measured, and what a thumbnail tells."""
+
+import asyncio
+import struct
+import threading
+import tracemalloc
+import zlib
+from io import BytesIO
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pictures import encoded, jpeg, png
+from PIL import Image
+from upload_forms import sent
+
+from datastore.errors import BadUserInput
+from datastore.photos import pictures
+from datastore.photos.pictures import Picture, Pictures, PictureType, examine
+
+JPEG, PNG, WEBP = PictureType.JPEG, PictureType.PNG, PictureType.WEBP
+TOO_LARGE = "The original must have at most 40 megapixels."
+DAMAGED = "The original is no picture that can be read: it is damaged, or something else."
+
+
+def refused(content: bytes, declared: PictureType = JPEG) -> str:
+    with pytest.raises(BadUserInput) as caught:
+        examine("The original", content, declared)
+    return str(caught.value)
+
+
+def claimed_png(width: int, height: int) -> bytes:
+    """A PNG whose header says so, and that has next to nothing behind it."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
+
+
+def claimed_jpeg(width: int, height: int) -> bytes:
+    content = jpeg(16, 16)
+    at = content.index(b"\xff\xc0") + 5
+    return content[:at] + struct.pack(">HH", height, width) + content[at + 4 :]
+
+
+def claimed_webp(width: int, height: int) -> bytes:
+    content = encoded("WEBP", 16, 16, lossless=True)
+    at = content.index(b"VP8L") + 9
+    bits = int.from_bytes(content[at : at + 4], "little") & ~0xFFFFFFF | (width - 1) | (height - 1) << 14
+    return content[:at] + bits.to_bytes(4, "little") + content[at + 4 :]
+
+
+@pytest.mark.parametrize("kind", PictureType)
+def test_a_picture_is_measured_and_made_small(kind: PictureType) -> None:
+    picture = examine("The original", encoded(kind.name, 1200, 300), kind)
+
+    assert (picture.width, picture.height) == (1200, 300)
+    assert sent(picture.thumbnail) == ((480, 120), "red")
+    assert Image.open(BytesIO(picture.thumbnail)).format == "JPEG"
+
+
+def test_a_small_picture_is_not_made_larger() -> None:
+    assert sent(examine("The original", png(3, 2), PNG).thumbnail)[0] == (3, 2)
+
+
+@pytest.mark.parametrize("kind", PictureType)
+@pytest.mark.parametrize("declared", PictureType)
+def test_a_picture_must_be_of_the_type_that_was_said(kind: PictureType, declared: PictureType) -> None:
+    if kind is declared:
+        assert examine("The original", encoded(kind.name, 9, 9), declared).width == 9
+    else:
+        message = f"The original was announced as {declared.name}, and is {kind.name}."
+        assert refused(encoded(kind.name, 9, 9), declared) == message
+
+
+@pytest.mark.parametrize("kind", ["GIF", "BMP", "TIFF", "ICO", "PPM", "PDF", "TGA"])
+def test_other_formats_are_refused(kind: str) -> None:
+    assert refused(encoded(kind, 16, 16)) == DAMAGED
+
+
+@pytest.mark.parametrize(
+    ("content", "declared"),
+    [
+        (claimed_png(50_000, 50_000), PNG),
+        (claimed_png(8_000, 5_001), PNG),
+        (claimed_jpeg(65_000, 65_000), JPEG),
+        (claimed_jpeg(8_000, 5_001), JPEG),
+        (claimed_webp(16_384, 16_384), WEBP),
+        (claimed_webp(8_000, 5_001), WEBP),
+    ],
+    ids=["png", "png, a little", "jpeg", "jpeg, a little", "webp", "webp, a little"],
+)
+def test_a_bomb_takes_no_memory(content: bytes, declared: PictureType) -> None:
+    before = resident()
+    tracemalloc.start()
+    assert refused(content, declared) == TOO_LARGE
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert most < 2_000_000
+    assert resident() - before < 20_000_000
+
+
+def resident() -> int:
+    """The memory of the process, in bytes; decoders take theirs past Python."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+    except OSError:
+        return 0  # where the system does not tell
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")  # as the module does itself
+def test_as_many_pixels_as_are_allowed_are_taken() -> None:
+    file = BytesIO()
+    Image.new("1", (5_000, 8_000)).save(file, "PNG", compress_level=1)
+
+    assert examine("The original", file.getvalue(), PNG).height == 8_000
+
+
+@pytest.mark.parametrize("kind", PictureType)
+def test_a_file_that_breaks_off_is_refused(kind: PictureType) -> None:
+    whole = encoded(kind.name, 300, 200)
+
+    for length in (0, 1, 12, len(whole) // 2, len(whole) - 20):
+        assert refused(whole[:length], kind) == DAMAGED
+
+
+@pytest.mark.parametrize(
+    ("orientation", "size", "corner"),
+    [(1, (40, 20), "red"), (3, (40, 20), "blue"), (6, (20, 40), "red"), (8, (20, 40), "blue"), (99, (40, 20), "red")],
+)
+def test_a_picture_is_as_it_is_looked_at(orientation: int, size: tuple[int, int], corner: str) -> None:
+    """In the file red lies on the left and blue on the right; the corner is the upper left one as it is shown."""
+    image = Image.new("RGB", (40, 20), "blue")
+    image.paste((255, 0, 0), (0, 0, 20, 20))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    exif[0x010F] = "A camera"
+    file = BytesIO()
+    image.save(file, "JPEG", exif=exif, quality=95)
+
+    picture = examine("The original", file.getvalue(), JPEG)
+
+    assert (picture.width, picture.height) == size
+    shown = Image.open(BytesIO(picture.thumbnail))
+    assert sent(picture.thumbnail) == (size, corner)
+    assert (dict(shown.getexif()), b"A camera" in picture.thumbnail) == ({}, False)
+
+
+@pytest.mark.parametrize("kind", [PNG, WEBP])
+def test_of_an_animation_the_first_frame_counts(kind: PictureType) -> None:
+    file = BytesIO()
+    frames = [Image.new("RGB", (30, 30), color) for color in ("red", "blue", "blue")]
+    frames[0].save(file, kind.name, save_all=True, append_images=frames[1:], duration=100)
+
+    assert sent(examine("The original", file.getvalue(), kind).thumbnail) == ((30, 30), "red")
+
+
+@pytest.mark.parametrize(("mode", "color"), [("RGBA", (0, 0, 0, 0)), ("LA", (0, 0)), ("1", 1), ("I;16", 60_000)])
+def test_whatever_is_transparent_or_grey_becomes_plain(mode: str, color: Any) -> None:
+    file = BytesIO()
+    Image.new(mode, (30, 30), color).save(file, "PNG")
+    shown = Image.open(BytesIO(examine("The original", file.getvalue(), PNG).thumbnail))
+
+    assert (shown.mode, min(shown.convert("L").tobytes()) > 200) == ("RGB", True)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.binary(max_size=300)
+    | st.builds(
+        lambda kind, at, noise: spoiled(kind, at, noise),
+        st.sampled_from(PictureType),
+        st.floats(0, 1),
+        st.binary(max_size=30),
+    ),
+    st.sampled_from(PictureType),
+)
+def test_any_bytes_are_a_picture_or_refused(content: bytes, declared: PictureType) -> None:
+    try:
+        picture = examine("The original", content, declared)
+    except BadUserInput:
+        return
+    assert isinstance(picture, Picture)
+    assert max(sent(picture.thumbnail)[0]) <= 480
+
+
+def spoiled(kind: PictureType, at: float, noise: bytes) -> bytes:
+    whole = encoded(kind.name, 20, 10)
+    place = int(at * len(whole))
+    return whole[:place] + noise + whole[place + len(noise) :]
+
+
+async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    most, going, free, guard = 0, 0, threading.Event(), threading.Lock()
+
+    def slow(_name: str, _content: bytes, _declared: PictureType) -> Picture:
+        nonlocal most, going
+        with guard:
+            going += 1
+            most = max(most, going)
+        free.wait(10)
+        with guard:
+            going -= 1
+        return Picture(1, 1, b"")
+
+    monkeypatch.setattr(pictures, "examine", slow)
+    looking = Pictures()
+    tasks = [asyncio.create_task(looking.examine("It", b"", JPEG)) for _ in range(6)]
+    while going < pictures.PICTURES_AT_ONCE:  # noqa: ASYNC110 - threads tell no event of the loop
+        await asyncio.sleep(0.001)
+    tasks[0].cancel()  # who goes away leaves the place only when its thread has ended
+    await asyncio.sleep(0.01)
+    assert going == pictures.PICTURES_AT_ONCE
+    free.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+    assert most == pictures.PICTURES_AT_ONCE
