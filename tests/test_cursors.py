@@ -162,3 +162,48 @@ def test_a_binding_is_the_field_and_its_arguments_in_any_order() -> None:
     assert (
         len({one, binding("Query.sightings", {"area": "A"}), binding("Query.watches", {"area": "A", "limit": 1})}) == 3
     )
+
+
+# --- Encrypted ones, of personal lists ------------------------------------------------------------------------------
+
+
+def refused_personal(cursor: str, where: bytes = HERE, cursors: Cursors = CURSORS) -> None:
+    with pytest.raises(BadCursor) as bad:
+        cursors.open(cursor, where, personal=True)
+    assert bad.value.extensions == {"code": "BAD_CURSOR"}
+
+
+@given(key=KEYS, other=st.binary(max_size=40), place=st.integers(min_value=0))
+def test_an_encrypted_cursor_opens_in_its_own_place_and_unaltered_alone(
+    key: dict[str, Any], other: bytes, place: int
+) -> None:
+    cursor = CURSORS.seal(key, HERE, personal=True)
+
+    assert CURSORS.open(cursor, HERE, personal=True) == key
+    assert Cursors(b"a secret of the test").seal(dict(reversed(key.items())), HERE, personal=True) == cursor
+    assert set(cursor) <= set(ALPHABET[:64])
+    assume(other != HERE)
+    refused_personal(cursor, other)
+    refused_personal(cursor, cursors=Cursors(b"another secret"))
+    changed = bytearray(raw(cursor))
+    changed[place // 8 % len(changed)] ^= 1 << place % 8
+    refused_personal(text(bytes(changed)))
+
+
+def test_an_encrypted_cursor_hides_the_key_and_is_none_of_the_open_kind() -> None:
+    key = {"entityType": "USER", "PK": "USER#ada@example.com", "SK": "USER#ada@example.com"}
+    hidden, told = CURSORS.seal(key, HERE, personal=True), CURSORS.seal(key, HERE)
+
+    assert b"ada@example.com" in raw(told)
+    assert b"ada" not in raw(hidden)
+    refused(hidden)
+    refused_personal(told)
+    for place in range(8 * len(raw(hidden))):
+        changed = bytearray(raw(hidden))
+        changed[place // 8] ^= 1 << place % 8
+        refused_personal(text(bytes(changed)))
+    for length in range(len(hidden)):
+        refused_personal(hidden[:length])
+    refused_personal("")
+    refused_personal("A" * 100_000)
+    refused_personal("\ud800")
