@@ -345,6 +345,16 @@ def test_another_machine_gets_no_token_whatever_host_it_names(client: tuple[str,
     assert config([("host", "127.0.0.1")], client)["tokens"] == []
 
 
+def test_the_page_shows_pictures_of_its_bucket_and_loads_nothing_else_from_elsewhere() -> None:
+    page = Config(lambda: [])
+    assert "https:" not in page.page().headers["content-security-policy"]
+    page.bucket = "https://photos.example.com"
+    policy = dict(rule.split(" ", 1) for rule in page.page().headers["content-security-policy"].split("; "))
+    assert policy["img-src"] == "'self' data: https://photos.example.com"
+    assert policy["connect-src"] == "'self' ws: wss: https://photos.example.com"
+    assert [name for name, sources in policy.items() if "https:" in sources] == ["img-src", "connect-src"]
+
+
 def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
     def tokens(**headers: str) -> list[str]:
         with urlopen(UrlRequest(f"{gateway.url}/graphiql/config.json", headers=headers), timeout=20) as response:

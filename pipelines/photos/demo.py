@@ -59,8 +59,11 @@ class PhotoDemo:
         """The users, persons and photos, and three livestreams, unless they are there: how many photos.
 
         All ids are the same in each demo, and what is there is left as it is: a start that was cut short is made good
-        by the next. The livestream announced last comes last, and tells that all the rest is there.
+        by the next. The livestream announced last comes last, and tells that all the rest is there. Without a place for
+        files there is nothing to show.
         """
+        if await self._objects.url(SHOTS[0].name, now=self._now()) is None:
+            return 0
         if await self._find(LIVE) is not None:
             await self._keep_going()
             return 0
