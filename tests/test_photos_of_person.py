@@ -68,6 +68,7 @@ async def forward(served: Served, size: int, person_id: str = "p1", **arguments:
     while pages[-1].more:
         pages.append(await page(served, person_id, first=size, after=pages[-1].cursors[-1], **arguments))
     assert all(len(each.photos) == size for each in pages[:-1])
+    assert [each.less for each in pages] == [False, *[True] * (len(pages) - 1)]
     return pages
 
 
@@ -77,6 +78,7 @@ async def backward(served: Served, size: int, person_id: str = "p1", **arguments
     while pages[0].less:
         pages.insert(0, await page(served, person_id, last=size, before=pages[0].cursors[0], **arguments))
     assert all(len(each.photos) == size for each in pages[1:])
+    assert [each.more for each in pages] == [*[True] * (len(pages) - 1), False]
     return pages
 
 
@@ -154,6 +156,16 @@ async def test_a_face_far_behind_does_not_show_its_photo_again_and_is_read_only_
     assert (back.photos, back.faces) == (with_faces.photos, with_faces.faces)
     assert [each.cost for each in (first, second)] == [(1, 0, 1)] * 2
     assert [each.cost for each in (with_faces, back)] == [(1, 0, 2)] * 2
+
+
+async def test_many_faces_that_show_nothing_new_are_passed_in_few_calls(served: Served) -> None:
+    await library(served, [[900 + number, *range(100 + number, 500, 10)] for number in range(10)] + [[0]])
+    first = await page(served, first=10)
+
+    last = await page(served, first=1, after=first.cursors[-1])
+
+    assert (last.photos, last.more) == (["i010"], False)
+    assert last.made.count(LIST) <= 8
 
 
 async def test_persons_faces_and_users_of_the_photos_are_one_batch_more(served: Served) -> None:
@@ -238,6 +250,8 @@ async def test_old_faces_among_others_are_looked_for_beside_the_batch(served: Se
         faces += those
         photos.append(tagged(photo(f"i{number:03}"), those, ADA))
     await put(served, ADA, *photos, *faces)
+
+    await put(served, {**faces[0], "photoSK": 5})
 
     found = await page(served, faces=True)
 

@@ -14,6 +14,7 @@ from schema.photos.library import Photo
 class PersonPhotoEdge(Edge[Photo]):
     faces = ask(
         patterns.FACE,
+        patterns.PHOTOS_OF_PERSON,
         resolver=resolve.faces_there,
         graphql_type=list[Face | None],
         description="The person's faces on this photo, in the order of the list.",

@@ -48,7 +48,7 @@ PHOTOS_OF_PERSON = AccessPattern(
     # before the page (and after it) where photos do not list theirs.
     operations=("Query", "GetItem", "BatchGetItem"),
     who=Who.ANY,
-    fields=("photosOfPerson", "Person.photos"),
+    fields=("photosOfPerson", "Person.photos", "PersonPhotoEdge.faces"),
     index=BY_PERSON,
     key="personId = :partition AND begins_with(PK, :prefix)",
     descending=True,
