@@ -155,37 +155,48 @@ async def test_an_unknown_one_is_not_found(served: Served) -> None:
 async def test_a_change_that_comes_while_one_is_read_is_told_once(
     served: Served, when_slow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The subscriber follows, two changes are written and published, and only then the livestream is read."""
+    """The subscriber follows, two changes are published, then the livestream is read, then two more are published."""
     id = (await announce(served))["livestreamId"]
     read = livestreams.Livestreams.one_at_start
-    attached, written = asyncio.Event(), asyncio.Event()
+    may_read, has_read, may_begin = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def read_late(self: livestreams.Livestreams, livestream_id: str) -> Any:
-        attached.set()
-        await written.wait()
-        return await read(self, livestream_id)
+        await may_read.wait()
+        found = await read(self, livestream_id)
+        has_read.set()
+        await may_begin.wait()
+        return found
+
+    async def publish(*titles: str) -> None:
+        for title in titles:
+            await change(served, id, title=title)
+        assert [await told(witness) for _ in titles] == [(title, "UPCOMING") for title in titles]
 
     monkeypatch.setattr(livestreams.Livestreams, "one_at_start", read_late)
     witness = await listen(served)
     listener = await listen(served, id, when_slow, followers=2)
-    await attached.wait()
-    await change(served, id, title="Second")
-    await change(served, id, title="Third")
-    assert [await told(witness) for _ in range(2)] == [("Second", "UPCOMING"), ("Third", "UPCOMING")]
-    written.set()
+    await publish("Second", "Third")
+    may_read.set()
+    await has_read.wait()
+    await publish("Fourth", "Fifth")
+    may_begin.set()
 
     events = [await told(listener)]
-    await change(served, id, title="Fourth")
+    while events[-1] != ("Fifth", "UPCOMING"):
+        events.append(await told(listener))
+    await publish("Sixth")
     events.append(await told(listener))
     served.clock.forward(hours=1)
     events.append(await told(listener))
 
-    assert events == [("Third", "UPCOMING"), ("Fourth", "UPCOMING"), ("Fourth", "LIVE")]
+    waited = {"DISCONNECT": ["Fourth", "Fifth"], "LATEST": ["Fifth"]}[when_slow]
+    assert events == [*[(title, "UPCOMING") for title in ("Third", *waited, "Sixth")], ("Sixth", "LIVE")]
 
 
 async def test_of_other_items_nothing_is_told_or_logged(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     listener = await listen(served)
+    await ready(served, listener)
 
     await put(
         served, user("secret@example.com"), photo("i1", "secret@example.com"), person("p1"), face("f1", "i1", "p1")
@@ -194,7 +205,7 @@ async def test_of_other_items_nothing_is_told_or_logged(served: Served, caplog: 
 
     assert await rest(served, listener) == []
     assert "secret" not in caplog.text
-    assert "damaged" in caplog.text
+    assert ["damaged" in line for line in caplog.messages if "cannot be read" in line] == [True]
 
 
 async def test_what_does_not_show_and_what_is_gone_is_not_told(served: Served) -> None:
@@ -228,14 +239,15 @@ async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
     slow = await listen(served, followers=2)
     latest = await listen(served, when_slow="LATEST", followers=3)
     id = (await announce(served))["livestreamId"]
+    await announce(served, title="Other")
     for title in "ABC":
         await change(served, id, title=title)
-    assert [(await told(quick))[0] for _ in range(4)] == ["Opening", "A", "B", "C"]
+    assert [(await told(quick))[0] for _ in range(5)] == ["Opening", "Other", "A", "B", "C"]
     released.set()
 
     closing = await slow.socket.receive(timeout=10)
     assert (closing.type, closing.data) == (aiohttp.WSMsgType.CLOSE, 4410)
-    assert await told(latest) == ("C", "UPCOMING")
+    assert [await told(latest) for _ in range(2)] == [("C", "UPCOMING"), ("Other", "UPCOMING")]
     assert await rest(served, latest) == []
 
 
@@ -251,6 +263,27 @@ async def test_a_subscriber_that_leaves_stops_the_reading_and_the_waiting(served
     async with asyncio.timeout(10):
         while services.changes.followers(SPARKS) or asyncio.all_tasks() - before:  # noqa: ASYNC110 - it tells no event
             await asyncio.sleep(0.01)
+
+
+async def test_a_subscriber_looks_at_no_clock_while_nothing_is_to_begin_or_end(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Schedule] = []
+
+    def passed(schedule: Schedule) -> list[Livestream]:
+        looks.append(schedule)
+        return []
+
+    monkeypatch.setattr(Schedule, "passed", passed)
+    monkeypatch.setattr(livestreams, "LONGEST_NAP_SECONDS", 60.0)
+    listener = await listen(served)
+
+    events = []
+    for title in "AB":
+        await announce(served, title=title, startTime=at(minutes=-1), endTime=None)
+        events.append(await told(listener))
+
+    assert (events, looks) == ([("A", "LIVE"), ("B", "LIVE")], [])
 
 
 def stream(start: float, end: float | None = None) -> Livestream:
