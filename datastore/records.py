@@ -1,11 +1,10 @@
 """Items to records, one by one: a damaged item is a damaged record, not a damaged page."""
 
-import hashlib
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from datastore.emails import without_emails
 from datastore.errors import Internal
 
 Record = TypeVar("Record")
@@ -14,8 +13,6 @@ Record = TypeVar("Record")
 KEYS = frozenset({"pk", "sk", "matchid", "teamid", "seasonid", "leagueid"})
 # What an item that is not as it should be makes of reading it.
 DAMAGE = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
-# Addresses stand in keys between signs that keys have in no part of theirs.
-_ADDRESS = re.compile(r"[^\s#]*@[^\s#]*")
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +42,3 @@ def readable(convert: Callable[[Mapping[str, Any]], Record], items: Iterable[Map
 def logged_keys(item: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that tell which item it is, as logs may show them."""
     return {name: without_emails(value) for name, value in item.items() if name.lower() in KEYS}
-
-
-def without_emails(value: Any) -> Any:
-    """A text in whose place of each email a hash stands, the same for the same email; other values as they are."""
-    return _ADDRESS.sub(_hashed, value) if isinstance(value, str) else value
-
-
-def _hashed(email: re.Match[str]) -> str:
-    # In a message it may stand in quotation marks.
-    address = email.group().strip("'\"()").lower()
-    return f"<{hashlib.sha256(address.encode(errors='replace')).hexdigest()[:8]}>"

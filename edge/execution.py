@@ -4,6 +4,7 @@ import asyncio
 import copy
 import logging
 import time
+import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
@@ -19,6 +20,7 @@ from strawberry.schema.exceptions import CannotGetOperationTypeError, InvalidOpe
 from strawberry.types import ExecutionResult
 from strawberry.types.graphql import OperationType
 
+from datastore.emails import without_emails
 from datastore.errors import BadUserInput, DomainError, Internal, Timeout
 from resolvers.access import Identity
 
@@ -259,7 +261,9 @@ def _is_callers_fault(error: GraphQLError) -> bool:
 def masked(cause: BaseException, where: object = None) -> dict[str, Any]:
     """Say nothing but an id, under which the log has everything."""
     error_id = token_hex(8)
-    _log.error("Error %s at %s", error_id, where, exc_info=cause)
+    # What an exception says may hold what was stored.
+    trace = without_emails("".join(traceback.format_exception(cause)))
+    _log.error("Error %s at %s\n%s", error_id, where, trace)
     return {"message": MASKED, "extensions": {"code": Internal.code, "errorId": error_id}}
 
 

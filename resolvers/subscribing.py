@@ -7,8 +7,9 @@ from typing import TypeVar
 from graphql import OperationType
 
 from datastore.declarations import Table
+from datastore.emails import without_emails
 from datastore.hub import Policy
-from datastore.records import DAMAGE, logged_keys, without_emails
+from datastore.records import DAMAGE, logged_keys
 from datastore.streams import Change
 from resolvers.context import Context, Info
 

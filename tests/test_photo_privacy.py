@@ -11,13 +11,14 @@ from conftest import Served
 from photo_items import face, livestream, person, photo, put, tagged, user, user_id
 from photo_privacy import Values, library_fields, operations, reveals
 
+from datastore.emails import without_emails
 from datastore.errors import Internal
 from datastore.hub import Policy
 from datastore.ids import uuid7
 from datastore.keyspace.photos.table import SPARKS
 from datastore.moments import iso, to_seconds
 from datastore.photos.users import PhotoUser, photo_user_from
-from datastore.records import logged_keys, parsed, without_emails
+from datastore.records import logged_keys, parsed
 from datastore.streams import Change
 from resolvers.access import Role
 from resolvers.nodes import global_id
@@ -38,8 +39,8 @@ class World:
 @pytest.fixture
 async def world(served: Served) -> World:
     now = served.clock.now
-    ids = [uuid7(now, served.gateway.services.new_id()) for _ in range(7)]  # type: ignore[union-attr]
-    old, ours, other, eves, damaged, worse, on_its_way = ids
+    ids = [uuid7(now, served.gateway.services.new_id()) for _ in range(8)]  # type: ignore[union-attr]
+    old, ours, other, eves, damaged, worse, wrong, on_its_way = ids
     people = [person("p1"), person("p2")]
     faces = [face("f1", ours, "p1"), face("f2", ours, "p2"), face("f3", eves, "p1")]
     await put(
@@ -50,6 +51,8 @@ async def world(served: Served) -> World:
         {**user(BROKEN, displayName="Bo"), "createdAt": BROKEN},
         photo(damaged, OWNER, createdAt=OWNER),
         photo(worse, OWNER) | {"SK": "IMAGE#someday"},
+        # One that can be read, and cannot be answered.
+        photo(wrong, OWNER, description={"by": OWNER}),
         person("p3", createdAt=OWNER),
         face("f4", old, "p1", createdAt=OWNER),
         photo(old, OWNER, persons=["p1", "p4", "gone"]),
@@ -81,7 +84,7 @@ async def world(served: Served) -> World:
             "createdAt": iso(now),
         },
     )
-    images = [old, ours, other, eves, damaged, worse, on_its_way, "none"]
+    images = [old, ours, other, eves, damaged, worse, wrong, on_its_way, "none"]
     users = [user_id(served, email) for email in (OWNER, BROKEN, EVE)]
     nodes = [
         *[global_id("Photo", id, "2023-01-01T00:00:00Z") for id in images],
