@@ -87,12 +87,34 @@ async def test_a_page_costs_the_same_from_either_end_of_every_list_of_photos(ser
         ],
         f'{{ photoUser(userId: "{id}") {{ displayName photos {{ {nodes} }} }} }}': [BATCH, GET, BY_EMAIL],
         f'{{ photos {{ {nodes} }} photosByUser(userId: "{id}") {{ {nodes} }} }}': [BATCH, BY_EMAIL, BY_TYPE],
+        "{ photos { nodes { faces { person { name } photo { user { displayName } } } } } }": [BATCH, GET, BY_TYPE],
+        '{ photos { nodes { faces(personId: "p01") { person { name } } } } }': [BATCH, BY_TYPE],
         "{ photos { nodes { imageId userId personIds tags thumbnailUrl } } }": [BY_TYPE],
     }
 
     made = {query: await served.ask(query) for query in costs}
 
     assert {query: good(answer) and answer.made for query, answer in made.items()} == costs
+
+
+async def test_the_faces_of_one_person_are_shown_alone_and_who_never_entered_is_nobody(served: Served) -> None:
+    faces = [face("f1", "a", "p1"), face("f2", "a", "p2"), face("f3", "a", "p1")]
+    await put(served, tagged(photo("a", EVE), faces, person("p1"), person("p2")), *faces)
+
+    answer = await served.ask(
+        """{ photo(id: "a") { user { displayName } email persons { name }
+          all: faces { faceId } none: faces(personId: "x") { faceId }
+          hers: faces(personId: "p1") { faceId personId } } }"""
+    )
+
+    assert good(answer)["photo"] == {
+        "user": None,
+        "email": None,
+        "persons": [],  # they are no more
+        "all": [{"faceId": "f1"}, {"faceId": "f2"}, {"faceId": "f3"}],
+        "hers": [{"faceId": "f1", "personId": "p1"}, {"faceId": "f3", "personId": "p1"}],
+        "none": [],
+    }
 
 
 # What others wrote.
@@ -348,6 +370,11 @@ async def test_a_cursor_is_good_for_its_own_list_alone(served: Served) -> None:
         for other, field in lists.items():
             for way in ("after", "before"):
                 assert (await page(field, f'{way}: "{cursor}"')).codes == ([] if name == other else ["BAD_CURSOR"])
+    for name, cursor in cursors.items():
+        for at in (0, len(cursor) // 2, -2):
+            flipped = list(cursor)
+            flipped[at] = "A" if flipped[at] != "A" else "B"
+            assert (await page(lists[name], f'after: "{"".join(flipped)}"')).codes == ["BAD_CURSOR"]
     # However the same user is named, it is the same list.
     mine = cursors["ada's"]
     answer = await page(f'photosByUser(userId: "{user_id(served, ADA)}", %s)', f'after: "{mine}"')
