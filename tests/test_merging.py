@@ -1,14 +1,18 @@
 """Two persons become one (SPARKS-W1): each face, each photo and both counts, some at a time, to the end."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiohttp import web
 from conftest import Served
+from fault_proxy import Proxy, Seen, forward
 from photo_items import ask_as, face, person, photo, put, tagged, user
 from photo_steps import MERGE, RENAME, assert_consistent, done, one, stored, tag
 
 from datastore.backoff import Backoff
+from datastore.database import StoreOptions
 from datastore.photos import merging
 from resolvers.access import Role
 
@@ -179,3 +183,28 @@ async def test_persons_are_merged_by_admins_alone(served: Served) -> None:
     for role in (Role.USER, Role.SYSTEM):
         assert (await ask_as(served, MERGE, role=role, one="p", into="q")).codes == ["FORBIDDEN"]
     assert len(await stored(served, "PERSON")) == 2
+
+
+class TestBehindAnIndexThatLags:
+    @pytest.fixture
+    def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+        return replace(store_options, store=proxy.url)
+
+    async def test_faces_that_the_index_shows_later_are_merged(self, served: Served, proxy: Proxy) -> None:
+        await put(served, user(uploadCount=1), photo("i"), person("p"), person("q"))
+        await tag(served, "i", "p")
+        behind = 2
+
+        async def lagging(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+            nonlocal behind
+            if seen.body.get("IndexName") != "personId-PK-index" or not behind:
+                return await forward(proxy, seen)
+            behind -= 1
+            return web.json_response({"Items": [], "Count": 0, "ScannedCount": 0})
+
+        proxy.always = lagging
+        answer = await merge(served, "p", "q")
+
+        assert answer.data["mergePersons"]["faceCount"] == 1
+        assert behind == 0
+        await assert_consistent(served)

@@ -54,6 +54,7 @@ async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Serv
     assert found.data["updatePhoto"] == {"imageId": "i", "description": None, "tags": ["tag1", "tag2"]}
     assert found.made == ["Query sparks", "UpdateItem sparks"]
     assert otherwise.data["updatePhoto"]["tags"] == []
+    assert otherwise.made == ["Query sparks", "UpdateItem sparks", "UpdateItem sparks"]
     assert wrong.codes == ["NOT_FOUND"]
 
 

@@ -65,6 +65,11 @@ def own(photo: Photo | None, me: str) -> Photo:
     return photo
 
 
+def of_moment(photo: Photo | None, taken_at: datetime | None) -> Photo | None:
+    """The photo, if it was taken at that moment; None allows any."""
+    return photo if photo is None or taken_at is None or iso(photo.taken_at) == iso(taken_at) else None
+
+
 def shown_change(before: Photo, after: Photo) -> Action:
     """Write whom the photo shows, if that is still as it was."""
     return Action(
@@ -111,7 +116,7 @@ class Current:
     async def photo_taken(self, image_id: str, taken_at: datetime | None) -> Photo | None:
         """By when it was taken, which others may have written in another form; None for one of another moment."""
         photo = await self.photo(image_id, None if taken_at is None else photo_keys.taken(taken_at))
-        return photo if photo is None or taken_at is None or iso(photo.taken_at) == iso(taken_at) else None
+        return of_moment(photo, taken_at)
 
     async def face(self, face_id: str, image_id: str) -> Face | None:
         return record(face_from, await self.get(face_keys.FACE_NOW, face_keys.face(face_id, image_id)))

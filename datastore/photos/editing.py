@@ -14,7 +14,7 @@ from datastore.keyspace.photos import library as keys
 from datastore.keyspace.photos import uploads as upload_keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.objects import ObjectStore
-from datastore.photos.current import Changed, Current, own, shown_change, until_unchanged
+from datastore.photos.current import Changed, Current, of_moment, own, shown_change, until_unchanged
 from datastore.photos.library import FaceOnPhoto, Photo, photo_from
 from datastore.photos.lookups import Lookups
 from datastore.photos.removals import Removals, removal_item
@@ -33,7 +33,10 @@ class Editing:
     now: datetime
 
     async def update(self, image_id: str, me: str, taken_at: datetime | None, changes: Mapping[str, Any]) -> Photo:
-        """Change attributes of a photo. Raises `NotFound` or `Forbidden`."""
+        """Change attributes of a photo. Raises `NotFound` or `Forbidden`.
+
+        Where the moment is given that is one write; where others wrote it in another form the photo is found first.
+        """
         if taken_at is not None:
             key = keys.photo(image_id, keys.taken(taken_at))
             updated = await self._updated(key, me, changes)
@@ -42,7 +45,8 @@ class Editing:
         return await until_unchanged(lambda: self._update(image_id, me, taken_at, changes))
 
     async def _update(self, image_id: str, me: str, taken_at: datetime | None, changes: Mapping[str, Any]) -> Photo:
-        photo = own(await Current(self.store, self.lookups).photo_taken(image_id, taken_at), me)
+        found = await Current(self.store, self.lookups).photo(image_id)
+        photo = own(of_moment(found, taken_at), me)
         updated = await self._updated(photo.key, photo.email, changes)
         if updated is None:
             raise Changed
