@@ -167,7 +167,7 @@ class Gateway:
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
             self.objects.open()
             stack.callback(self.objects.close)
-            self.graphiql.bucket = await self._bucket_origin()
+            self.graphiql.bucket = self.objects.origin()
             logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
             changes = ChangeFeed(
                 self.database.client, prefix=self._store.prefix, poll_interval=self.settings.poll_interval
@@ -223,17 +223,6 @@ class Gateway:
                 raise
             return False
         return True
-
-    async def _bucket_origin(self) -> str | None:
-        """Where the photos' files are, if that is another origin than ours: GraphiQL shows pictures from there."""
-        try:
-            url = await self.objects.url("photo", now=self._now())
-        except DomainError:
-            return None
-        if url is None or url.startswith(self.settings.reached_at):
-            return None
-        parts = urlsplit(url)
-        return f"{parts.scheme}://{parts.netloc}"
 
     async def _prepare_store(self) -> None:
         """An embedded store has no administrator: its tables are made, and its demo data loaded, as needed."""

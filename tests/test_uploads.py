@@ -5,10 +5,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from conftest import NOON, Answer, Served
-from photo_items import ADA, EVE, ask_as, photo, put, user
+from conftest import NOON, Served
+from photo_items import ADA, EVE, photo, put, user
 from pictures import jpeg, png
-from upload_forms import send, sent
+from upload_forms import COMPLETE, CREATE, complete, count, create, send, sent
 
 from datastore.errors import Unavailable
 from datastore.ids import uuid7
@@ -18,23 +18,7 @@ from datastore.keyspace.photos import users as user_keys
 from datastore.photos.releases import Releases, incoming
 from pipelines.photos.janitor import Janitor
 
-TARGET = "{ url method fields { name value } fileField contentType maxBytes expiresAt }"
-CREATE = f"""mutation($input: CreatePhotoInput!) {{ createPhoto(input: $input) {{
-    imageId expiresAt original {TARGET} thumbnail {TARGET} }} }}"""
-COMPLETE = """mutation($id: ID!) { completePhoto(imageId: $id) {
-    imageId takenAt createdAt description tags contentType size width height email personIds originalUrl thumbnailUrl
-} }"""
 OWN_ID = uuid7(NOON, "a client's own")
-
-
-async def create(served: Served, email: str | None = ADA, **given: Any) -> Answer:
-    answer: Answer = await ask_as(served, CREATE, email, input={"contentType": "JPEG"} | given)
-    return answer
-
-
-async def complete(served: Served, image_id: str, email: str | None = ADA) -> Answer:
-    answer: Answer = await ask_as(served, COMPLETE, email, id=image_id)
-    return answer
 
 
 async def reserved(served: Served, email: str = ADA, **given: Any) -> dict[str, Any]:
@@ -50,11 +34,6 @@ async def uploaded(served: Served, content: bytes, **given: Any) -> str:
     assert await send(served.http, upload["original"], content) == 204
     image_id: str = upload["imageId"]
     return image_id
-
-
-async def count(served: Served, email: str = ADA) -> Any:
-    item = await served.store().get(user_keys.PHOTO_USER_NOW, user_keys.user(email))
-    return item and item.get("uploadCount")
 
 
 async def items(served: Served, kind: str) -> list[dict[str, Any]]:

@@ -1,15 +1,39 @@
-"""Uploading as a browser does it: a form to the address that `createPhoto` answered."""
+"""Uploading as a client does it: a photo is created, its form is sent where the answer says, and it is completed."""
 
 from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
 import aiohttp
+from conftest import Answer, Served
+from photo_items import ADA, ask_as
 from PIL import Image
 
+from datastore.keyspace.photos import users as user_keys
 from datastore.objects import UploadTarget
 
+TARGET = "{ url method fields { name value } fileField contentType maxBytes expiresAt }"
+CREATE = f"""mutation($input: CreatePhotoInput!) {{ createPhoto(input: $input) {{
+    imageId expiresAt original {TARGET} thumbnail {TARGET} }} }}"""
+COMPLETE = """mutation($id: ID!) { completePhoto(imageId: $id) {
+    imageId takenAt createdAt description tags contentType size width height email personIds originalUrl thumbnailUrl
+} }"""
 COLORS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
+
+
+async def create(served: Served, email: str | None = ADA, **given: Any) -> Answer:
+    answer: Answer = await ask_as(served, CREATE, email, input={"contentType": "JPEG"} | given)
+    return answer
+
+
+async def complete(served: Served, image_id: str, email: str | None = ADA) -> Answer:
+    answer: Answer = await ask_as(served, COMPLETE, email, id=image_id)
+    return answer
+
+
+async def count(served: Served, email: str = ADA) -> Any:
+    item = await served.store().get(user_keys.PHOTO_USER_NOW, user_keys.user(email))
+    return item and item.get("uploadCount")
 
 
 def form_of(fields: Mapping[str, str], content: bytes, content_type: str) -> aiohttp.FormData:
