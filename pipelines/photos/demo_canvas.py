@@ -10,8 +10,8 @@ import random
 from PIL import Image, ImageDraw
 
 WIDTH, HEIGHT = 960, 640
-THUMBNAIL = (480, 320)
-FINER = 2
+# It is drawn so many times as large, and a thumbnail is so many times as small.
+FINER, SMALLER = 2, 2
 QUALITY, THUMBNAIL_QUALITY = 82, 78
 
 Colour = tuple[int, ...]
@@ -33,7 +33,9 @@ class Canvas:
         """From the top to the bottom."""
         column = Image.new("RGB", (1, len(colours)))
         column.putdata(colours)
-        self.image.paste(column.resize(self.image.size, Image.Resampling.BILINEAR))
+        wide, high = self.image.size
+        graded = column.resize((1, high), Image.Resampling.BILINEAR)
+        self.image.paste(graded.resize((wide, high), Image.Resampling.NEAREST))
 
     def disc(self, x: float, y: float, across: float, colour: Colour, down: float | None = None) -> None:
         middle_x, middle_y = self.at(x, y)
@@ -78,7 +80,7 @@ class Canvas:
     def jpeg(self) -> tuple[bytes, bytes]:
         """The picture and its thumbnail."""
         picture = self.image.reduce(FINER)
-        small = picture.resize(THUMBNAIL, Image.Resampling.BOX)
+        small = picture.reduce(SMALLER)
         return _jpeg(picture, QUALITY), _jpeg(small, THUMBNAIL_QUALITY)
 
 
