@@ -17,7 +17,6 @@ from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import persons as keys
 from datastore.keyspace.photos.table import SPARKS
 from datastore.photos.current import Changed, Current, face_values, no_person, shown_change, until_unchanged
-from datastore.photos.faces import Face
 from datastore.photos.library import FaceOnPhoto, Photo
 from datastore.photos.lookups import Lookups
 from datastore.photos.naming import whole
@@ -41,6 +40,16 @@ class _Pair:
 
     one: Item
     into: Item
+
+
+@dataclass(frozen=True, slots=True)
+class _Face:
+    """Which face on which photo, and whose."""
+
+    face_id: str
+    image_id: str
+    person_id: str
+    photo_sort: str | None
 
 
 def with_faces_moved(photo: Photo, moved: Sequence[str], one: str, into: Item) -> Photo:
@@ -147,33 +156,35 @@ class Merging:
 
     async def _move(self, one: str, into: str, listed: Sequence[tuple[str, str]]) -> int:
         """Move those of the faces that are still `one`'s, in one transaction."""
-        pair, *found = await all_settled(
-            [self._pair(one, into), *[self._current.face(face_id, image_id) for face_id, image_id in listed]]
-        )
-        faces = [face for face in found if isinstance(face, Face) and face.person_id == one]
+        pair, *found = await all_settled([self._pair(one, into), *[self._face(*ids) for ids in listed]])
+        faces = [face for face in found if isinstance(face, _Face) and face.person_id == one]
         if not faces or not isinstance(pair, _Pair):
             return 0
-        photos = await self._photos(faces)
         changes = [
             shown_change(photo, with_faces_moved(photo, [face.face_id for face in on_it], one, pair.into))
-            for photo, on_it in photos
+            for photo, on_it in await self._photos(faces)
         ]
         counts = [
             await self._current.count_change(pair.one, -len(faces)),
             await self._current.count_change(pair.into, len(faces)),
         ]
-        await self._current.commit([*[_move_of(face, one, into) for face in faces], *changes, *counts])
+        await self._current.commit([*[_move_of(face, into) for face in faces], *changes, *counts])
         return len(faces)
 
-    async def _photos(self, faces: Sequence[Face]) -> list[tuple[Photo, list[Face]]]:
+    async def _face(self, face_id: str, image_id: str) -> _Face | None:
+        """Of a face what its move takes: one that is damaged otherwise is moved too."""
+        item = await self._current.get(face_keys.FACE_NOW, face_keys.face(face_id, image_id))
+        return None if item is None else _Face(face_id, image_id, item["personId"], item.get("photoSK"))
+
+    async def _photos(self, faces: Sequence[_Face]) -> list[tuple[Photo, list[_Face]]]:
         """The photos the faces are on, each with those; none for faces whose photo is gone."""
-        by_photo: dict[str, list[Face]] = {}
+        by_photo: dict[str, list[_Face]] = {}
         for face in faces:
             by_photo.setdefault(face.image_id, []).append(face)
         found = await all_settled([self._photo(image_id, on_it) for image_id, on_it in by_photo.items()])
         return [(photo, on_it) for photo, on_it in zip(found, by_photo.values(), strict=True) if photo is not None]
 
-    async def _photo(self, image_id: str, faces: Sequence[Face]) -> Photo | None:
+    async def _photo(self, image_id: str, faces: Sequence[_Face]) -> Photo | None:
         photo = await self._current.photo(image_id, faces[0].photo_sort)
         return None if photo is None else await self._current.with_all_faces(photo)
 
@@ -198,11 +209,11 @@ class Merging:
         return True
 
 
-def _move_of(face: Face, one: str, into: str) -> Action:
+def _move_of(face: _Face, into: str) -> Action:
     return Action(
         "Update",
         key=face_keys.face(face.face_id, face.image_id),
         update="SET personId = :into",
         condition="personId = :one",
-        values={"one": one, "into": into},
+        values={"one": face.person_id, "into": into},
     )
