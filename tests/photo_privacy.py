@@ -28,7 +28,7 @@ from datastore.keyspace.photos.table import SPARKS
 
 SCHEMA = api.build()._schema
 ROOTS = {"query": "Query", "mutation": "Mutation", "subscription": "Subscription"}
-DEEPEST = 5
+DEEPEST = 3
 ENCODED = re.compile(r"[A-Za-z0-9+/_-]{8,}")
 PLAIN = {"Int": 1, "Float": 0.5, "Boolean": False, "DateTime": "2026-06-25T12:00:00Z", "JSON": {"a": 1}}
 HEX = re.compile(r"(?:[0-9a-fA-F]{2}){4,}")
