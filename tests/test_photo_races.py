@@ -9,7 +9,9 @@ from conftest import Answer, Served
 from photo_items import ask_as, face, person, photo, put, tagged, user
 from photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, one, stored
 
-from datastore.photos.current import Current
+from datastore.backoff import Backoff
+from datastore.photos import current
+from datastore.photos.current import Changed, Current
 from datastore.photos.lookups import Lookups
 from datastore.photos.merging import Merging
 from datastore.store import Action
@@ -66,11 +68,11 @@ class Between:
         self._what: Callable[[], Awaitable[Any]] | None = None
         commit = Current.commit
 
-        async def after(current: Current, actions: Sequence[Action]) -> None:
+        async def after(self: Current, actions: Sequence[Action]) -> None:
             self._left -= 1
             if self._left == 0 and self._what is not None:
                 await self._what()
-            await commit(current, actions)
+            await commit(self, actions)
 
         monkeypatch.setattr(Current, "commit", after)
 
@@ -120,6 +122,25 @@ async def test_who_begins_to_become_another_since_they_were_read_is_tagged_as_th
     assert answer.data["tagFace"]["personId"] == "q0"
     assert (await merges(served, "0")).data["mergePersons"]["faceCount"] == 3
     await assert_consistent(served)
+
+
+async def test_what_changes_too_often_is_told_and_may_be_tried_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place(served, 1)
+    before = await stored(served)
+
+    async def changed(_: Current, __: Sequence[Action]) -> None:
+        raise Changed
+
+    monkeypatch.setattr(current, "CHANGES", Backoff(first=0.0, most=0.0, tries=3))
+    monkeypatch.setattr(Current, "commit", changed)
+
+    for operation in (tags, untags, renames, deletes, merges):
+        answer = await operation(served, "0")
+        assert answer.codes == ["CONFLICT"]
+        assert answer.errors[0]["extensions"]["retryable"] is True
+    assert await stored(served) == before
 
 
 async def test_a_new_name_keeps_what_else_was_changed_meanwhile(
