@@ -1,23 +1,33 @@
 """Uploads: SPARKS-W1's `createPhoto` and `completePhoto`, through the API and the forms it names."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
 from conftest import NOON, Served
+from fault_proxy import Proxy, Seen, client_of, forward, refuse
 from photo_items import ADA, EVE, photo, put, user
 from pictures import jpeg, png
 from upload_forms import COMPLETE, CREATE, complete, count, create, send, sent
 
-from datastore.errors import Unavailable
+from datastore.backoff import Backoff
+from datastore.errors import DomainError, Unavailable
 from datastore.ids import uuid7
 from datastore.keyspace.photos import table
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
-from datastore.photos.releases import Releases, incoming
+from datastore.metering import Deadline
+from datastore.photos.pictures import Pictures, PictureType
+from datastore.photos.releases import LIFETIME, Releases, incoming
+from datastore.photos.uploads import Reservation, Uploads
+from datastore.store import Store
 from pipelines.photos.janitor import Janitor
+from runtime import new_id
 
+CONFLICT = refuse(400, "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
 OWN_ID = uuid7(NOON, "a client's own")
 
 
@@ -118,6 +128,45 @@ async def test_fifty_at_once_leave_as_many_reservations_as_the_limit_is(served: 
     assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 10)
 
 
+async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Served, proxy: Proxy) -> None:
+    """As in DynamoDB, where of transactions on one item at a time one goes on and the others are to come again."""
+    await put(served, user(uploadCount=5, uploadLimit=10))
+    going = asyncio.Lock()
+
+    async def one_at_a_time(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if going.locked():
+            return await CONFLICT(proxy, seen)
+        async with going:
+            return await forward(proxy, seen)
+
+    proxy.always = one_at_a_time
+    async with client_of(proxy, backoff=Backoff(first=0.01, most=0.3, tries=8)) as client:
+
+        async def reserve(number: int) -> str:
+            store = Store(client, prefix=served.gateway._store.prefix, deadline=Deadline(30), token=new_id)
+            uploads = Uploads(store, served.gateway.objects, Pictures(), NOON)
+            wanted = Reservation(
+                image_id=uuid7(NOON, str(number)),
+                email=ADA,
+                content_type=PictureType.JPEG,
+                description=None,
+                tags=(),
+                taken_at=NOON,
+                created_at=NOON,
+                expires_at=NOON + LIFETIME,
+            )
+            try:
+                await uploads.reserve(wanted, chosen=False)
+            except DomainError as problem:
+                return problem.code
+            return "RESERVED"
+
+        outcomes = Counter(await asyncio.gather(*[reserve(number) for number in range(15)]))
+
+    assert outcomes == {"RESERVED": 5, "CONFLICT": 10}
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 5)
+
+
 async def test_photos_that_others_wrote_are_counted_at_the_first_upload(served: Served) -> None:
     written = user(EVE)
     del written["uploadLimit"]
@@ -149,26 +198,23 @@ async def test_only_a_caller_with_an_email_uploads(served: Served) -> None:
     assert await count(served) == 0
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+async def test_what_a_photo_may_not_be_is_refused(served: Served) -> None:
+    ahead = uuid7(NOON + timedelta(hours=1), "")
+    limits = "at most a day ago and at most five minutes ahead"
+    refusals: list[tuple[dict[str, Any], str]] = [
         ({"description": "x" * 1001}, "`description` must have between 1 and 1000 characters."),
         ({"description": " "}, "`description` must have between 1 and 1000 characters."),
         ({"tags": ["x"] * 21}, "`tags` may hold at most 20, not 21."),
         ({"tags": ["x" * 51]}, "`tags` must have between 1 and 50 characters."),
         ({"takenAt": "2026-01-01T00:00:00"}, "`takenAt` needs an offset from UTC, such as 2026-06-25T14:30:00Z."),
         ({"imageId": "mine"}, "`imageId` must be a UUID of version 7, in lower case."),
-        (
-            {"imageId": uuid7(NOON + timedelta(hours=1), "")},
-            "`imageId` must have a time at most a day ago and at most five minutes ahead.",
-        ),
-    ],
-)
-async def test_what_a_photo_may_not_be_is_refused(served: Served, given: dict[str, Any], message: str) -> None:
-    answer = await create(served, **given)
-
-    assert (answer.codes, answer.errors and answer.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
-    assert (answer.made, await count(served)) == ([], 0)
+        ({"imageId": ahead}, f"`imageId` must have a time {limits}."),
+    ]
+    for given, message in refusals:
+        answer = await create(served, **given)
+        assert (answer.codes, answer.errors and answer.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
+        assert answer.made == []
+    assert await count(served) == 0
 
 
 async def test_asked_for_again_a_reservation_takes_no_second_place(served: Served) -> None:
@@ -266,28 +312,26 @@ async def test_a_given_thumbnail_is_checked_and_made_small(served: Served) -> No
     assert b"a secret" not in thumbnail
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+async def test_what_is_no_picture_can_be_uploaded_again(served: Served) -> None:
+    upload = await reserved(served)
+    id = upload["imageId"]
+    damaged = "The original is no picture that can be read: it is damaged, or something else."
+    refusals = [
         (None, "The original has not been uploaded yet."),
         (png(), "The original was announced as JPEG, and is PNG."),
-        (jpeg()[:-40], "The original is no picture that can be read: it is damaged, or something else."),
-        (b"hello", "The original is no picture that can be read: it is damaged, or something else."),
-    ],
-    ids=["none", "another type", "truncated", "something else"],
-)
-async def test_what_is_no_picture_can_be_uploaded_again(served: Served, content: bytes | None, message: str) -> None:
-    upload = await reserved(served)
-    if content is not None:
-        assert await send(served.http, upload["original"], content) == 204
-    refused = await complete(served, upload["imageId"])
-    left = files(served)
+        (jpeg()[:-40], damaged),
+        (b"hello", damaged),
+    ]
+    for content, message in refusals:
+        if content is not None:
+            assert await send(served.http, upload["original"], content) == 204
+        refused = await complete(served, id)
+        assert (refused.codes, refused.errors and refused.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
+        assert files(served) == ({incoming(id)[0]} if content else set())
+        assert (await count(served), await items(served, "IMAGE")) == (1, [])
     await send(served.http, upload["original"], jpeg())
-    done = await complete(served, upload["imageId"])
 
-    assert (refused.codes, refused.errors and refused.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
-    assert left == ({incoming(upload["imageId"])[0]} if content else set())
-    assert done.errors is None
+    assert (await complete(served, id)).errors is None
     assert await count(served) == 1
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
-from datastore.errors import BadUserInput, Conflict, DomainError, NotFound
+from datastore.errors import BadUserInput, Conflict, DomainError, NotFound, Throttled
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import library as photo_keys
 from datastore.keyspace.photos import uploads as keys
@@ -108,9 +108,13 @@ class Uploads:
         upload = await self._upload(wanted)
         if chosen and await self._photo(wanted.image_id) is not None:
             raise _taken(wanted.image_id)
-        for _ in range(TRIES):
+        for left in reversed(range(TRIES)):
             try:
                 await self._store.transact(SPARKS, _reserving(wanted, chosen=chosen))
+            except Throttled:
+                # Others of the user's uploads come at the same time, and each changes the one count.
+                if not left:
+                    raise
             except TransactionCancelled as cancelled:
                 standing = await self._clear_the_way(wanted, cancelled)
                 if standing is not None:
