@@ -68,11 +68,11 @@ class Between:
         self._what: Callable[[], Awaitable[Any]] | None = None
         commit = Current.commit
 
-        async def after(self: Current, actions: Sequence[Action]) -> None:
+        async def after(current: Current, actions: Sequence[Action]) -> None:
             self._left -= 1
             if self._left == 0 and self._what is not None:
                 await self._what()
-            await commit(self, actions)
+            await commit(current, actions)
 
         monkeypatch.setattr(Current, "commit", after)
 
