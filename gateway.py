@@ -22,6 +22,7 @@ from commands.options import (
     Prefix,
     Region,
     StoreOption,
+    bucket,
     settings_of,
     store_options,
     with_gateway,
@@ -251,7 +252,7 @@ def seed(
         earlier = f"{loaded.earthquakes} earthquakes, {loaded.sightings} sightings, {loaded.posts} posts"
         typer.echo(f"{earlier} and {loaded.photos} photos stored")
 
-    with_gateway(load, store_options(store, data_dir, memory, prefix, region))
+    with_gateway(load, store_options(store, data_dir, memory, prefix, region), **bucket())
 
 
 @cli.command()

@@ -34,6 +34,7 @@ Prefix = Annotated[
 Region = Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", help="The AWS region.")]
 DATA_DIR = Path(".data")
 POLL_INTERVAL = "GATEWAY_POLL_INTERVAL_SECONDS"
+BUCKET = ("GATEWAY_PHOTO_BUCKET", "GATEWAY_S3_URL")
 
 
 def store_options(store: str, data_dir: Path, memory: bool, prefix: str, region: str | None) -> StoreOptions:
@@ -60,9 +61,17 @@ def settings_of(options: StoreOptions, data_dir: Path, **given: Any) -> Settings
 
 def poll_interval() -> dict[str, float]:
     """How often streams are read, as the environment sets it; empty if it does not."""
-    named = {name: value for name, value in os.environ.items() if name == POLL_INTERVAL}
+    return _named(POLL_INTERVAL)
+
+
+def bucket() -> dict[str, str]:
+    """Where photos are kept, as the environment sets it; empty if it does not."""
+    return _named(*BUCKET)
+
+
+def _named(*names: str) -> dict[str, Any]:
     try:
-        return from_environment(named)
+        return from_environment({name: os.environ[name] for name in names if name in os.environ})
     except Misconfigured as problem:
         raise mistake(problem, 2) from None
 

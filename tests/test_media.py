@@ -153,6 +153,14 @@ async def test_an_upload_that_breaks_off_leaves_nothing(
     assert (status, code, files(objects)) == (400, "BAD_USER_INPUT", [])
 
 
+async def test_what_a_killed_process_was_receiving_goes_with_its_upload(objects: LocalObjects) -> None:
+    await objects.write(KEY, jpeg(), content_type="image/jpeg")
+    objects.path(KEY).with_name("original.0123.part").write_bytes(b"half")
+    await objects.delete([KEY])
+
+    assert [*(objects.folder / "incoming").iterdir()] == []
+
+
 async def test_an_upload_that_falls_silent_is_ended(
     served: Served, objects: LocalObjects, target: UploadTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,16 @@ def test_a_bomb_takes_no_memory(content: bytes, declared: PictureType) -> None:
     assert resident() - before < 20_000_000
 
 
+def test_a_jpeg_of_very_many_scans_is_not_decoded() -> None:
+    whole = jpeg(40, 40, progressive=True)
+    first = whole.index(b"\xff\xda")
+    second = whole.index(b"\xff\xda", first + 2)
+
+    assert examine("The original", whole, JPEG).width == 40
+    bomb = whole[:second] + whole[first:second] * 100 + whole[second:]
+    assert refused(bomb) == "The original must have at most 100 scans."
+
+
 def resident() -> int:
     """The memory of the process, in bytes; decoders take theirs past Python."""
     try:

@@ -420,5 +420,11 @@ async def test_one_that_is_released_while_it_is_confirmed_leaves_nothing(
     assert (await count(served), await items(served, "IMAGE"), files(served)) == (0, [], set())
 
 
+async def test_a_serving_gateway_has_a_janitor(served: Served) -> None:
+    jobs = [getattr(job, "__self__", None) for job in served.gateway._jobs()]
+
+    assert [type(job) for job in jobs if isinstance(job, Janitor)] == [Janitor]
+
+
 def janitor(served: Served) -> Janitor:
     return Janitor(served.store, served.gateway.objects, now=served.clock)

@@ -155,8 +155,10 @@ class LocalObjects:
             with _told():
                 path.unlink(missing_ok=True)
             if key.startswith(INCOMING):
-                # The folder of one upload: it stays as long as it holds the other file.
+                # What a process that was killed was receiving goes too; the folder stays while it holds another file.
                 with suppress(OSError):
+                    for part in path.parent.glob(f"{path.name}.*.part"):
+                        part.unlink()
                     path.parent.rmdir()
 
 

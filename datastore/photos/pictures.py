@@ -20,6 +20,9 @@ THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 480, 80
 # A file is held in memory as long as it is looked at, and while it is decoded its pixels are: those of 40 megapixels
 # take 160 MB, and some 650 MB in all as WebP.
 FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
+# A JPEG is decoded scan by scan, each over the whole picture: cameras write one, a progressive one has ten or so, and
+# one of thousands keeps a decoder busy for minutes.
+SCAN, MOST_SCANS = b"\xff\xda", 100
 ORIENTATION = 0x0112  # the EXIF tag
 # How a picture is turned to be looked at; not for 1, which is upright. https://www.exif.org/Exif2-2.PDF, 4.6.4 A
 TURNS = {
@@ -90,6 +93,8 @@ def examine(name: str, content: bytes, declared: PictureType) -> Picture:
     try:
         with _opened(content) as image:
             _check(name, image, declared)
+            if declared is PictureType.JPEG and content.count(SCAN) > MOST_SCANS:
+                raise BadUserInput(f"{name} must have at most {MOST_SCANS} scans.")
             if declared is PictureType.PNG:
                 # Its end may be missing with all pixels there; the others' decoders notice that by themselves.
                 _opened(content).verify()

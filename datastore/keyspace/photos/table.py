@@ -8,7 +8,7 @@
 | face | `FACE#<id>` | `IMAGE#<imageId>` | type, person |
 | event | `EVENT#<id>` | `EVENT#<at>` | type, email |
 | livestream | `LIVESTREAM#<id>` | `LIVESTREAM#<createdAt>` | type |
-| reservation of an upload | `UPLOAD#<imageId>` | `UPLOAD#<takenAt>` | type, email |
+| reservation of an upload | `UPLOAD#<imageId>` | `UPLOAD#<imageId>` | type, email |
 | objects to remove | `REMOVAL#<imageId>` | `REMOVAL#<imageId>` | type |
 
 Every index has `PK` as its sort key, and ids are UUIDs of version 7, so that the order of keys is that of time. The
