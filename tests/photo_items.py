@@ -13,6 +13,8 @@ from resolvers.access import Role
 ADA, EVE = "ada@example.com", "eve@example.com"
 BOX = {"left": 0.1, "top": 0.1, "width": 0.2, "height": 0.2}
 WRITTEN = "2023-01-01T00:00:00Z"
+# The same moment in a form in which neither the document nor this gateway writes it.
+OTHERWISE = "2023-01-01T00:00:00.000Z"
 
 
 async def put(served: Served, *items: Mapping[str, Any]) -> None:

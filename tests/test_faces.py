@@ -33,8 +33,8 @@ async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: S
         "boundingBox": BOX,
         "createdAt": "2026-06-25T12:00:00+00:00",
     }
-    # The moment is written otherwise in the key: the photo is found. So are the person, and no face with this id.
-    assert answer.made == ["GetItem sparks", *["Query sparks"] * 3, "TransactWriteItems sparks"]
+    # The person is found, and no face with this id.
+    assert answer.made == ["GetItem sparks", *["Query sparks"] * 2, "TransactWriteItems sparks"]
     assert await one(served, f"FACE#{OWN}") == {
         "PK": f"FACE#{OWN}",
         "SK": "IMAGE#i",
@@ -53,7 +53,7 @@ async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: S
 
 
 async def test_a_known_moment_saves_a_query(served: Served) -> None:
-    at = "2026-06-25T10:00:00.000Z"
+    at = "2026-06-25T10:00:00.250Z"
     await put(served, photo("i", at=at), person("p"))
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX}
 

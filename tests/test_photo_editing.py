@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from conftest import Served
-from photo_items import ADA, EVE, WRITTEN, ask_as, face, person, photo, put, tagged, user
+from photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, photo, put, tagged, user
 from photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, tag
 
 from datastore.errors import Unavailable
@@ -14,7 +14,7 @@ from datastore.photos import editing
 from datastore.photos.removals import Removals
 from resolvers.access import Role
 
-AT = "2026-06-25T10:00:00.000Z"
+AT = "2026-06-25T10:00:00.250Z"
 FILES = [f"originals/{ADA}/i.jpg", f"thumbnails/{ADA}/i.jpg"]
 
 
@@ -45,7 +45,7 @@ async def test_what_a_photo_says_is_changed_in_one_call(served: Served) -> None:
 
 
 async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Served) -> None:
-    await put(served, photo("i"))
+    await put(served, photo("i", at=OTHERWISE))
 
     found = await ask_as(served, UPDATE, input={"imageId": "i", "description": None})
     otherwise = await ask_as(served, UPDATE, input={"imageId": "i", "takenAt": WRITTEN, "tags": []})

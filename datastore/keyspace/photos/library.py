@@ -21,8 +21,8 @@ def partition(image_id: str) -> str:
 
 
 def taken(moment: datetime) -> str:
-    """The sort key of a photo: when it was taken."""
-    return taken_as(iso(moment))
+    """The sort key of a photo: when it was taken. Whole seconds have no fraction, as in the document's items."""
+    return taken_as(iso(moment).replace(".000Z", "Z"))
 
 
 def taken_as(moment: str) -> str:
