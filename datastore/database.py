@@ -84,7 +84,7 @@ async def open_database(
             )
         session = _session(options)
         endpoint = _endpoint(options, session, engine)
-        source = CredentialSource(_credentials(session))
+        source = CredentialSource(credentials_of(session))
         client = await stack.enter_async_context(Client(endpoint, source, tables_come_back=engine is not None))
         yield Database(client, endpoint, session, options.prefix, engine)
 
@@ -128,7 +128,8 @@ def _checked_url(store: str) -> str:
     return f"{url.scheme}://{url.netloc}"
 
 
-def _credentials(session: Any) -> Any:
+def credentials_of(session: Any) -> Any:
+    """Those that botocore finds. Raises `StoreMisconfigured` when there are none."""
     credentials = session.get_credentials()
     if credentials is None:
         raise StoreMisconfigured(

@@ -217,6 +217,17 @@ async def test_in_aws_addresses_name_the_bucket_and_its_region(
         S3Objects("photos").open()
 
 
+def test_a_bucket_takes_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    with pytest.raises(StoreMisconfigured, match="AWS_ACCESS_KEY_ID"):
+        S3Objects("photos", region="eu-north-1").open()
+
+
 async def test_a_photo_comes_into_the_library_through_the_bucket(served: Served, server: S3Server) -> None:
     await put(served, user(uploadCount=0))
     upload = (await create(served)).data["createPhoto"]

@@ -14,9 +14,10 @@ import boto3
 import botocore.config
 import botocore.exceptions
 
-from datastore.database import StoreMisconfigured
+from datastore.database import StoreMisconfigured, credentials_of
 from datastore.errors import BadUserInput, Timeout, Unavailable
 from datastore.objects import GOOD_SECONDS, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
+from datastore.signing import CredentialSource
 
 T = TypeVar("T")
 
@@ -37,31 +38,31 @@ class S3Objects:
         self._region = region
         self._url = url
         self._client: Any = None
+        self._credentials: CredentialSource | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._urls: dict[str, str] = {}
         self._window = 0
 
     def open(self) -> None:
+        session = boto3.Session(region_name=self._region)
+        self._credentials = CredentialSource(credentials_of(session))
+        self._client = _client(session, self._url)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
-        try:
-            self._client = _client(boto3.Session(region_name=self._region), self._url)
-        except botocore.exceptions.NoRegionError:
-            raise StoreMisconfigured("No AWS region: set --region or AWS_REGION.") from None
 
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def origin(self) -> str | None:
-        try:
-            address = urlsplit(self._signed("-"))
-        except Unavailable:
-            return None  # without credentials there is nothing to be shown either
-        return f"{address.scheme}://{address.netloc}"
+        if self._url is not None:
+            address = urlsplit(self._url)
+            return f"{address.scheme}://{address.netloc}"
+        return f"https://{self._bucket}.s3.{self._client.meta.region_name}.amazonaws.com"
 
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""
         check_incoming(key)
+        await self._fresh()
         with _told():
             signed = self._client.generate_presigned_post(
                 self._bucket,
@@ -78,11 +79,17 @@ class S3Objects:
             self._urls.clear()
         found = self._urls.get(key)
         if found is None:
+            await self._fresh()
             found = self._signed(key)
             if len(self._urls) >= URLS_KEPT:
                 self._urls.clear()
             self._urls[key] = found
         return found
+
+    async def _fresh(self) -> None:
+        """Have temporary credentials renewed, if they need it, before what is signed waits for that with all others."""
+        assert self._credentials is not None, "The store is used before it is open."
+        await self._credentials.current()
 
     def _signed(self, key: str) -> str:
         where = {"Bucket": self._bucket, "Key": key}
@@ -138,8 +145,8 @@ def _client(session: Any, url: str | None) -> Any:
         response_checksum_validation="when_required",
     )
     region = session.region_name or (None if url is None else "us-east-1")
-    if url is None and region is None:
-        raise botocore.exceptions.NoRegionError()
+    if region is None:
+        raise StoreMisconfigured("No AWS region: set --region or AWS_REGION.")
     return session.client(
         "s3", endpoint_url=url or f"https://s3.{region}.amazonaws.com", region_name=region, config=config
     )

@@ -147,7 +147,7 @@ class Merging:
         """Once through the faces of `one` as the index has them: how many were moved."""
         moved, start = 0, None
         while True:
-            page = await self._store.query(keys.FACES_OF_PERSON, face_values(one), start=start, limit=FACES_AT_ONCE)
+            page = await self._store.query(keys.FACES_TO_MERGE, face_values(one), start=start, limit=FACES_AT_ONCE)
             listed = [face_keys.face_parts(key_of(SPARKS, item)) for item in page.items]
             if listed:
                 moved += await until_unchanged(lambda: self._move(one, into, listed))  # noqa: B023 - it is awaited

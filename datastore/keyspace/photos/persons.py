@@ -50,13 +50,23 @@ PERSONS = AccessPattern(
 )
 FACES_OF_PERSON = AccessPattern(
     id="SPARKS-P2",
-    question="The faces of a person, or those of them on one photo, where that does not know its faces",
+    question="The faces of a person on one photo, where that does not know its faces",
     table=SPARKS,
     operations=("Query",),
     who=Who.INTERNAL,
     index=BY_PERSON,
     key="personId = :partition AND begins_with(PK, :prefix)",
     filter=("imageId = :image",),
+)
+FACES_TO_MERGE = AccessPattern(
+    id="SPARKS-W1",
+    question="The faces of a person who becomes another",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ADMIN,
+    fields=("mergePersons",),
+    index=BY_PERSON,
+    key="personId = :partition AND begins_with(PK, :prefix)",
 )
 COUNT_FACES = AccessPattern(
     id="SPARKS-P2",
@@ -108,6 +118,7 @@ PATTERNS = (
     PERSONS,
     FACES_OF_PERSON,
     COUNT_FACES,
+    FACES_TO_MERGE,
     CREATE_PERSON,
     UPDATE_PERSON,
     MERGE_PERSONS,
