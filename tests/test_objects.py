@@ -211,6 +211,11 @@ async def test_in_aws_addresses_name_the_bucket_and_its_region(
         assert objects.origin() == "https://photos.s3.eu-north-1.amazonaws.com"
         target = await objects.upload(KEY, content_type="image/png", most_bytes=1, now=NOW)
     assert target.url == "https://photos.s3.eu-north-1.amazonaws.com/"
+    for bucket, host in (("photos", "photos.s3.us-east-1"), ("photos.example.com", "s3.us-east-1")):
+        objects = S3Objects(bucket, region="us-east-1")
+        objects.open()
+        with closing(objects):
+            assert objects.origin() == f"https://{host}.amazonaws.com"
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
     with pytest.raises(StoreMisconfigured, match="AWS_REGION"):

@@ -54,10 +54,8 @@ class S3Objects:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def origin(self) -> str | None:
-        if self._url is not None:
-            address = urlsplit(self._url)
-            return f"{address.scheme}://{address.netloc}"
-        return f"https://{self._bucket}.s3.{self._client.meta.region_name}.amazonaws.com"
+        address = urlsplit(self._signed("-"))
+        return f"{address.scheme}://{address.netloc}"
 
     async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""
@@ -132,10 +130,10 @@ class S3Objects:
 
 
 def _client(session: Any, url: str | None) -> Any:
-    """In AWS the bucket is part of the host and the host of its region, so that browsers are not sent elsewhere."""
+    """In AWS the bucket's region is part of the host, so that browsers are not sent on from elsewhere."""
     config = botocore.config.Config(
         signature_version="s3v4",
-        s3={"addressing_style": "virtual" if url is None else "path"},
+        s3={"addressing_style": "virtual" if url is None else "path", "us_east_1_regional_endpoint": "regional"},
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
         retries={"mode": "standard", "total_max_attempts": TRIES},
@@ -147,9 +145,7 @@ def _client(session: Any, url: str | None) -> Any:
     region = session.region_name or (None if url is None else "us-east-1")
     if region is None:
         raise StoreMisconfigured("No AWS region: set --region or AWS_REGION.")
-    return session.client(
-        "s3", endpoint_url=url or f"https://s3.{region}.amazonaws.com", region_name=region, config=config
-    )
+    return session.client("s3", endpoint_url=url, region_name=region, config=config)
 
 
 @contextmanager
