@@ -4,14 +4,13 @@ import asyncio
 import struct
 import threading
 import tracemalloc
-import zlib
 from io import BytesIO
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pictures import encoded, jpeg, png
+from pictures import claimed_png, encoded, jpeg, png
 from PIL import Image
 from upload_forms import sent
 
@@ -28,16 +27,6 @@ def refused(content: bytes, declared: PictureType = JPEG) -> str:
     with pytest.raises(BadUserInput) as caught:
         examine("The original", content, declared)
     return str(caught.value)
-
-
-def claimed_png(width: int, height: int) -> bytes:
-    """A PNG whose header says so, and that has next to nothing behind it."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"")) + chunk(b"IEND", b"")
 
 
 def claimed_jpeg(width: int, height: int) -> bytes:

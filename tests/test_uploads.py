@@ -10,7 +10,7 @@ from aiohttp import web
 from conftest import NOON, Served
 from fault_proxy import Proxy, Seen, client_of, forward, refuse
 from photo_items import ADA, EVE, photo, put, user
-from pictures import jpeg, png
+from pictures import claimed_png, jpeg, png
 from upload_forms import COMPLETE, CREATE, complete, count, create, send, sent
 
 from datastore.backoff import Backoff
@@ -321,6 +321,7 @@ async def test_what_is_no_picture_can_be_uploaded_again(served: Served) -> None:
         (png(), "The original was announced as JPEG, and is PNG."),
         (jpeg()[:-40], damaged),
         (b"hello", damaged),
+        (claimed_png(50_000, 50_000), "The original must have at most 40 megapixels."),
     ]
     for content, message in refusals:
         if content is not None:
