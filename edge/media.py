@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from datastore.errors import BadUserInput, Forbidden, NotFound, Timeout, Unavailable
 from datastore.moments import to_seconds
-from datastore.objects import INCOMING, ObjectStore
+from datastore.objects import INCOMING, UPLOAD_LIFETIME, ObjectStore
 from datastore.objects.local import LocalObjects, Receiving
 from edge.execution import encode, masked, told_error
 from edge.http import ClientGone, Refused
@@ -26,6 +26,7 @@ from edge.upload_form import MOST_AROUND, UploadForm
 
 MOST_BYTES = 25 * 2**20  # no token says more
 SILENCE_SECONDS = 30.0
+MOST_SECONDS = UPLOAD_LIFETIME.total_seconds()
 PREFLIGHT_SECONDS = 600
 TYPES = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 # Whatever a file holds, a browser takes it for a picture and for nothing that runs.
@@ -106,22 +107,28 @@ class Media:
         except BadUserInput as problem:
             raise Refused(415, problem) from None
         try:
-            more = True
-            while more:
-                content, more = await self._piece(request.receive)
-                form.feed(content)
-            form.end()
+            async with asyncio.timeout(MOST_SECONDS):
+                await self._read(request.receive, form)
+        except TimeoutError:
+            raise _late() from None
         except BadUserInput as problem:
             raise Refused(400, problem) from None
         except Unavailable as problem:
             raise Refused(503, problem) from None
+
+    async def _read(self, receive: Receive, form: UploadForm) -> None:
+        more = True
+        while more:
+            content, more = await self._piece(receive)
+            form.feed(content)
+        form.end()
 
     async def _piece(self, receive: Receive) -> tuple[bytes, bool]:
         try:
             async with asyncio.timeout(self._silence):
                 message = await receive()
         except TimeoutError:
-            raise Refused(408, Timeout("The file did not arrive in time."), connection="close") from None
+            raise _late() from None
         if message["type"] == "http.disconnect":
             raise ClientGone
         return message.get("body", b""), message.get("more_body", False)
@@ -190,6 +197,11 @@ def _length(headers: Mapping[str, str]) -> int:
     if len(declared) > 18 or int(declared) > MOST_BYTES + MOST_AROUND:
         raise _too_large(MOST_BYTES)
     return int(declared)
+
+
+def _late() -> Refused:
+    # Closed, so that neither the rest is waited for nor a socket held with a byte now and then.
+    return Refused(408, Timeout("The file did not arrive in time."), connection="close")
 
 
 def _too_large(most: int) -> Refused:

@@ -10,8 +10,10 @@ from conftest import Served
 from pictures import jpeg, png
 from upload_forms import form_of, send_to
 
+from datastore.errors import Unavailable
 from datastore.objects import UploadTarget
 from datastore.objects.local import LocalObjects
+from edge import media
 from edge.settings import Settings
 
 KEY = "incoming/one/original"
@@ -161,10 +163,14 @@ async def test_what_a_killed_process_was_receiving_goes_with_its_upload(objects:
     assert [*(objects.folder / "incoming").iterdir()] == []
 
 
-async def test_an_upload_that_falls_silent_is_ended(
-    served: Served, objects: LocalObjects, target: UploadTarget, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("limit", ["silence", "all in all"])
+async def test_an_upload_that_takes_too_long_is_ended(
+    served: Served, objects: LocalObjects, target: UploadTarget, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(served.gateway.media, "_silence", 0.05)
+    if limit == "silence":
+        monkeypatch.setattr(served.gateway.media, "_silence", 0.05)
+    else:
+        monkeypatch.setattr(media, "MOST_SECONDS", 0.05)
     body, content_type = await encoded(target, jpeg())
     reader, writer = await begun(served, content_type, len(body))
     writer.write(body[:-300])
@@ -292,3 +298,5 @@ async def test_a_temporary_folder_goes_with_the_gateway(served: Served, objects:
     objects.close()
 
     assert not folder.exists()
+    with pytest.raises(Unavailable):
+        await objects.write("originals/2.png", png(), content_type="image/png")

@@ -53,6 +53,7 @@ class LocalObjects:
     def __init__(self, folder: Path | None, secret: bytes, base_url: Callable[[], str]) -> None:
         self._given = folder
         self._made: Path | None = None
+        self._closed = False
         self._base_url = base_url
         self._cipher = AESSIV(hmac.digest(secret, b"local objects", "sha512"))
 
@@ -60,14 +61,18 @@ class LocalObjects:
     def folder(self) -> Path:
         if self._given is not None:
             return self._given
+        if self._closed:
+            raise Unavailable("The gateway stops.")  # a thread that still writes makes no folder anew
         if self._made is None:
             self._made = Path(mkdtemp(prefix="gateway-objects-"))
         return self._made
 
     def open(self) -> None:
-        """Nothing is made before it is needed."""
+        """No folder is made before it is needed."""
+        self._closed = False
 
     def close(self) -> None:
+        self._closed = True
         if self._made is not None:
             shutil.rmtree(self._made, ignore_errors=True)
             self._made = None
