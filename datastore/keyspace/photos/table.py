@@ -44,6 +44,7 @@ SPARKS = Table(
     partition="PK",
     sort="SK",
     indexes=(
+        Index(BY_EMAIL, partition="email", sort="PK", projection=(*PHOTO_ATTRIBUTES, "expires")),
         Index(
             BY_TYPE,
             partition="entityType",
@@ -66,7 +67,6 @@ SPARKS = Table(
                 "expires",
             ),
         ),
-        Index(BY_EMAIL, partition="email", sort="PK", projection=(*PHOTO_ATTRIBUTES, "expires")),
         Index(
             BY_PERSON,
             partition="personId",
