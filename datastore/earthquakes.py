@@ -119,7 +119,7 @@ class Earthquakes:
 
     async def insert(self, earthquake: Earthquake) -> bool:
         """QUAKE-1: store the event unless it is there; whether it was new."""
-        item = _event_item(earthquake)
+        item = event_item(earthquake)
         written = await self._store.put(keys.INSERT_EVENT, item)
         return written.ok or (written.repeated and written.item == item)
 
@@ -203,7 +203,8 @@ def _attributes(fields: frozenset[str] | None) -> Sequence[str] | None:
     return (*EARTHQUAKES.key_attributes(keys.EVENTS_BY_DAY.index), *(ATTRIBUTES[name] for name in sorted(fields)))
 
 
-def _event_item(earthquake: Earthquake) -> Item:
+def event_item(earthquake: Earthquake) -> Item:
+    """The event as the table keeps it."""
     key = keys.event(earthquake.event_id)
     bucket = day_bucket(earthquake.occurred_at)
     return {

@@ -42,6 +42,7 @@ SECRET = "a secret for tests, long enough to sign with"
 TESTS_PER_ENGINE = 10
 # Modules that take long begin first, so that no worker is left alone with one in the end.
 LONG = {"test_commands", "test_serve", "test_graphiql", "test_match_takeover", "test_ingest", "test_match_replays"}
+LONG |= {"test_photo_paging", "test_earthquake_pages"}
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
 
 

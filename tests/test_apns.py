@@ -210,7 +210,7 @@ players = st.builds(DisplayBatter, name=anything, runs=st.integers(0, 10**9))
 teams = st.builds(DisplaySide, team_id=st.text(max_size=100), name=anything, code=anything, score=anything)
 
 
-@hypothesis_settings(max_examples=80, deadline=None)
+@hypothesis_settings(max_examples=50, deadline=None)
 @given(
     st.builds(
         display,

@@ -16,7 +16,7 @@ from datastore.database import Database, StoreOptions, open_database
 KEY = {"PK": {"S": "A"}, "SK": {"S": "B"}}
 ENGINE_SETTINGS = settings(
     deadline=None,
-    max_examples=150,
+    max_examples=80,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -512,7 +512,7 @@ def _botocores(credentials: Credentials, target: str, body: bytes, now: float) -
     return {name.lower(): value for name, value in request.headers.items()}
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(
     access=IDS,
     secret=SECRETS,

@@ -610,7 +610,7 @@ class Script:
         return str(self._chance.draw(st.sampled_from(kinds)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(EDITS), max_size=40), st.data())
 def test_whatever_scorers_do_no_wicket_is_lost_and_no_event_told_twice(edits: Iterable[str], chance: Any) -> None:
     script = Script(chance)

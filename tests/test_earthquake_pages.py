@@ -11,17 +11,21 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
+import aiohttp
 import pytest
-from conftest import NOON, REAL_DATA, SECRET, Answer, Clock, Engines, Served
+from conftest import NOON, REAL_DATA, Answer, Engines, Served
 from earthquake_samples import quake, store
 
 from datastore import tables
 from datastore.database import StoreOptions, open_database
+from datastore.earthquakes import Earthquake, event_item
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.metering import Deadline
 from datastore.moments import epoch_ms, from_epoch_ms
-from edge.settings import Settings
+from datastore.store import Store
+from pipelines.usgs_feed import read_events
+from pipelines.usgs_fetch import open_source
 from resolvers.access import Role
-from runtime import Gateway
 
 MONTH = REAL_DATA / "usgs" / "all_month_2019-11.derived-from-csv.geojson.gz"
 PAGE = """
@@ -103,9 +107,10 @@ def november() -> Iterator[StoreOptions]:
 async def load(options: StoreOptions) -> None:
     async with open_database(options) as database:
         await tables.create(database.admin(), [replace(EARTHQUAKES, stream=None)], options.prefix)
-    async with Gateway(Settings(secret=SECRET), options, now=Clock()).running() as gateway:
-        assert gateway.ingest is not None
-        assert (await gateway.ingest.run(str(MONTH))).error is None
+        async with aiohttp.ClientSession() as session, open_source(str(MONTH), session=session) as source:
+            read = [event async for event in read_events(source.chunks(), ingested_at_ms=0)]
+        store = Store(database.client, prefix=options.prefix, deadline=Deadline(100), token=lambda: "token")
+        await store.write_all(EARTHQUAKES, puts=[event_item(event) for event in read if isinstance(event, Earthquake)])
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from resolvers.access import Role
 
 ENGINE_SETTINGS = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=40,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -26,7 +26,7 @@ CURSORS = Cursors(b"secret")
 HERE = binding("the list", {})
 ENGINE_SETTINGS = settings(
     deadline=None,
-    max_examples=80,
+    max_examples=50,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

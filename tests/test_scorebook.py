@@ -344,7 +344,7 @@ def cut(played: list[Json], balls: int) -> list[Json]:
     return kept
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(overs(), st.data())
 def test_after_every_ball_the_state_is_that_of_those_balls_alone(played_overs: list[Json], data: st.DataObject) -> None:
     whole = Playback(read(match(innings(REDS, *played_overs)), match_id="m"))

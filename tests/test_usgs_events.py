@@ -150,7 +150,7 @@ JSON_VALUES = st.recursive(
 MEMBERS = ("id", "type", "mag", "place", "time", "status", "coordinates")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from(MEMBERS), JSON_VALUES), JSON_VALUES, st.integers(1, 99))
 def test_whatever_a_feature_holds_there_is_one_item_for_it_within_bounds(
     changes: dict[str, Json], element: Json, size: int

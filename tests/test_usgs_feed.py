@@ -163,14 +163,14 @@ async def test_an_id_that_comes_twice_is_yielded_twice() -> None:
     assert len(await read(feed(feature(), feature()))) == 2
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=300) | st.binary(max_size=40).map(lambda tail: feed(feature())[:60] + tail))
 def test_whatever_the_body_is_only_a_feed_error_comes_out(body: bytes) -> None:
     _, code = asyncio.run(fault_of(body, 7))
     assert code is not None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data(), st.booleans())
 def test_a_feed_cut_anywhere_is_told_after_its_whole_features(data: st.DataObject, packed: bool) -> None:
     whole = feed(feature(), feature(), feature())
