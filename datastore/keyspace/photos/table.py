@@ -7,7 +7,7 @@
 | person | `PERSON#<id>` | `PERSON#<name>` | type, person |
 | face | `FACE#<id>` | `IMAGE#<imageId>` | type, person |
 | event | `EVENT#<id>` | `EVENT#<at>` | type, email |
-| livestream | `LIVESTREAM#<id>` | `LIVESTREAM#<createdAt>` | type |
+| livestream | `LIVESTREAM#<id>` | `LIVESTREAM#<moment of the id>` | type |
 | reservation of an upload | `UPLOAD#<imageId>` | `UPLOAD#<imageId>` | type, email |
 | objects to remove | `REMOVAL#<imageId>` | `REMOVAL#<imageId>` | type |
 
