@@ -12,7 +12,6 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-import schema as api
 from commands import feeds, ingest, matches, tables
 from commands.feeds import FanOutBound, MetricsPort
 from commands.options import (
@@ -292,6 +291,8 @@ def print_schema(
 ) -> None:
     """Print the schema in GraphQL's schema language. The store is not asked: the schema is the same on each."""
     store_options(store, data_dir, memory, prefix, region)
+    import schema as api  # here alone: other commands start sooner without it
+
     typer.echo(api.build().as_str())
 
 

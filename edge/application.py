@@ -21,10 +21,16 @@ READY_SECONDS = 2.0
 class Behind(Protocol):
     """What stands behind the addresses."""
 
-    http: GraphQLHTTP
-    socket: GraphQLWebSocket
     graphiql: graphiql.Config
     media: Media
+
+    @property
+    def http(self) -> GraphQLHTTP:
+        """GraphQL over HTTP."""
+
+    @property
+    def socket(self) -> GraphQLWebSocket:
+        """GraphQL over WebSocket."""
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """Open for as long as the server serves."""
