@@ -11,7 +11,7 @@ import photo_contract
 import pytest
 from aiohttp import web
 from conftest import NOON, ROOT, Served, call_name
-from graphql import GraphQLField, GraphQLObjectType
+from graphql import GraphQLField, GraphQLObjectType, build_client_schema, get_introspection_query, print_schema
 from msgspec.structs import replace
 from photo_items import ADA
 
@@ -626,6 +626,13 @@ def test_every_field_type_and_argument_is_described() -> None:
         ]
 
     assert bare == []
+
+
+async def test_clients_can_read_the_whole_schema(served: Served) -> None:
+    answer = await served.ask(get_introspection_query(input_value_deprecation=True, specified_by_url=True))
+
+    assert answer.errors is None
+    assert print_schema(build_client_schema(answer.data)) == print_schema(api.build()._schema)
 
 
 def test_the_page_of_access_patterns_is_fresh() -> None:

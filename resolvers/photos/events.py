@@ -34,10 +34,10 @@ class LogEventInput:
     event_type: str = strawberry.field(
         description="What kind of thing, such as PHOTO_VIEW: 1 to 50 letters, digits, `_`, `-` and `.`."
     )
-    event_data: JSON = strawberry.field(
+    event_data: JSON | None = strawberry.field(
         description="More about it: an object of at most 4 KB, at most 100 values in at most 5 levels, with keys of 1 "
-        "to 100 characters and integers of at most 64 bits.",
-        default_factory=dict,
+        "to 100 characters and integers of at most 64 bits. Empty if nothing is said.",
+        default=None,
     )
     at: datetime | None = strawberry.field(
         description="When it happened: at most 7 days ago, at most five minutes ahead; now if nothing is said.",
@@ -63,7 +63,7 @@ def _logged(context: Context, event: LogEventInput, at: str) -> LoggedEvent:
     return LoggedEvent(
         event_id=uuid7(context.now, context.services.new_id()),
         event_type=_event_type(f"{at}eventType", event.event_type),
-        event_data=event_data(f"{at}eventData", event.event_data),
+        event_data={} if event.event_data is None else event_data(f"{at}eventData", event.event_data),
         email=caller_email(context.identity),
         created_at=from_iso(iso(happened)),
     )
