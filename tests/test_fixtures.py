@@ -536,6 +536,34 @@ async def test_matches_read_by_their_ids_have_their_scorecards_with_them(served:
     assert answer.data["matches"] == [{"scorecards": [{"batting": [{"runs": 60}]}]}] * 3
 
 
+TOLD = "matchId status phase followOn innings { number teamId superOver }"
+
+
+async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served) -> None:
+    """The index has neither the phase nor the follow-on: they are read from the status and the scores."""
+    sides = {
+        "follow-on": ("10", "20", "20"),
+        "no-follow-on": ("10", "20", "10"),
+        "super-over": ("10", "20", "20", "10"),
+    }
+    for id, teams in sides.items():
+        innings = tuple(
+            InningsScore(at, team, super_over=id == "super-over" and at > 2) for at, team in enumerate(teams, 1)
+        )
+        await play(served, one(id), innings=innings, follow_on=id == "follow-on")
+    words = {"NS": "UPCOMING", "Stump Day 2": "STUMPS", "Int.": "INTERRUPTED", "Aban.": "ABANDONED", "Odd": "UNKNOWN"}
+    await sync(served, *[given(word, status=word, startTime=LATER) for word in words])
+
+    listed = await served.ask(f'{{ matchesByLeague(leagueCode: "IPL") {{ nodes {{ {TOLD} }} }} }}')
+    alone = await served.ask(f"query ($ids: [ID!]!) {{ matches(ids: $ids) {{ {TOLD} }} }}", {"ids": [*sides, *words]})
+
+    nodes = {node["matchId"]: node for node in listed.data["matchesByLeague"]["nodes"]}
+    assert list(nodes.values()) == sorted(alone.data["matches"], key=lambda node: list(nodes).index(node["matchId"]))
+    assert listed.made == ["Query cricket-fixtures.leagueCode-startTime-index"]
+    assert {id: nodes[id]["followOn"] for id in sides} == {id: id == "follow-on" for id in sides}
+    assert {word: nodes[word]["phase"] for word in words} == words
+
+
 async def test_a_damaged_match_does_not_end_its_page(served: Served) -> None:
     await put(served, one("m1"), one("m3", NOON + timedelta(hours=2)))
     await served.store().write_all(

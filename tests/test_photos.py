@@ -8,7 +8,7 @@ from feed_steps import assert_paged
 from photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, photo, put, tagged, user, user_id
 
 from datastore.errors import Internal
-from datastore.photos.library import Photo, photo_from
+from datastore.photos.library import Photo, photo_from, photo_item
 from datastore.records import parsed
 from resolvers.access import Role
 from resolvers.nodes import global_id
@@ -159,6 +159,21 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
     assert answer.made == [GET, QUERY, QUERY, QUERY, BY_TYPE]
 
 
+async def test_what_the_file_of_a_photo_is_is_read_in_both_forms(served: Served) -> None:
+    file = {"contentType": "image/png", "size": 1234, "width": 60, "height": 40}
+    partly = {"contentType": "image/jpeg", "size": None}
+    await put(served, photo("a", **file), photo("b", file=file), photo("c", file=partly), photo("d", file=None))
+    fields = "{ contentType size width height }"
+
+    alone = await served.ask("{ " + " ".join(f'{id}: photo(id: "{id}") {fields}' for id in "abcd") + " }")
+    listed = await served.ask(f"{{ photos(order: ASCENDING) {{ nodes {fields} }} }}")
+
+    nothing = dict.fromkeys(file)
+    assert good(alone) == {"a": file, "b": file, "c": nothing | partly, "d": nothing}
+    assert good(listed)["photos"]["nodes"][1:] == [file, nothing | partly, nothing]
+    assert (listed.made, photo_item(photo_from(photo("a", **file)))["file"]) == ([BY_TYPE], file)
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -169,6 +184,8 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
         {"faces": ["f"]},
         {"personNames": ["p1"]},
         {"size": "big"},
+        {"file": {"size": "big"}},
+        {"file": "image/png"},
         {"tags": 7},
     ],
     ids=str,

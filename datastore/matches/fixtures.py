@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from datastore.matches.cricket import (
     Toss,
     Venue,
     from_json,
+    phase_of,
     to_json,
 )
 from datastore.moments import from_iso, iso
@@ -173,7 +175,9 @@ def no_match(match_id: str) -> NotFound:
 
 
 def match_from(item: Mapping[str, Any]) -> Match:
-    """A match from the table, or from its index, which has no scorecards."""
+    """A match from the table, or from its index, which has no scorecards, and neither the phase nor the follow-on."""
+    status, phase, follow_on = item.get("status") or "NS", item.get("phase"), item.get("followOn")
+    innings = _nested(item, "scores", tuple[InningsScore, ...]) or ()
     return Match(
         match_id=item["matchId"],
         league_id=item["leagueId"],
@@ -181,8 +185,8 @@ def match_from(item: Mapping[str, Any]) -> Match:
         home_team_id=item["homeTeamId"],
         away_team_id=item["awayTeamId"],
         start_time=from_iso(item["startTime"]),
-        status=item.get("status", "NS"),
-        phase=MatchPhase(item.get("phase", "unknown")),
+        status=status,
+        phase=MatchPhase(phase) if phase else phase_of(status),
         season_id=item.get("seasonId"),
         round=item.get("round"),
         format=item.get("format"),
@@ -193,9 +197,9 @@ def match_from(item: Mapping[str, Any]) -> Match:
         balls_per_over=item.get("ballsPerOver", 6),
         target=_nested(item, "target", Target),
         result=_nested(item, "result", Result),
-        follow_on=item.get("followOn", False),
+        follow_on=_bats_again(innings) if follow_on is None else follow_on,
         player_of_match=item.get("playerOfMatch"),
-        innings=_nested(item, "scores", tuple[InningsScore, ...]) or (),
+        innings=innings,
         scorecards=_nested(item, "scorecards", tuple[Scorecard, ...]),
         version=item.get("version", 0),
         fence=item.get("fence", 0),
@@ -204,6 +208,11 @@ def match_from(item: Mapping[str, Any]) -> Match:
         live_updated_at=_moment(item, "liveUpdatedAt"),
         archived_at=_moment(item, "archivedAt"),
     )
+
+
+def _bats_again(innings: tuple[InningsScore, ...]) -> bool:
+    """Whether a side batted twice in a row. Before a super over that is no follow-on: the side that chased begins."""
+    return any(two.team_id == one.team_id and not two.super_over for one, two in pairwise(innings))
 
 
 def match_item(match: Match, now: datetime) -> Item:

@@ -52,8 +52,10 @@ class Photo:
 
 
 def photo_from(item: Mapping[str, Any]) -> Photo:
+    """A photo from the table, or from an index. What its file is, older items tell in attributes of their own."""
     key = Key(item["PK"], item["SK"])
     image_id, moment = keys.photo_parts(key)
+    file = {**item, **(item.get("file") or {})}
     return Photo(
         key=key,
         image_id=image_id,
@@ -67,10 +69,10 @@ def photo_from(item: Mapping[str, Any]) -> Photo:
         person_ids=tuple(item.get("persons") or ()),
         person_names={id: name for id, name in (item.get("personNames") or {}).items() if name},
         faces=tuple(FaceOnPhoto(face["faceId"], face["personId"]) for face in item.get("faces") or ()),
-        content_type=item.get("contentType"),
-        size=_whole(item, "size"),
-        width=_whole(item, "width"),
-        height=_whole(item, "height"),
+        content_type=file.get("contentType"),
+        size=_whole(file, "size"),
+        width=_whole(file, "width"),
+        height=_whole(file, "height"),
         created_at=from_iso(item["createdAt"]),
         revision=_whole(item, "revision") or 0,
     )
@@ -91,10 +93,7 @@ def photo_item(photo: Photo) -> Item:
         "persons": list(photo.person_ids),
         "personNames": dict(photo.person_names),
         "faces": faces_attribute(photo.faces),
-        "contentType": photo.content_type,
-        "size": photo.size,
-        "width": photo.width,
-        "height": photo.height,
+        "file": _file_attribute(photo),
         "createdAt": iso(photo.created_at),
         "revision": photo.revision,
     }
@@ -103,6 +102,12 @@ def photo_item(photo: Photo) -> Item:
 
 def faces_attribute(faces: tuple[FaceOnPhoto, ...]) -> list[dict[str, str]]:
     return [{"faceId": face.face_id, "personId": face.person_id} for face in faces]
+
+
+def _file_attribute(photo: Photo) -> dict[str, Any] | None:
+    """In one attribute, for an index takes only so many; None where nothing is known."""
+    file = {"contentType": photo.content_type, "size": photo.size, "width": photo.width, "height": photo.height}
+    return {name: value for name, value in file.items() if value is not None} or None
 
 
 def _whole(item: Mapping[str, Any], name: str) -> int | None:

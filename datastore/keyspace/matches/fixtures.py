@@ -3,14 +3,14 @@
 from datastore.declarations import AccessPattern, Index, Table, Who
 from datastore.keyspace.parts import Key
 
-# What lists show. Scorecards stay in the table: they are read when they are selected.
+# What lists show: at most 20 attributes, so without those that others tell. The phase is that of the status, and a
+# follow-on shows in the scores. Scorecards stay in the table: they are read when they are selected.
 SUMMARY = (
     "leagueId",
     "homeTeamId",
     "awayTeamId",
     "seasonId",
     "status",
-    "phase",
     "round",
     "format",
     "note",
@@ -20,7 +20,6 @@ SUMMARY = (
     "ballsPerOver",
     "target",
     "result",
-    "followOn",
     "playerOfMatch",
     "scores",
     "version",

@@ -12,7 +12,9 @@
 | objects to remove | `REMOVAL#<imageId>` | `REMOVAL#<imageId>` | type |
 
 Every index has `PK` as its sort key, and ids are UUIDs of version 7, so that the order of keys is that of time. The
-projections hold what lists show: what events tell (`eventData`) and where faces are is in no index by type or email.
+projections hold what lists show, unless a key tells it: what events tell (`eventData`) and where faces are is in no index
+by type or email. They take at most 20 attributes, so a photo's `file` is a map: `contentType`, `size` (bytes), `width` and
+`height` (pixels).
 """
 
 from typing import Final
@@ -24,7 +26,6 @@ BY_EMAIL: Final = "email-PK-index"
 BY_PERSON: Final = "personId-PK-index"
 
 PHOTO_ATTRIBUTES = (
-    "imageId",
     "originalKey",
     "thumbnailKey",
     "description",
@@ -32,10 +33,7 @@ PHOTO_ATTRIBUTES = (
     "persons",
     "personNames",
     "faces",
-    "contentType",
-    "size",
-    "width",
-    "height",
+    "file",
     "createdAt",
 )
 
@@ -55,15 +53,14 @@ SPARKS = Table(
                 "displayName",
                 "uploadLimit",
                 "uploadCount",
-                "personId",
                 "name",
                 "faceCount",
                 "thumbnailUrl",
-                "mergedInto",
                 "streamUrl",
                 "title",
                 "startTime",
                 "endTime",
+                "imageId",
                 "expires",
             ),
         ),
