@@ -13,6 +13,7 @@ from PIL import Image
 
 from datastore.attributes import Item
 from datastore.database import Database
+from datastore.errors import Unavailable
 from datastore.keyspace.parts import key_of
 from datastore.keyspace.photos.table import SPARKS
 from datastore.objects.local import LocalObjects
@@ -129,6 +130,27 @@ async def test_a_start_that_was_cut_short_is_made_good_by_the_next(
     await demo(world, objects).load()
 
     assert await stored(world) == whole
+
+
+@pytest.mark.usefixtures("drawn_once")
+async def test_where_files_cannot_be_written_there_are_the_livestreams_and_the_photos_come_later(
+    world: World, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise Unavailable("The files' store cannot be reached.")
+
+    monkeypatch.setattr(objects, "write", refuse)
+    with pytest.raises(Unavailable, match=r"Photos of the demo are missing\. The files' store cannot be reached\."):
+        await demo(world, objects).load()
+    kinds = Counter(item["entityType"] for item in await stored(world))
+    assert (kinds["LIVESTREAM"], kinds["IMAGE"], kinds["PERSON"]) == (2, 0, len(LOOKS))
+    monkeypatch.undo()
+    monkeypatch.setattr("pipelines.photos.demo.picture", lambda *_: (b"original", b"thumbnail"))
+
+    assert await demo(world, objects).load() == len(SHOTS)
+
+    kinds = Counter(item["entityType"] for item in await stored(world))
+    assert (kinds["LIVESTREAM"], kinds["IMAGE"]) == (3, len(SHOTS))
 
 
 async def test_without_a_place_for_files_there_is_no_library(world: World) -> None:

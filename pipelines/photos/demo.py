@@ -7,6 +7,7 @@ from datetime import datetime
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
 from datastore.declarations import Table
+from datastore.errors import DomainError, Unavailable
 from datastore.ids import uuid7
 from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import library, users
@@ -21,12 +22,12 @@ from datastore.photos.users import PhotoUsers
 from datastore.store import Action, Store
 from pipelines.photos.demo_album import (
     BEGAN,
+    ENDED,
     LIVE,
     LOOKS,
     PERSON_IDS,
     SCENES,
     SHOTS,
-    STREAMS,
     UPCOMING,
     USERS,
     Shot,
@@ -59,22 +60,25 @@ class PhotoDemo:
         """The users, persons and photos, and three livestreams, unless they are there: how many photos.
 
         All ids are the same in each demo, and what is there is left as it is: a start that was cut short is made good
-        by the next. The livestream announced last comes last, and tells that all the rest is there. Without a place for
-        files there is nothing to show.
+        by the next. The livestream that has ended comes last, and tells that all the rest is there. Without a place for
+        files there is nothing to show. Raises `Unavailable` without the photos when their files cannot be written.
         """
         if await self._objects.url(SHOTS[0].name, now=self._now()) is None:
             return 0
-        if await self._find(LIVE) is not None:
+        if await self._find(ENDED) is not None:
             await self._keep_going()
             return 0
+        # Nothing of theirs is a file: they are there also when the pictures cannot be.
+        for stream in (LIVE, UPCOMING):
+            await self._announce(stream)
+        await self._keep_going()
         store = self._open_store()
         entered = PhotoUsers(store, BEGAN)
         await asyncio.gather(*[entered.create(email, display_name=name) for email, name in USERS.items()])
         await asyncio.gather(*[store.put(person_keys.CREATE_PERSON, person_item(name)) for name in LOOKS])
         for shot in SHOTS:
             await self._upload(shot)
-        for stream in STREAMS:
-            await self._livestreams().create(livestream_of(stream, self._now()))
+        await self._announce(ENDED)
         return len(SHOTS)
 
     async def live(self) -> None:
@@ -90,13 +94,19 @@ class PhotoDemo:
         """The files, and then the photo: whoever sees a photo sees its picture."""
         original, thumbnail = await asyncio.to_thread(picture, shot.name, shot.place, shot.sitters, LOOKS)
         photo = photo_of(shot, len(original))
-        await self._objects.write(photo.original_key, original, content_type=JPEG)
-        await self._objects.write(photo.thumbnail_key, thumbnail, content_type=JPEG)
+        try:
+            await self._objects.write(photo.original_key, original, content_type=JPEG)
+            await self._objects.write(photo.thumbnail_key, thumbnail, content_type=JPEG)
+        except DomainError as problem:
+            raise Unavailable(f"Photos of the demo are missing. {problem}") from problem
         try:
             await self._open_store().transact(SPARKS, _actions(shot, photo))
         except TransactionCancelled as problem:
             if problem.reasons[0] != "ConditionalCheckFailed":
                 raise
+
+    async def _announce(self, stream: Stream) -> None:
+        await self._livestreams().create(livestream_of(stream, self._now()))
 
     async def _keep_going(self) -> None:
         """What has ended begins again, and what was to come is to come again."""

@@ -158,7 +158,6 @@ ENDED = Stream(36, "aurora", "The aurora over Mirefjord", "All night, until the 
 UPCOMING = Stream(37, "balloons", "Balloons at dawn", "Twelve of them, if the wind allows it.", 20, 22)
 # Announced last: the latest.
 LIVE = Stream(38, "harbour", "The harbour of Lantern Bay", "Boats, gulls, and the tide.", -1, 5)
-STREAMS = (ENDED, UPCOMING, LIVE)
 # What is going on there, one after another.
 SCENES = (
     "The ferry is in, four minutes early.",
