@@ -271,7 +271,7 @@ class Context:
     @cached_property
     def merging(self) -> Merging:
         """Of persons on photos."""
-        return Merging(self.store, self.lookups)
+        return Merging(self.store, self.lookups, self.now)
 
     @cached_property
     def tagging(self) -> Tagging:

@@ -107,16 +107,63 @@ async def test_faces_without_a_photo_and_photos_that_know_no_faces_are_merged_to
     }
 
 
-async def test_counts_that_were_wrong_or_missing_do_not_keep_a_merge_from_its_end(served: Served) -> None:
-    too_high, uncounted, nothing = person("p1", faceCount=7), person("p2"), person("p3", faceCount=None)
+async def test_counts_that_were_too_low_or_missing_do_not_keep_a_merge_from_its_end(served: Served) -> None:
+    too_low, uncounted, nothing = person("p1"), person("p2"), person("p3", faceCount=None)
     del uncounted["faceCount"]
     faces = [face("f1", "i", "p1"), face("f2", "i", "p2"), face("f3", "i", "p2")]
-    await put(served, too_high, uncounted, nothing, person("q"), *faces)
+    await put(served, too_low, uncounted, nothing, person("q"), *faces)
 
     for source in ("p1", "p2", "p3"):
         assert (await merge(served, source, "q")).errors is None
 
     assert await stored(served, "PERSON") == [person("q", faceCount=3)]
+
+
+@pytest.mark.parametrize("begun", [{}, {"mergedInto": "q"}])
+async def test_a_count_that_was_too_high_keeps_a_merge_open_for_as_long_as_an_index_may_lag(
+    served: Served, begun: dict[str, str]
+) -> None:
+    await put(served, person("p", faceCount=7, **begun), person("q"), face("f", "i", "p"))
+
+    first = await merge(served, "p", "q")
+    served.clock.forward(minutes=9)
+    second = await merge(served, "p", "q")
+    marked = await stored(served, "PERSON")
+    served.clock.forward(minutes=2)
+
+    for answer in (first, second):
+        assert answer.codes == ["CONFLICT"]
+        assert answer.errors[0]["extensions"]["retryable"] is True
+        assert "ask for it again" in answer.errors[0]["message"]
+    assert marked == [
+        person("p", faceCount=6, mergedInto="q", mergedAt="2026-06-25T12:00:00.000Z"),
+        person("q", faceCount=1, receives={"p"}),
+    ]
+    assert (await merge(served, "p", "q")).data["mergePersons"]["faceCount"] == 1
+    assert await stored(served, "PERSON") == [person("q", faceCount=1)]
+
+
+async def test_faces_of_who_is_gone_that_the_index_shows_only_now_are_merged_when_it_is_asked_for_again(
+    served: Served,
+) -> None:
+    late, shown = face("f1", "i", "p"), face("f2", "i", "p")
+    seen = tagged(photo("i"), [late, shown], person("p"))
+    await put(served, user(uploadCount=1), seen, person("q", faceCount=1), late, {**shown, "personId": "q"})
+
+    answer = await merge(served, "p", "q")
+
+    assert answer.data["mergePersons"]["faceCount"] == 2
+    assert {item["personId"] for item in await stored(served, "FACE")} == {"q"}
+
+
+async def test_a_mark_of_somebody_who_is_gone_is_taken_off_when_their_merge_is_asked_for_again(served: Served) -> None:
+    await put(served, person("q", receives={"gone", "p"}), person("p", mergedInto="q"), person("r"))
+
+    assert (await merge(served, "gone", "q")).data == {"mergePersons": {"personId": "q", "name": "Q", "faceCount": 0}}
+    assert await one(served, "PERSON#q") == person("q", receives={"p"})
+    for pair in (("p", "q"), ("q", "r")):
+        assert (await merge(served, *pair)).errors is None
+    assert await stored(served, "PERSON") == [person("r")]
 
 
 async def test_tags_and_names_of_the_moment_are_merged_exactly(served: Served) -> None:
@@ -191,21 +238,55 @@ class TestBehindAnIndexThatLags:
     def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
         return replace(store_options, store=proxy.url)
 
-    async def test_faces_that_the_index_shows_later_are_merged(self, served: Served, proxy: Proxy) -> None:
-        await put(served, user(uploadCount=1), photo("i"), person("p"), person("q"))
-        await tag(served, "i", "p")
-        behind = 2
+    def lag(self, proxy: Proxy, times: int) -> None:
+        """The index shows nothing so many times."""
+        left = times
 
         async def lagging(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-            nonlocal behind
-            if seen.body.get("IndexName") != "personId-PK-index" or not behind:
+            nonlocal left
+            if seen.body.get("IndexName") != "personId-PK-index" or not left:
                 return await forward(proxy, seen)
-            behind -= 1
+            left -= 1
             return web.json_response({"Items": [], "Count": 0, "ScannedCount": 0})
 
         proxy.always = lagging
+
+    async def test_faces_that_the_index_shows_later_are_merged(self, served: Served, proxy: Proxy) -> None:
+        await put(served, user(uploadCount=1), photo("i"), person("p"), person("q"))
+        await tag(served, "i", "p")
+
+        self.lag(proxy, 2)
         answer = await merge(served, "p", "q")
 
         assert answer.data["mergePersons"]["faceCount"] == 1
-        assert behind == 0
         await assert_consistent(served)
+
+    async def test_faces_that_the_index_shows_much_later_are_merged_when_it_is_asked_for_again(
+        self, served: Served, proxy: Proxy
+    ) -> None:
+        await put(served, user(uploadCount=1), photo("i"), person("p"), person("q"))
+        await tag(served, "i", "p")
+        before = await stored(served, "FACE")
+
+        self.lag(proxy, 1000)
+        answer = await merge(served, "p", "q")
+
+        assert answer.codes == ["CONFLICT"]
+        assert answer.errors[0]["extensions"]["retryable"] is True
+        assert await stored(served, "FACE") == before
+        self.lag(proxy, 0)
+        assert (await merge(served, "p", "q")).data["mergePersons"]["faceCount"] == 1
+        await assert_consistent(served)
+
+    @pytest.mark.parametrize("count", [{}, {"faceCount": None}])
+    async def test_for_the_faces_of_who_is_not_counted_is_waited_too(
+        self, served: Served, proxy: Proxy, count: dict[str, None]
+    ) -> None:
+        uncounted = {name: value for name, value in person("p").items() if name != "faceCount"} | count
+        await put(served, uncounted, person("q"), face("f", "i", "p"))
+
+        self.lag(proxy, 2)
+        answer = await merge(served, "p", "q")
+
+        assert answer.data["mergePersons"]["faceCount"] == 1
+        assert {item["personId"] for item in await stored(served, "FACE")} == {"q"}

@@ -52,7 +52,7 @@ async def merges_back(served: Served, at: str) -> Any:
 async def begins(served: Served, one: str, into: str) -> None:
     """A merge that is cut off."""
     store = served.store()
-    await Merging(store, Lookups(store))._begin(one, into)
+    await Merging(store, Lookups(store), served.clock())._begin(one, into)
 
 
 # What finds nothing after what.

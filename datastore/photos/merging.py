@@ -3,11 +3,16 @@
 From the beginning the one is marked with whom they become (`mergedInto`) and gets no new faces, and the other with whom
 they receive (`receives`) and cannot go: a merge that was cut off goes on when it is asked for again. Every transaction
 moves its part of both counts.
+
+The faces are found by an index, which follows the table a moment later. So the one goes when their count says that they
+have no more; while it says they have, the merge stays open, to be asked for again. Only when it has been open for so
+long that no index lags any more, the count is what is wrong.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from datastore.attributes import Item
 from datastore.backoff import Backoff
@@ -16,6 +21,7 @@ from datastore.keyspace.parts import key_of
 from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import persons as keys
 from datastore.keyspace.photos.table import SPARKS
+from datastore.moments import iso
 from datastore.photos.current import Changed, Current, face_values, no_person, shown_change, until_unchanged
 from datastore.photos.library import FaceOnPhoto, Photo
 from datastore.photos.lookups import Lookups
@@ -26,8 +32,10 @@ from datastore.store import Action, Store
 
 # Each with its photo, and both persons, fit in a transaction of 100 actions.
 FACES_AT_ONCE = 20
-# How long to look again for faces that are counted and not in the index yet.
+# How long to look again for faces that may not be in the index yet.
 LAGGING = Backoff(first=0.1, most=0.8, tries=5)
+# Who is becoming another gets no faces: what the index does not show so long after it began is not there.
+LONGEST_LAG = timedelta(minutes=10)
 MAY_BECOME = (
     "attribute_exists(PK) AND attribute_not_exists(receives) "
     "AND (attribute_not_exists(mergedInto) OR mergedInto = :former)"
@@ -36,9 +44,9 @@ MAY_BECOME = (
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The items of the two."""
+    """The items of the two; None of who is gone."""
 
-    one: Item
+    one: Item | None
     into: Item
 
 
@@ -72,44 +80,68 @@ def with_faces_moved(photo: Photo, moved: Sequence[str], one: str, into: Item) -
 class Merging:
     """SPARKS-W1."""
 
-    def __init__(self, store: Store, lookups: Lookups) -> None:
+    def __init__(self, store: Store, lookups: Lookups, now: datetime) -> None:
         self._store = store
         self._current = Current(store, lookups)
+        self._now = now
 
     async def merge(self, one: str, into: str) -> Person:
-        """The person `into`, when all faces of `one` are theirs. `one` who is gone was merged before.
+        """The person `into`, when all faces of `one` are theirs, also of one who is gone: they were merged before.
 
-        Raises `NotFound` for `into`, `Conflict` where one of both is in another merge that stands against it.
+        Raises `NotFound` for `into`, `Conflict` where one of both is in another merge that stands against it, and
+        while the index does not show all faces that are counted: then the merge goes on when it is asked for again.
         """
         pair = await until_unchanged(lambda: self._begin(one, into))
         delays = LAGGING.delays(lambda: 1.0)
-        while pair is not None:
+        counted = pair.one is None or pair.one.get("faceCount") is not None
+        if pair.one is None:
+            await self._move_all(one, into)
+        while pair.one is not None:
             moved = await self._move_all(one, into)
             pair = await self._pair(one, into)
-            if pair is None or moved:
+            if pair.one is None or moved:
                 continue
-            delay = next(delays, None) if pair.one.get("faceCount") else None
+            more = (pair.one.get("faceCount") or 0) > 0
+            delay = next(delays, None) if more or not counted else None
             if delay is not None:
                 await asyncio.sleep(delay)
-            elif await self._end(pair):
+            elif more and not self._is_old(pair.one):
+                raise Conflict(
+                    "Not all faces are in the index yet: the merge is begun, ask for it again in a while to finish it.",
+                    retryable=True,
+                )
+            elif await self._end(pair.one, pair.into):
                 break
-        return whole(await self._known(into))
+        return whole(await until_unchanged(lambda: self._merged(one, into)))
 
-    async def _begin(self, one: str, into: str) -> _Pair | None:
-        """Both, `one` marked; None when `one` is gone."""
+    def _is_old(self, one: Item) -> bool:
+        """Whether `one` has been becoming another for longer than an index lags."""
+        since = one.get("mergedAt")
+        return since is not None and since < iso(self._now - LONGEST_LAG)
+
+    async def _merged(self, one: str, into: str) -> Item:
+        """`into`, without a mark of `one`, who is gone."""
+        person = await self._known(into)
+        if one in (person.get("receives") or ()):
+            await self._current.commit([_no_more_of(one, person)])
+            person = {name: value for name, value in person.items() if name != "receives"}
+        return person
+
+    async def _begin(self, one: str, into: str) -> _Pair:
+        """Both, `one` marked if they are there."""
         pair = await self._pair(one, into)
-        if pair is None or pair.one.get("mergedInto") == into:
+        if pair.one is None or (pair.one.get("mergedInto") == into and pair.one.get("mergedAt")):
             return pair
-        await self._may_become(pair.one)
+        await self._may_become(pair.one, into)
         # Nobody becomes somebody who becomes another: of two merges across each other one is refused.
         await self._current.commit(
             [
                 Action(
                     "Update",
                     key=key_of(SPARKS, pair.one),
-                    update="SET mergedInto = :into",
+                    update="SET mergedInto = :into, mergedAt = :now",
                     condition=MAY_BECOME,
-                    values={"into": into, "former": pair.one.get("mergedInto")},
+                    values={"into": into, "former": pair.one.get("mergedInto"), "now": iso(self._now)},
                 ),
                 Action(
                     "Update",
@@ -122,20 +154,21 @@ class Merging:
         )
         return pair
 
-    async def _may_become(self, one: Item) -> None:
-        """Raise `Conflict` for who is becoming another, or whom another is becoming."""
+    async def _may_become(self, one: Item, into: str) -> None:
+        """Raise `Conflict` for who is becoming another than `into`, or whom another is becoming."""
         former, receives = one.get("mergedInto"), one.get("receives")
-        if former is not None and await self._current.person(former) is not None:
+        if former not in (None, into) and await self._current.person(former) is not None:
             raise Conflict(f"{one['personId']} is being merged into {former}: finish that first.")
         if receives:
             raise Conflict(f"{min(receives)} is being merged into {one['personId']}: finish that first.")
 
-    async def _pair(self, one: str, into: str) -> _Pair | None:
-        """Both as they are now, or None when `one` is gone."""
+    async def _pair(self, one: str, into: str) -> _Pair:
+        """Both as they are now. Raises `NotFound` for `into`, `Conflict` where they are becoming another."""
         first, second = await all_settled([self._current.person(one), self._known(into)])
-        if second is not None and second.get("mergedInto") is not None:
+        assert second is not None, "They are known."
+        if second.get("mergedInto") is not None:
             raise Conflict(f"{into} is being merged into {second['mergedInto']}: finish that first.")
-        return None if first is None or second is None else _Pair(first, second)
+        return _Pair(first, second)
 
     async def _known(self, person_id: str) -> Item:
         person = await self._current.person(person_id)
@@ -164,10 +197,9 @@ class Merging:
             shown_change(photo, with_faces_moved(photo, [face.face_id for face in on_it], one, pair.into))
             for photo, on_it in await self._photos(faces)
         ]
-        counts = [
-            await self._current.count_change(pair.one, -len(faces)),
-            await self._current.count_change(pair.into, len(faces)),
-        ]
+        counts = [await self._current.count_change(pair.into, len(faces))]
+        if pair.one is not None:
+            counts.append(await self._current.count_change(pair.one, -len(faces)))
         await self._current.commit([*[_move_of(face, into) for face in faces], *changes, *counts])
         return len(faces)
 
@@ -188,25 +220,28 @@ class Merging:
         photo = await self._current.photo(image_id, faces[0].photo_sort)
         return None if photo is None else await self._current.with_all_faces(photo)
 
-    async def _end(self, pair: _Pair) -> bool:
+    async def _end(self, one: Item, into: Item) -> bool:
         """Whether `one` is deleted: not if something was changed just now."""
-        one = pair.one["personId"]
-        values = {"into": pair.into["personId"], "seen": pair.one.get("faceCount")}
+        values = {"into": into["personId"], "seen": one.get("faceCount")}
         actions = [
-            Action("Delete", key=key_of(SPARKS, pair.one), condition=keys.MERGE_PERSONS.condition, values=values),
-            Action(
-                "Update",
-                key=key_of(SPARKS, pair.into),
-                update="DELETE receives :one",
-                condition="attribute_exists(PK)",
-                values={"one": {one}},
-            ),
+            Action("Delete", key=key_of(SPARKS, one), condition=keys.MERGE_PERSONS.condition, values=values),
+            _no_more_of(one["personId"], into),
         ]
         try:
             await self._current.commit(actions)
         except Changed:
             return False
         return True
+
+
+def _no_more_of(one: str, into: Item) -> Action:
+    return Action(
+        "Update",
+        key=key_of(SPARKS, into),
+        update="DELETE receives :one",
+        condition="attribute_exists(PK)",
+        values={"one": {one}},
+    )
 
 
 def _move_of(face: _Face, into: str) -> Action:

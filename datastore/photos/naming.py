@@ -19,7 +19,7 @@ from datastore.records import record
 from datastore.store import Action, Store
 
 # What others may change of a person while they move.
-CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto", "receives")
+CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto", "mergedAt", "receives")
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,10 @@ class Person(Node):
     id = strawberry.field(resolver=nodes.person_id, graphql_type=strawberry.ID, description="Globally unique.")
     person_id: strawberry.ID = strawberry.field(description="Unique among persons; sorts by the time it was made.")
     name: str = strawberry.field(description="What they are called.")
-    face_count: int = strawberry.field(description="How many faces on photos are theirs.")
+    face_count: int = strawberry.field(
+        description="How many faces on photos are theirs; 0 for somebody whose faces are not counted yet, which they "
+        "are with the next change of one."
+    )
     thumbnail_url = strawberry.field(
         resolver=resolve.thumbnail_url,
         graphql_type=str | None,
@@ -78,5 +81,7 @@ class PersonMutations:
         graphql_type=Person,
         description="Make one person of two: all faces of `from` become those of `into`, who is answered, and `from` "
         "goes. A merge that was cut off goes on when it is asked for again, and one that is done changes nothing: a "
-        "`from` who is not there counts as merged. Meanwhile whoever tags `from` tags `into`.",
+        "`from` who is not there counts as merged. While the index by which the faces are found does not show all that "
+        "are counted, the answer is a CONFLICT that is `retryable`: ask again in a while. Meanwhile whoever tags `from` "
+        "tags `into`.",
     )

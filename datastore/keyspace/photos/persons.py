@@ -1,8 +1,8 @@
 """People who are on photos: `PERSON#<id>` / `PERSON#<name>`.
 
 The sort key holds the name, so a rename moves the item: where the name is not known, or known as it was, a person is
-found by the partition. While one person is being merged into another, `mergedInto` is the other's id, and `receives` of
-the other holds those of all who are.
+found by the partition. While one person is being merged into another, `mergedInto` is the other's id and `mergedAt`
+when that began, and `receives` of the other holds those of all who are.
 """
 
 from dataclasses import replace
