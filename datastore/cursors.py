@@ -1,6 +1,6 @@
 """Cursors: DynamoDB's start key in base64url, signed, and bound to the field and arguments that made it.
 
-Those of personal lists are encrypted besides (AES-SIV, RFC 5297): their keys hold emails.
+Those of personal lists are padded and encrypted besides (AES-SIV, RFC 5297): their keys hold emails.
 """
 
 import hmac
@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from datastore.attributes import Item, decode_item, encode_item
 from datastore.errors import BadCursor
+from datastore.padding import padded, unpadded
 
 TAG_BYTES = 16
 MAX_CHARACTERS = 20_000  # enough for the longest keys of a table and an index, all quotation marks
@@ -31,7 +32,7 @@ class Cursors:
         """A cursor for the position just at `key`."""
         content = orjson.dumps(encode_item(key), option=orjson.OPT_SORT_KEYS)
         if personal:
-            return _text(self._cipher.encrypt(content, [binding]))
+            return _text(self._cipher.encrypt(padded(content), [binding]))
         return _text(self._tag(content, binding) + content)
 
     def open(self, cursor: str, binding: bytes, *, personal: bool = False) -> Item:
@@ -55,7 +56,7 @@ class Cursors:
 
     def _decrypted(self, raw: bytes, binding: bytes) -> bytes:
         try:
-            return self._cipher.decrypt(raw, [binding])
+            return unpadded(self._cipher.decrypt(raw, [binding]))
         except (InvalidTag, ValueError):
             raise BadCursor(REFUSAL) from None
 

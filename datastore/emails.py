@@ -1,8 +1,15 @@
-"""Emails as logs may show them: personal data, which is to stand in no log."""
+"""Emails as logs may show them: personal data, which is to stand in no log.
 
-import hashlib
+A hash stands in an email's place. Its key is made when the process begins and is told nobody, so that whoever reads the
+log cannot try which email a hash is of. Within a process it is the same for the same email, in another one another.
+"""
+
+import hmac
 import re
+import secrets
 from typing import Any
+
+_KEY = secrets.token_bytes(32)
 
 # Between these signs emails stand in keys, which have neither in their parts, and in messages.
 _EMAIL = re.compile(r"[^\s#]+@[^\s#]+")
@@ -11,10 +18,10 @@ _AROUND = "'\"(),.:;"
 
 
 def without_emails(value: Any) -> Any:
-    """A text in whose place of each email a hash stands, the same for the same email; other values as they are."""
+    """A text in whose place of each email a hash stands, the same within this process; other values as they are."""
     return _EMAIL.sub(_hashed, value) if isinstance(value, str) else value
 
 
 def _hashed(email: re.Match[str]) -> str:
     address = email.group().strip(_AROUND).lower()
-    return f"<{hashlib.sha256(address.encode(errors='replace')).hexdigest()[:8]}>"
+    return f"<{hmac.digest(_KEY, address.encode(errors='replace'), 'sha256').hex()[:8]}>"

@@ -1,16 +1,20 @@
 """Cursors: what was sealed opens, in its own place, and nothing else does."""
 
+import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from decimal import Decimal
 from typing import Any
 
+import orjson
 import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from datastore.cursors import Cursors, binding
 from datastore.errors import BadCursor
 from datastore.keyspace.parts import part
+from datastore.padding import padded
 
 CURSORS = Cursors(b"a secret of the test")
 HERE = binding("BLIP-1 Query.sightings", {"area": "Downtown"})
@@ -188,6 +192,23 @@ def test_an_encrypted_cursor_opens_in_its_own_place_and_unaltered_alone(
     changed = bytearray(raw(cursor))
     changed[place // 8 % len(changed)] ^= 1 << place % 8
     refused_personal(text(bytes(changed)))
+
+
+def test_an_encrypted_cursor_hides_how_long_the_key_is() -> None:
+    emails = ["a" * length + "@example.com" for length in range(1, 33)]
+    cursors = [CURSORS.seal({"email": email, "PK": "IMAGE#1"}, HERE, personal=True) for email in emails]
+    plain = [CURSORS.seal({"email": email, "PK": "IMAGE#1"}, HERE) for email in emails]
+
+    assert (len({*map(len, plain)}), len({*map(len, cursors)})) == (32, 2)
+
+
+def test_what_is_encrypted_without_padding_is_no_cursor() -> None:
+    content = orjson.dumps({"PK": {"S": "IMAGE#1"}})
+    cipher = AESSIV(hmac.digest(b"a secret of the test", b"personal cursor", "sha512"))
+
+    assert CURSORS.open(text(cipher.encrypt(padded(content), [HERE])), HERE, personal=True) == {"PK": "IMAGE#1"}
+    refused_personal(text(cipher.encrypt(content, [HERE])))
+    refused_personal(text(cipher.encrypt(padded(content) + bytes(32), [HERE])))
 
 
 def test_an_encrypted_cursor_hides_the_key_and_is_none_of_the_open_kind() -> None:

@@ -300,6 +300,21 @@ async def test_a_livestream_that_others_wrote_can_be_changed(served: Served) -> 
     assert (second.data["updateLivestream"]["title"], (await one(served, "closed"))["title"]) == ("Closed", "Closed")
 
 
+async def test_an_end_that_others_wrote_as_null_is_not_known(served: Served) -> None:
+    await put(served, livestream("a", endTime=None), livestream("b", endTime=None))
+
+    latest = await served.ask("{ latestLivestream { livestreamId endTime state } }")
+    closed = await change(served, "a", endTime=at(hours=1))
+    ended = await admin(served, END, id="b")
+
+    assert (latest.errors, latest.data) == (
+        None,
+        {"latestLivestream": {"livestreamId": "b", "endTime": None, "state": "LIVE"}},
+    )
+    assert closed.data["updateLivestream"]["endTime"] == at(hours=1)
+    assert (ended.data["endLivestream"]["endTime"], ended.data["endLivestream"]["state"]) == (at(), "ENDED")
+
+
 async def test_one_that_is_live_is_ended_now_and_stays_ended(served: Served) -> None:
     made = await announce(served, endTime=None)
     id = made["livestreamId"]

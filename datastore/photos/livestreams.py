@@ -75,7 +75,8 @@ def livestream_from(item: Mapping[str, Any]) -> Livestream:
         description=item.get("description"),
         stream_url=item["streamUrl"],
         start_time=from_iso(item["startTime"]),
-        end_time=from_iso(item["endTime"]) if "endTime" in item else None,
+        # Others write an attribute that is not there as null, too.
+        end_time=None if item.get("endTime") is None else from_iso(item["endTime"]),
         created_at=from_iso(item["createdAt"]),
     )
 

@@ -1,7 +1,8 @@
 """Ids that stand for emails where those must not show.
 
 An id is the email encrypted (AES-SIV, RFC 5297): the same for the same email, so that no table of ids is needed and a
-list by id is the Query that a list by email is. Another secret makes other ids.
+list by id is the Query that a list by email is. Another secret makes other ids. They are padded: emails of up to 31
+bytes have ids of one length, and longer ones by steps of 32.
 """
 
 import hmac
@@ -9,6 +10,8 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+from datastore.padding import padded, unpadded
 
 LONGEST = 500
 
@@ -20,7 +23,7 @@ class UserIds:
         self._cipher = AESSIV(hmac.digest(secret, b"photo user", "sha512"))
 
     def of(self, email: str) -> str:
-        return urlsafe_b64encode(self._cipher.encrypt(email.encode(), None)).rstrip(b"=").decode()
+        return urlsafe_b64encode(self._cipher.encrypt(padded(email.encode()), None)).rstrip(b"=").decode()
 
     def email_of(self, user_id: str) -> str | None:
         """The email an id stands for, or None for a text that is no such id."""
@@ -28,7 +31,7 @@ class UserIds:
             return None
         try:
             raw = urlsafe_b64decode(user_id + "=" * (-len(user_id) % 4))
-            email = self._cipher.decrypt(raw, None).decode()
+            email = unpadded(self._cipher.decrypt(raw, None)).decode()
         except (InvalidTag, ValueError):
             return None
         return email if self.of(email) == user_id else None

@@ -12,7 +12,8 @@ from resolvers import bounds
 from resolvers.access import Identity, Role, require
 from resolvers.context import Context
 
-_AT = re.compile(r"@(?!\d(\.\d)?x\b)")
+# A density is the end of a picture's name, as no domain ends: thumbnail@2x.jpg, and not ada@2x.com.
+_AT = re.compile(r"@(?!\d(\.\d)?x\.(jpe?g|png|webp|gif|avif|heic|svg)([?#]|\Z))", re.IGNORECASE)
 
 Consistent = Annotated[
     bool, strawberry.argument(description="Whether to see all writes up to now, for twice the read units.")
@@ -50,7 +51,7 @@ def is_admin(identity: Identity | None) -> bool:
 
 
 def holds_email(address: str) -> bool:
-    """Whether an email may be in a URL or a file's key: an @, but for those of pictures of some density (`@2x`)."""
+    """Whether an email may be in a URL or a file's key: an @, but for those of pictures of some density (`@2x.jpg`)."""
     return _AT.search(unquote(unquote(address))) is not None
 
 

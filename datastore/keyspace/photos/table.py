@@ -12,9 +12,9 @@
 | objects to remove | `REMOVAL#<imageId>` | `REMOVAL#<imageId>` | type |
 
 Every index has `PK` as its sort key, and ids are UUIDs of version 7, so that the order of keys is that of time. The
-projections hold what lists show, unless a key tells it: what events tell (`eventData`) and where faces are is in no index
-by type or email. They take at most 20 attributes, so a photo's `file` is a map: `contentType`, `size` (bytes), `width` and
-`height` (pixels).
+projections hold what lists show, unless a key tells it: what events tell (`eventData`) and where faces are is in no
+index by type or email. They take at most 20 attributes, so a photo's `file` is a map: `contentType`, `size` (bytes),
+`width` and `height` (pixels).
 """
 
 from typing import Final
