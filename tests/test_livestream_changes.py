@@ -11,11 +11,13 @@ from conftest import NOON, Clock, Listener, Served
 from photo_items import WRITTEN, face, livestream, person, photo, put, user
 from test_livestreams import END, admin, announce, at, change
 
+from datastore.errors import Unavailable
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos.table import SPARKS
 from datastore.photos import livestreams
 from datastore.photos.livestreams import Livestream, Schedule
 from resolvers import subscribing
+from resolvers.photos import livestreams as resolver
 
 FIELDS = "{ title state startTime endTime }"
 
@@ -191,6 +193,47 @@ async def test_a_change_that_comes_while_one_is_read_is_told_once(
 
     waited = {"DISCONNECT": ["Fourth", "Fifth"], "LATEST": ["Fifth"]}[when_slow]
     assert events == [*[(title, "UPCOMING") for title in ("Third", *waited, "Sixth")], ("Sixth", "LIVE")]
+
+
+async def test_one_is_read_anew_when_the_change_that_followed_the_reading_is_lost(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is read at first is as no change will find it; the first time that it is read anew, that fails."""
+    id = (await announce(served))["livestreamId"]
+    read, reads, has_failed = livestreams.Livestreams.one_at_start, 0, asyncio.Event()
+
+    async def read_otherwise(self: livestreams.Livestreams, livestream_id: str) -> Any:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            has_failed.set()
+            raise Unavailable("Not now.")
+        item, found = await read(self, livestream_id)
+        return (item | {"title": "Lost"}, found) if reads == 1 else (item, found)
+
+    async def publish(*titles: str) -> None:
+        for title in titles:
+            await change(served, id, title=title)
+        assert [(await told(witness))[0] for _ in titles] == list(titles)
+
+    monkeypatch.setattr(livestreams.Livestreams, "one_at_start", read_otherwise)
+    monkeypatch.setattr(resolver, "MOST_IN_DOUBT", 2)
+    witness = await listen(served)
+    listener = await listen(served, id, followers=2)
+    assert await told(listener) == ("Opening", "UPCOMING")
+
+    await publish("1")
+    await publish("2")
+    await asyncio.wait_for(has_failed.wait(), 10)
+    await publish("3")
+    await publish("4")
+    events = [await told(listener)]
+    await publish("5")
+    served.clock.forward(hours=1)
+    events += [await told(listener), await told(listener)]
+
+    assert events == [("4", "UPCOMING"), ("5", "UPCOMING"), ("5", "LIVE")]
+    assert (reads, "cannot be read anew: UNAVAILABLE" in caplog.text) == (3, True)
 
 
 async def test_of_other_items_nothing_is_told_or_logged(served: Served, caplog: pytest.LogCaptureFixture) -> None:

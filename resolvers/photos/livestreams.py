@@ -1,7 +1,9 @@
 """Livestreams: SPARKS-8, SPARKS-N3, their part of SPARKS-W1, and the subscription SPARKS-S1."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -9,7 +11,7 @@ from typing import Annotated
 import strawberry
 
 from datastore.attributes import Item
-from datastore.errors import Internal
+from datastore.errors import DomainError, Internal
 from datastore.hub import Policy
 from datastore.ids import uuid7
 from datastore.keyspace.parts import Key
@@ -39,6 +41,11 @@ from resolvers.photos.callers import Consistent, NotConsistent, from_index
 from resolvers.subscribing import follow
 
 LONGEST_DESCRIPTION = 2000
+# Of so many changes that are published while a livestream is read it is remembered how they found it; and of so many
+# that come later one should have found it as it was read.
+MOST_WHILE_READ, MOST_IN_DOUBT = 100, 10
+
+logger = logging.getLogger(__name__)
 
 
 def description(field: str, value: str) -> str:
@@ -175,14 +182,16 @@ async def livestream_changed(
 ) -> AsyncGenerator[Livestream, None]:
     context = info.context
     only = None if id is None else bounds.id("id", id)
-    since = _Since(None if only is None else [])
+    since = _Since(all_count=only is None)
 
-    async def begin() -> _Event:
+    async def begin() -> _Began:
         store = context.new_store()
         there = Livestreams(store, Lookups(store), context.services.now())
         if only is None:
             return _Began(await there.at_start())
-        since.read, livestream = await there.one_at_start(only)
+        since.forget()
+        item, livestream = await there.one_at_start(only)
+        since.was_read(item)
         return _Began([livestream], is_told=True)
 
     def select(change: Change) -> _Event | None:
@@ -190,7 +199,7 @@ async def livestream_changed(
         return _changed(change, since.note(change)) if concerned else None
 
     changes: AsyncGenerator[_Event, None] = follow(context, SPARKS, select, when_slow, key=_which, first=begin)
-    return _with_time(changes, since, Schedule(context.services.now))
+    return _with_time(changes, since, Schedule(context.services.now), begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,28 +222,47 @@ class _Changed:
 _Event = _Began | _Changed
 
 
-@dataclass(slots=True)
 class _Since:
     """Which changes of an item come after it was read: the first of them found it as it was read.
 
-    `found`: how they found it, those that were published since the feed was attached; None once all come after. A
-    change is noted while it is published: in a slow subscriber's queue a newer one may take its place.
+    A change is noted while it is published: in a slow subscriber's queue a newer one may take its place. Should that
+    first one not have come through, which `is_lost` tells some changes later, the item is to be read anew.
     """
 
-    found: list[Item | None] | None
-    read: Item | None = None
+    def __init__(self, *, all_count: bool) -> None:
+        self._first = 1 if all_count else None
+        self._noted = self._noted_when_read = 0
+        self._read: Item | None = None
+        # How the changes found it that were published while it is read.
+        self._found: deque[Item | None] = deque(maxlen=MOST_WHILE_READ)
 
     def note(self, change: Change) -> int:
         """The change's place among them."""
-        if self.found is None:
-            return 0
-        self.found.append(change.old)
-        return len(self.found)
+        self._noted += 1
+        if self._first is None and self._read is None:
+            self._found.append(change.old)
+        elif self._first is None and change.old == self._read:
+            self._first = self._noted
+        return self._noted
+
+    def forget(self) -> None:
+        """It is about to be read, anew."""
+        self._read, self._noted_when_read = None, self._noted
+        self._found.clear()
+
+    def was_read(self, item: Item) -> None:
+        """What was noted until now and did not find it so comes before."""
+        self._read, self._noted_when_read = item, self._noted
+        if item in self._found:
+            self._first = self._noted - len(self._found) + self._found.index(item) + 1
+        self._found.clear()
 
     def holds(self, place: int) -> bool:
-        if self.found is not None and self.read in self.found[:place]:
-            self.found = None
-        return self.found is None
+        return self._first is not None and place >= self._first
+
+    @property
+    def is_lost(self) -> bool:
+        return self._first is None and self._noted - self._noted_when_read >= MOST_IN_DOUBT
 
 
 def _changed(change: Change, place: int) -> _Changed | None:
@@ -257,15 +285,20 @@ def _which(event: _Event) -> str | None:
 
 
 async def _with_time(
-    changes: AsyncGenerator[_Event, None], since: _Since, schedule: Schedule
+    changes: AsyncGenerator[_Event, None], since: _Since, schedule: Schedule, begin: Callable[[], Awaitable[_Began]]
 ) -> AsyncGenerator[Livestream, None]:
-    """The livestreams as they change, and as they begin and end. A change that is there comes before the clock."""
+    """The livestreams as they change, and as they begin and end. A change that is there comes before the clock.
+
+    `begin` reads anew what cannot be told from the changes any more.
+    """
     coming = asyncio.ensure_future(anext(changes))
     try:
         while True:
             await asyncio.wait([coming], timeout=schedule.nap())
             if coming.done():
-                told = _told(coming.result(), since, schedule)
+                event = coming.result()
+                is_lost = since.is_lost and isinstance(event, _Changed)
+                told = _told(await _anew(begin) if is_lost else event, since, schedule)
                 coming = asyncio.ensure_future(anext(changes))
             else:
                 told = schedule.passed()
@@ -280,6 +313,15 @@ async def _with_time(
         if not coming.cancelled():
             coming.exception()
         await changes.aclose()
+
+
+async def _anew(begin: Callable[[], Awaitable[_Began]]) -> _Began:
+    """What there is now, or nothing: then it is tried again after as many changes."""
+    try:
+        return await begin()
+    except DomainError as problem:
+        logger.warning("A livestream that is followed cannot be read anew: %s", problem.code)
+        return _Began([])
 
 
 def _told(event: _Event, since: _Since, schedule: Schedule) -> list[Livestream]:
