@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from datastore.errors import BadUserInput, Forbidden, NotFound, Timeout, Unavailable
+from datastore.errors import BadUserInput, Conflict, Forbidden, NotFound, Timeout, Unavailable
 from datastore.moments import to_seconds
 from datastore.objects import INCOMING, UPLOAD_LIFETIME, ObjectStore
 from datastore.objects.local import LocalObjects, Receiving
@@ -51,6 +51,7 @@ class Media:
         self._now = now
         self._allowed_origins = frozenset(origin.rstrip("/").lower() for origin in allowed_origins)
         self._silence = silence
+        self._arriving: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -96,9 +97,8 @@ class Media:
             raise Refused(405, BadUserInput("Files are uploaded with POST."), allow="OPTIONS, POST")
         length = _length(request.headers)
         with ExitStack() as stack:
-            upload = _Upload(objects, self._now(), length, stack)
+            upload = _Upload(objects, self._now(), length, stack, self._arriving)
             await self._receive(request, upload)
-            upload.keep()
         return Response(status_code=204)
 
     async def _receive(self, request: Request, upload: "_Upload") -> None:
@@ -109,6 +109,7 @@ class Media:
         try:
             async with asyncio.timeout(MOST_SECONDS):
                 await self._read(request.receive, form)
+            await upload.keep()
         except TimeoutError:
             raise _late() from None
         except BadUserInput as problem:
@@ -154,11 +155,12 @@ class Media:
 class _Upload:
     """The file of one form: checked against its token before, and while it comes."""
 
-    def __init__(self, objects: LocalObjects, now: datetime, length: int, stack: ExitStack) -> None:
+    def __init__(self, objects: LocalObjects, now: datetime, length: int, stack: ExitStack, arriving: set[str]) -> None:
         self._objects = objects
         self._now = now
         self._length = length
         self._stack = stack
+        self._arriving = arriving
         self._receiving: Receiving | None = None
         self._left = 0
         self._most = 0
@@ -172,8 +174,17 @@ class _Upload:
         self._most = self._left = claims["most"]
         if self._length > self._most + MOST_AROUND:
             raise _too_large(self._most)
+        self._take_turn(claims["key"])
         self._receiving = self._stack.enter_context(self._objects.receiving(claims["key"]))
         return self._write
+
+    def _take_turn(self, key: str) -> None:
+        """One at a time for each file, so that whoever has a token does not fill the disk with what is on its way."""
+        if key in self._arriving:
+            busy = Conflict("This file is being uploaded; try again when that has ended.", retryable=True)
+            raise Refused(409, busy)
+        self._arriving.add(key)
+        self._stack.callback(self._arriving.discard, key)
 
     def _write(self, content: bytes) -> None:
         # To the disk of this machine, piece by piece: that takes no longer than to hand it to a thread.
@@ -183,11 +194,11 @@ class _Upload:
         assert self._receiving is not None
         self._receiving.write(content)
 
-    def keep(self) -> None:
+    async def keep(self) -> None:
         if self._left == self._most:
             raise Refused(400, BadUserInput("The file is empty."))
         assert self._receiving is not None
-        self._receiving.keep()
+        await asyncio.to_thread(self._receiving.keep)
 
 
 def _length(headers: Mapping[str, str]) -> int:

@@ -31,9 +31,14 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("SPARKS-W1", "createPhotoUser", {"PutItem"}, Who.USER),
     ("SPARKS-W1", "updatePhotoUser", {"UpdateItem"}, Who.USER),
     # At the limit, reservations that have expired are found and released.
-    ("SPARKS-W1", "createPhoto", {"Query", "UpdateItem", "TransactWriteItems", "DeleteItem"}, Who.USER),
-    # The reservation is read before.
-    ("SPARKS-W1", "completePhoto", {"GetItem", "BatchGetItem", "Query", "TransactWriteItems"}, Who.USER),
+    (
+        "SPARKS-W1",
+        "createPhoto",
+        {"GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"},
+        Who.USER,
+    ),
+    # The reservation is read before, and knows where the files will be before they are written.
+    ("SPARKS-W1", "completePhoto", {"GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems"}, Who.USER),
     ("SPARKS-W1", "updatePhoto", {"Query", "UpdateItem"}, Who.USER),
     # The photo and those on it are read before; the note of its files is deleted with them.
     (
@@ -46,7 +51,7 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("SPARKS-W1", "tagFace", {"GetItem", "BatchGetItem", "Query", "TransactWriteItems"}, Who.USER),
     ("SPARKS-W1", "untagFace", {"GetItem", "BatchGetItem", "Query", "TransactWriteItems"}, Who.USER),
     # With an id of one's own: whether there is one under another name.
-    ("SPARKS-W1", "createPerson", {"Query", "PutItem"}, Who.ADMIN),
+    ("SPARKS-W1", "createPerson", {"Query", "PutItem", "TransactWriteItems"}, Who.ADMIN),
     # A new name is a new key: the item moves.
     ("SPARKS-W1", "updatePerson", {"Query", "UpdateItem", "TransactWriteItems"}, Who.ADMIN),
     ("SPARKS-W1", "mergePersons", {"GetItem", "BatchGetItem", "Query", "TransactWriteItems"}, Who.ADMIN),
@@ -96,7 +101,7 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
     "completePhoto": (
         f'mutation {{ completePhoto(imageId: "{WAITING}") {{ width }} }}',
         Role.USER,
-        ["GetItem sparks", "Query sparks", "TransactWriteItems sparks"],
+        ["GetItem sparks", "Query sparks", "TransactWriteItems sparks", "UpdateItem sparks"],
     ),
     "updatePhoto": (
         """mutation {

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, ta
 
 from datastore.errors import Unavailable
 from datastore.photos import editing
+from datastore.photos.current import Current
 from datastore.photos.removals import Removals
+from datastore.store import Action
 from resolvers.access import Role
 
 AT = "2026-06-25T10:00:00.250Z"
@@ -183,7 +186,7 @@ async def test_what_cannot_be_removed_now_is_removed_later(
         "SK": "REMOVAL#i",
         "entityType": "REMOVAL",
         "imageId": "i",
-        "objectKeys": FILES,
+        "objectKeys": [*FILES, "incoming/i/original", "incoming/i/thumbnail"],
         "createdAt": "2026-06-25T12:00:00.000Z",
     }
     assert ADA not in caplog.text
@@ -192,3 +195,49 @@ async def test_what_cannot_be_removed_now_is_removed_later(
 
     assert await files(served) == [False, False]
     assert await stored(served) == [user(uploadCount=0)]
+
+
+async def test_a_photo_that_lists_a_face_twice_goes_and_it_is_counted_once(served: Served) -> None:
+    twice, other = face("f", "i", "p"), face("g", "j", "p")
+    await put(served, user(uploadCount=1), tagged(photo("i"), [twice, twice], person("p")), twice, other)
+    await put(served, person("p", faceCount=2))
+
+    assert await done(served, DELETE, id="i") is not None
+
+    assert await stored(served) == [other, person("p", faceCount=1), user(uploadCount=0)]
+
+
+async def test_of_very_many_faces_none_is_counted_twice_when_some_are_gone_already(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editing, "MOST_FACES", 2)
+    # As the index shows them a moment longer.
+    gone, left = [face(f"f{number}", "i", "p") for number in range(3)], face("f3", "i", "p")
+    other = face("g", "j", "p")
+    await put(served, user(uploadCount=1), tagged(photo("i"), [*gone, left], person("p")), left, other)
+    await put(served, person("p", faceCount=5))
+
+    await done(served, DELETE, id="i")
+
+    # The first two are known to be gone, the last two are not looked for.
+    assert await stored(served) == [other, person("p", faceCount=3), user(uploadCount=0)]
+
+
+async def test_a_count_that_begins_while_a_photo_is_deleted_gives_its_place_back(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for uncounted in (user(), user(uploadCount=None)):
+        await put(served, uncounted, photo("i"))
+        commit, begun = Current.commit, list[bool]()
+
+        async def after(current: Current, actions: Sequence[Action]) -> None:
+            if not begun:
+                begun.append(True)
+                await put(served, user(uploadCount=1))
+            await commit(current, actions)
+
+        with monkeypatch.context() as between:
+            between.setattr(Current, "commit", after)
+            assert await done(served, DELETE, id="i") is not None
+
+        assert await stored(served) == [user(uploadCount=0)]

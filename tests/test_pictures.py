@@ -209,7 +209,7 @@ async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(pictures, "examine", slow)
     looking = Pictures()
-    tasks = [asyncio.create_task(looking.examine("It", b"", JPEG)) for _ in range(6)]
+    tasks = [asyncio.create_task(looking.examine("It", b"", JPEG, whose=str(one))) for one in range(6)]
     while going < pictures.PICTURES_AT_ONCE:  # noqa: ASYNC110 - threads tell no event of the loop
         await asyncio.sleep(0.001)
     tasks[0].cancel()  # who goes away leaves the place only when its thread has ended

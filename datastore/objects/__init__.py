@@ -12,6 +12,8 @@ FILE_FIELD: Final = "file"
 # What is uploaded waits here until it is checked. Clients can write nowhere else.
 INCOMING: Final = "incoming/"
 UPLOAD_LIFETIME: Final = timedelta(minutes=15)
+# No upload that old becomes a photo any more: its reservation is over, and what was on its way has come or is ended.
+STALE: Final = timedelta(hours=2)
 # A URL is the same for a quarter of an hour, so that browsers keep what it shows, and good for at least three quarters.
 SAME_SECONDS: Final = 900
 GOOD_SECONDS: Final = 3600
@@ -49,8 +51,10 @@ class ObjectStore(Protocol):
     def origin(self) -> str | None:
         """Where the files are shown, as `https://host[:port]`; None where the gateway itself shows them."""
 
-    async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
-        """Where to upload a file of that type, with at most so many bytes, for the next 15 minutes."""
+    async def upload(
+        self, key: str, *, content_type: str, most_bytes: int, now: datetime, lifetime: timedelta = UPLOAD_LIFETIME
+    ) -> UploadTarget:
+        """Where to upload a file of that type, with at most so many bytes, for the next 15 minutes or less."""
 
     async def url(self, key: str, *, now: datetime) -> str | None:
         """Where the file is shown, for at least 45 minutes; the same for a while, so that browsers cache it. None where
@@ -65,6 +69,11 @@ class ObjectStore(Protocol):
 
     async def delete(self, keys: Collection[str]) -> None:
         """Remove files; those that are not there are none that fail."""
+
+    async def sweep(self) -> int:
+        """Remove what was uploaded two hours ago and is still incoming: how many files. In a bucket that is the work of
+        a rule for its lifecycle.
+        """
 
 
 def check_incoming(key: str) -> None:

@@ -4,10 +4,11 @@ import asyncio
 import hmac
 import os
 import shutil
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, BinaryIO
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from datastore.errors import BadUserInput, Unavailable
 from datastore.moments import from_seconds, to_seconds
-from datastore.objects import GOOD_SECONDS, INCOMING, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
+from datastore.objects import GOOD_SECONDS, INCOMING, STALE, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
 
 
 class Receiving:
@@ -36,10 +37,13 @@ class Receiving:
             self._file.write(content)
 
     def keep(self) -> None:
-        """Raises `Unavailable`."""
+        """Raises `Unavailable`. What is kept outlives a loss of power, as what the tables say of it does."""
         with _told():
+            self._file.flush()
+            os.fsync(self._file.fileno())
             self._file.close()
             self._partial.replace(self._place)
+            _settle(self._place.parent)
 
 
 class LocalObjects:
@@ -80,9 +84,11 @@ class LocalObjects:
     def origin(self) -> str | None:
         return None
 
-    async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
+    async def upload(
+        self, key: str, *, content_type: str, most_bytes: int, now: datetime, lifetime: timedelta = UPLOAD_LIFETIME
+    ) -> UploadTarget:
         check_incoming(key)
-        expires_at = now + UPLOAD_LIFETIME
+        expires_at = now + lifetime
         claims = {"key": key, "type": content_type, "most": most_bytes, "until": to_seconds(expires_at)}
         url = f"{self._base_url()}/media"
         return UploadTarget(url, {"token": self.sealed(claims, b"upload")}, content_type, most_bytes, expires_at)
@@ -99,6 +105,9 @@ class LocalObjects:
 
     async def delete(self, keys: Collection[str]) -> None:
         await asyncio.to_thread(self._delete, keys)
+
+    async def sweep(self) -> int:
+        return await asyncio.to_thread(self._sweep)
 
     def sealed(self, claims: dict[str, Any], purpose: bytes) -> str:
         """A token that says so, for that purpose."""
@@ -165,6 +174,38 @@ class LocalObjects:
                     for part in path.parent.glob(f"{path.name}.*.part"):
                         part.unlink()
                     path.parent.rmdir()
+
+    def _sweep(self) -> int:
+        if self._given is None and self._made is None:
+            return 0
+        # Files are as old as the clock of this machine says that wrote them.
+        stale = time.time() - STALE.total_seconds()
+        with _told():
+            return sum(_swept(folder, stale) for folder in self.folder.glob(f"{INCOMING}*") if folder.is_dir())
+
+
+def _swept(folder: Path, stale: float) -> int:
+    """How many files were removed that are older; the folder of an upload goes with the last of them."""
+    swept = 0
+    with suppress(FileNotFoundError):  # others remove what they are done with at the same time
+        was_touched = folder.stat().st_mtime >= stale
+        for path in [path for path in folder.iterdir() if path.stat().st_mtime < stale]:
+            path.unlink()
+            swept += 1
+        if not was_touched:
+            with suppress(OSError):
+                folder.rmdir()
+    return swept
+
+
+def _settle(folder: Path) -> None:
+    """Have the names of a folder's files written to the disk, where the system lets one."""
+    with suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
 
 
 @contextmanager

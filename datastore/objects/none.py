@@ -1,10 +1,10 @@
 """No place for files: tables in AWS, and no bucket beside them."""
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from datastore.errors import Unavailable
-from datastore.objects import UploadTarget
+from datastore.objects import UPLOAD_LIFETIME, UploadTarget
 
 
 class NoObjects:
@@ -21,7 +21,9 @@ class NoObjects:
     def origin(self) -> str | None:
         return None
 
-    async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
+    async def upload(
+        self, key: str, *, content_type: str, most_bytes: int, now: datetime, lifetime: timedelta = UPLOAD_LIFETIME
+    ) -> UploadTarget:
         raise _none()
 
     async def url(self, key: str, *, now: datetime) -> str | None:
@@ -36,6 +38,9 @@ class NoObjects:
     async def delete(self, keys: Collection[str]) -> None:
         # Whoever notes what is to be removed keeps the note for a gateway that has the bucket.
         raise _none()
+
+    async def sweep(self) -> int:
+        return 0
 
 
 def _none() -> Unavailable:

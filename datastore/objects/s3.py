@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -57,7 +57,9 @@ class S3Objects:
         address = urlsplit(self._signed("-"))
         return f"{address.scheme}://{address.netloc}"
 
-    async def upload(self, key: str, *, content_type: str, most_bytes: int, now: datetime) -> UploadTarget:
+    async def upload(
+        self, key: str, *, content_type: str, most_bytes: int, now: datetime, lifetime: timedelta = UPLOAD_LIFETIME
+    ) -> UploadTarget:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""
         check_incoming(key)
         await self._fresh()
@@ -67,9 +69,9 @@ class S3Objects:
                 key,
                 Fields={"Content-Type": content_type},
                 Conditions=[{"Content-Type": content_type}, ["content-length-range", 1, most_bytes]],
-                ExpiresIn=int(UPLOAD_LIFETIME.total_seconds()),
+                ExpiresIn=int(lifetime.total_seconds()),
             )
-        return UploadTarget(signed["url"], signed["fields"], content_type, most_bytes, now + UPLOAD_LIFETIME)
+        return UploadTarget(signed["url"], signed["fields"], content_type, most_bytes, now + lifetime)
 
     async def url(self, key: str, *, now: datetime) -> str | None:
         if self._window != window(now):
@@ -105,6 +107,9 @@ class S3Objects:
 
     async def delete(self, keys: Collection[str]) -> None:
         await self._in_thread(partial(self._delete, keys))
+
+    async def sweep(self) -> int:
+        return 0
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         with _told():

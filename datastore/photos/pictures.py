@@ -4,12 +4,16 @@ Nothing of a file is believed: it is read by Pillow whole, and only as one of th
 """
 
 import asyncio
+import re
 import warnings
-from collections.abc import AsyncIterator
+from asyncio import Future, Lock, Semaphore
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from io import BytesIO
+from weakref import WeakValueDictionary
 
 from PIL import Image
 
@@ -22,7 +26,9 @@ THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 480, 80
 FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
 # A JPEG is decoded scan by scan, each over the whole picture: cameras write one, a progressive one has ten or so, and
 # one of thousands keeps a decoder busy for minutes.
-SCAN, MOST_SCANS = b"\xff\xda", 100
+MOST_SCANS = 100
+# https://www.w3.org/Graphics/JPEG/itu-t81.pdf, table B.1: all markers but 0x01 and 0xD0 to 0xD8 have a segment.
+MARKER, SCAN, END = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]"), b"\xff\xda", b"\xff\xd9"
 ORIENTATION = 0x0112  # the EXIF tag
 # How a picture is turned to be looked at; not for 1, which is upright. https://www.exif.org/Exif2-2.PDF, 4.6.4 A
 TURNS = {
@@ -64,24 +70,42 @@ class Picture:
 
 
 class Pictures:
-    """Looks at pictures in threads, few at once, so that many uploads do not take all memory. One for the process."""
+    """Looks at pictures in threads, few at once, so that many uploads do not take all memory. One for the process.
+
+    Of one user (`whose`) one file is held and one picture decoded at a time, so that nobody takes all places.
+    """
 
     def __init__(self) -> None:
-        self._files = asyncio.Semaphore(FILES_AT_ONCE)
-        self._pixels = asyncio.Semaphore(PICTURES_AT_ONCE)
+        self._files = Semaphore(FILES_AT_ONCE)
+        self._pixels = Semaphore(PICTURES_AT_ONCE)
+        # As long as somebody waits for them or has them.
+        self._holding: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+        self._looking: WeakValueDictionary[str, Lock] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def room(self) -> AsyncIterator[None]:
+    async def room(self, whose: str) -> AsyncIterator[None]:
         """Wait for room to hold a file in memory."""
-        async with self._files:
+        async with self._holding.setdefault(whose, Lock()), self._files:
             yield
 
-    async def examine(self, name: str, content: bytes, declared: PictureType) -> Picture:
-        """See the function. The place of a caller that goes away is free when its thread has ended."""
-        await self._pixels.acquire()
+    async def examine(self, name: str, content: bytes, declared: PictureType, *, whose: str) -> Picture:
+        """See the function. The places of a caller that goes away are free when its thread has ended."""
+        turn = self._looking.setdefault(whose, Lock())
+        await turn.acquire()
+        try:
+            await self._pixels.acquire()
+        except BaseException:
+            turn.release()
+            raise
         work = asyncio.ensure_future(asyncio.to_thread(examine, name, content, declared))
-        work.add_done_callback(lambda _: self._pixels.release())
+        work.add_done_callback(partial(self._ended, turn))
         return await asyncio.shield(work)
+
+    def _ended(self, turn: Lock, work: Future[Picture]) -> None:
+        self._pixels.release()
+        turn.release()
+        if not work.cancelled():
+            work.exception()  # it was raised to the caller; one that has gone away leaves nobody to hear of it
 
 
 def examine(name: str, content: bytes, declared: PictureType) -> Picture:
@@ -93,7 +117,7 @@ def examine(name: str, content: bytes, declared: PictureType) -> Picture:
     try:
         with _opened(content) as image:
             _check(name, image, declared)
-            if declared is PictureType.JPEG and content.count(SCAN) > MOST_SCANS:
+            if declared is PictureType.JPEG and _scans(content) > MOST_SCANS:
                 raise BadUserInput(f"{name} must have at most {MOST_SCANS} scans.")
             if declared is PictureType.PNG:
                 # Its end may be missing with all pixels there; the others' decoders notice that by themselves.
@@ -129,6 +153,21 @@ def _too_large(name: str) -> BadUserInput:
     return BadUserInput(f"{name} must have at most {MOST_PIXELS // 1_000_000} megapixels.")
 
 
+def _scans(content: bytes) -> int:
+    """How many scans the first picture in a JPEG has: behind its end there may be further pictures, or a film."""
+    return sum(marker == SCAN for marker in _markers(content))
+
+
+def _markers(content: bytes) -> Iterator[bytes]:
+    """The markers up to the end of the picture. What segments hold is passed over; in the data of scans there are none
+    but those that have no segment.
+    """
+    at = 2
+    while (found := MARKER.search(content, at)) is not None and found[0] != END:
+        yield found[0]
+        at = found.end() + int.from_bytes(content[found.end() : found.end() + 2])
+
+
 def _orientation(image: Image.Image) -> int:
     try:
         return int(image.getexif().get(ORIENTATION, 1))
@@ -149,6 +188,9 @@ def _small(image: Image.Image, turn: int) -> bytes:
 
 def _on_white(image: Image.Image) -> Image.Image:
     """In plain colours, without what an image carries along: its EXIF, comments and profiles stay behind."""
+    if image.mode.startswith("I"):
+        # 16 bits of grey, which Pillow would cut off at 255 instead of making them 8.
+        return _bare(image.convert("I").point(lambda grey: grey / 256).convert("RGB"))
     if not image.has_transparency_data:
         return _bare(image.convert("RGB"))
     seen = image.convert("RGBA")

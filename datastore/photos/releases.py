@@ -1,6 +1,7 @@
 """Reservations that were never confirmed: their places are given back, and their files removed."""
 
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,13 +9,14 @@ from datastore.attributes import Item
 from datastore.client import TransactionCancelled
 from datastore.ids import uuid7_moment
 from datastore.keyspace.parts import Key
+from datastore.keyspace.photos import library as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import from_seconds, iso
-from datastore.objects import INCOMING, ObjectStore
-from datastore.photos.pictures import PictureType
-from datastore.photos.removals import Removals
+from datastore.moments import from_iso, iso
+from datastore.objects import ObjectStore
+from datastore.photos.removals import Removals, incoming
+from datastore.records import readable
 from datastore.store import Action, Store
 
 LIFETIME = timedelta(hours=1)
@@ -22,29 +24,20 @@ LIFETIME = timedelta(hours=1)
 MOST_AHEAD = timedelta(minutes=5)
 # Of a user at their limit so many of the oldest reservations are looked at, and so many expired ones released at once;
 # the janitor releases the others.
-LOOKED_AT, RELEASED_AT_ONCE = 100, 25
+LOOKED_AT, RELEASED_AT_ONCE = 100, 5
 PAGE = 100
 
 
-def incoming(image_id: str) -> tuple[str, str]:
-    """Where the original and the thumbnail are uploaded to."""
-    return f"{INCOMING}{image_id}/original", f"{INCOMING}{image_id}/thumbnail"
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A reservation as the indexes have it: the id of the photo that it is for, and when it was made."""
+
+    image_id: str
+    created_at: datetime
 
 
-def kept(image_id: str, content_type: PictureType) -> tuple[str, str]:
-    """Where the original and the thumbnail of a photo are."""
-    return f"originals/{image_id}.{content_type.ending}", f"thumbnails/{image_id}.jpg"
-
-
-def all_keys(image_id: str) -> list[str]:
-    """Wherever a file of an upload may be, whatever it was announced as and however far it came."""
-    possible = {key for content_type in PictureType for key in kept(image_id, content_type)}
-    return [*incoming(image_id), *sorted(possible)]
-
-
-def reserved_id(item: Mapping[str, Any]) -> str:
-    """The id of the photo that a reservation, as an index has it, is for."""
-    return keys.upload_parts(Key(item["PK"], item["SK"]))
+def _listed_from(item: Mapping[str, Any]) -> Listed:
+    return Listed(keys.upload_parts(Key(item["PK"], item["SK"])), from_iso(item["createdAt"]))
 
 
 class Releases:
@@ -56,69 +49,84 @@ class Releases:
         self._now = now
 
     async def of_user(self, email: str) -> bool:
-        """SPARKS-P1: release what has expired of a user's; whether a place was released, by us or by others."""
+        """SPARKS-P1: give the places of what has expired of a user's back; whether there are some, by us or by others.
+
+        Their files are left to the janitor, so that nobody waits for that.
+        """
         values = {"partition": email, "prefix": keys.PREFIX}
         page = await self._store.query(keys.UPLOADS_OF_USER, values, limit=LOOKED_AT)
-        over = [item for item in page.items if self._is_over(item)][:RELEASED_AT_ONCE]
-        for item in over:
-            await self.release(reserved_id(item), email)
+        over = [listed for listed in readable(_listed_from, page.items) if self._is_over(listed)][:RELEASED_AT_ONCE]
+        for listed in over:
+            await self._give_back(listed.image_id)
         return bool(over)
 
-    async def expired(self) -> AsyncIterator[Item]:
-        """SPARKS-P1: the reservations of all that have expired, the oldest ids first; no younger ones are read than may
+    async def expired(self) -> AsyncIterator[str]:
+        """SPARKS-P1: the ids of all reservations that have expired, the oldest first; no younger ones are read than may
         have.
         """
         start: Item | None = None
         while True:
             page = await self._store.query(keys.UPLOADS, {"partition": keys.TYPE}, start=start, limit=PAGE)
-            for item in page.items:
-                if self._is_young(item):
+            for listed in readable(_listed_from, page.items):
+                if self._is_young(listed):
                     return
-                if self._is_over(item):
-                    yield item
+                if self._is_over(listed):
+                    yield listed.image_id
             if (start := page.next_start) is None:
                 return
 
-    def _is_over(self, item: Mapping[str, Any]) -> bool:
-        return from_seconds(item["expires"]) <= self._now
+    def _is_over(self, listed: Listed) -> bool:
+        return listed.created_at + LIFETIME <= self._now
 
-    def _is_young(self, item: Mapping[str, Any]) -> bool:
-        moment = uuid7_moment(reserved_id(item))
+    def _is_young(self, listed: Listed) -> bool:
+        moment = uuid7_moment(listed.image_id)
         return moment is not None and moment - MOST_AHEAD + LIFETIME > self._now
 
-    async def release(self, image_id: str, email: str) -> bool:
+    async def release(self, image_id: str) -> bool:
         """SPARKS-P1: give the place of an expired reservation back, and remove its files.
 
         False, and nothing is changed, when it is not there (any more), or not expired: whoever may release it at the
         same time, a place is given back once. Files that cannot be removed now are noted, to be removed later.
         """
-        note = self._noted(image_id)
-        give_back = Action(
-            "Update", key=user_keys.user(email), update=keys.GIVE_BACK, condition=keys.HAS_ONE, values={"one": 1}
-        )
+        object_keys = await self._give_back(image_id)
+        if object_keys is None:
+            return False
+        await self._removals.finish(image_id, object_keys)
+        return True
+
+    async def _give_back(self, image_id: str) -> list[str] | None:
+        """The files that it leaves, which are noted; None where there was nothing to give back."""
+        item = await self._store.get(keys.RELEASE, keys.upload(image_id))
+        if item is None:
+            return None
+        object_keys = await self._left_by(image_id, item)
+        note = self._noted(image_id, object_keys)
+        owner = user_keys.user(item["email"])
+        give_back = Action("Update", key=owner, update=keys.GIVE_BACK, condition=keys.HAS_ONE, values={"one": 1})
         try:
             await self._store.transact(SPARKS, [*note, give_back])
         except TransactionCancelled as cancelled:
             if not await self._is_nobodys(note, cancelled):
-                return False
-        await self._removals.finish(image_id, all_keys(image_id))
-        return True
+                return None
+        return object_keys
 
-    def _noted(self, image_id: str) -> list[Action]:
+    async def _left_by(self, image_id: str, item: Item) -> list[str]:
+        """The files of a reservation, but those of the photo that was made of it before it was made again: a client may
+        have asked a second time, and late.
+        """
+        values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
+        photos = (await self._store.query(photo_keys.PHOTO_NOW, values, limit=1)).items
+        shown = {photo.get(name) for photo in photos for name in ("originalKey", "thumbnailKey")}
+        return [*incoming(image_id), *sorted(set(item.get("objectKeys") or ()) - shown)]
+
+    def _noted(self, image_id: str, object_keys: list[str]) -> list[Action]:
         """Instead of a reservation that has expired, a note of what is to be removed."""
-        key = keys.removal(image_id)
-        note = {
-            "PK": key.partition,
-            "SK": key.sort,
-            "entityType": keys.REMOVAL,
-            "imageId": image_id,
-            "objectKeys": all_keys(image_id),
-            "createdAt": iso(self._now),
-        }
         over = {"now": int(self._now.timestamp())}
+        note = {"type": keys.REMOVAL, "id": image_id, "at": iso(self._now), "none": [], "keys": object_keys}
         return [
             Action("Delete", key=keys.upload(image_id), condition=keys.RELEASE.condition, values=over),
-            Action("Put", item=note),
+            # There may be one of the photo's own files: nothing that it names is forgotten.
+            Action("Update", key=keys.removal(image_id), update=keys.NOTE, values=note),
         ]
 
     async def _is_nobodys(self, note: list[Action], cancelled: TransactionCancelled) -> bool:

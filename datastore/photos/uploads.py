@@ -8,6 +8,8 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from hashlib import sha256
 from typing import Any
 
 from datastore.attributes import Item
@@ -19,15 +21,18 @@ from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.keyspace.photos.table import SPARKS
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
-from datastore.objects import ObjectStore, UploadTarget
+from datastore.objects import UPLOAD_LIFETIME, ObjectStore, UploadTarget
 from datastore.photos.library import Photo, photo_from, photo_item
 from datastore.photos.pictures import Picture, Pictures, PictureType
-from datastore.photos.releases import Releases, incoming, kept
+from datastore.photos.releases import Releases
+from datastore.photos.removals import incoming
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
 from datastore.records import record
 from datastore.store import Action, Store
 
 MOST_ORIGINAL_BYTES, MOST_THUMBNAIL_BYTES = 25 * 2**20, 512 * 2**10
+# Of the hash of a photo's files, which the files' names end with.
+DIGITS = 16
 # Reserving is begun anew when what stood in its way is gone: a count that was not kept, expired reservations.
 TRIES = 5
 
@@ -55,6 +60,15 @@ class PhotoUpload:
     reservation: Reservation
     original: UploadTarget
     thumbnail: UploadTarget
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A photo that is not in the library yet, and its files."""
+
+    photo: Photo
+    original: bytes
+    thumbnail: bytes
 
 
 def reservation_from(item: Mapping[str, Any]) -> Reservation:
@@ -105,7 +119,7 @@ class Uploads:
         Raises `NotFound` for a user who has not entered the library, `Conflict` at their limit and for an id that is
         another's or a photo's, and what the object store raises when it takes no uploads.
         """
-        upload = await self._upload(wanted)
+        upload, user = await self._upload(wanted), None
         if chosen and await self._photo(wanted.image_id) is not None:
             raise _taken(wanted.image_id)
         for left in reversed(range(TRIES)):
@@ -116,23 +130,28 @@ class Uploads:
                 if not left:
                     raise
             except TransactionCancelled as cancelled:
+                user = cancelled.items[0] or user
                 standing = await self._clear_the_way(wanted, cancelled)
                 if standing is not None:
                     return await self._upload(standing)
             else:
                 return upload
-        raise Conflict("The same is being changed by others; try again in a moment.")
+        # An index that lags tells of reservations that were released already.
+        raise _full(user or {}, retryable=True)
 
     async def _upload(self, reservation: Reservation) -> PhotoUpload:
         original, thumbnail = incoming(reservation.image_id)
         return PhotoUpload(
             reservation,
-            await self._target(original, reservation.content_type, MOST_ORIGINAL_BYTES),
-            await self._target(thumbnail, PictureType.JPEG, MOST_THUMBNAIL_BYTES),
+            await self._target(reservation, original, reservation.content_type, MOST_ORIGINAL_BYTES),
+            await self._target(reservation, thumbnail, PictureType.JPEG, MOST_THUMBNAIL_BYTES),
         )
 
-    async def _target(self, key: str, content_type: PictureType, most: int) -> UploadTarget:
-        return await self._objects.upload(key, content_type=content_type.value, most_bytes=most, now=self._now)
+    async def _target(self, reservation: Reservation, key: str, content_type: PictureType, most: int) -> UploadTarget:
+        lifetime = min(UPLOAD_LIFETIME, reservation.expires_at - self._now)
+        return await self._objects.upload(
+            key, content_type=content_type.value, most_bytes=most, now=self._now, lifetime=lifetime
+        )
 
     async def _clear_the_way(self, wanted: Reservation, cancelled: TransactionCancelled) -> Reservation | None:
         """The reservation that stands in the way and is the one that is wanted, or None: to try again.
@@ -144,7 +163,7 @@ class Uploads:
         if there is not None:
             return await self._standing(wanted, there)
         if any(removal):
-            raise _taken(wanted.image_id) from cancelled
+            raise _leaving(wanted.image_id) from cancelled
         if not user:
             raise cancelled
         await self._make_room(wanted.email, cancelled.items[0])
@@ -152,7 +171,7 @@ class Uploads:
 
     async def _standing(self, wanted: Reservation, there: Reservation) -> Reservation | None:
         if self._is_over(there):
-            await self._releases.release(there.image_id, there.email)
+            await self._releases.release(there.image_id)
             return None
         if there.email != wanted.email:
             raise _taken(wanted.image_id)
@@ -165,16 +184,19 @@ class Uploads:
         """Do what lets a user take a place who could not. Raises `NotFound` and `Conflict` when nothing does."""
         if user is None:
             raise no_photo_user()
-        if "uploadCount" not in user:
+        if user.get("uploadCount") is None:
             await self._begin_counting(email)
+        elif user.get("uploadLimit") is None:
+            at = user_keys.user(email)
+            await self._store.update(keys.BEGIN_LIMITING, at, limit=UPLOAD_LIMIT, null="NULL")
         elif not await self._releases.of_user(email):
-            limit = int(user.get("uploadLimit", UPLOAD_LIMIT))
-            raise Conflict(f"You may have at most {limit} photos, uploads on their way included.")
+            raise _full(user)
 
     async def _begin_counting(self, email: str) -> None:
         """SPARKS-P1. Of several that count at once the first one's count holds."""
         count = await self._store.count(keys.COUNT_PHOTOS, {"partition": email, "prefix": photo_keys.PREFIX})
-        await self._store.update(keys.BEGIN_COUNTING, user_keys.user(email), count=count, limit=UPLOAD_LIMIT)
+        at = user_keys.user(email)
+        await self._store.update(keys.BEGIN_COUNTING, at, count=count, limit=UPLOAD_LIMIT, null="NULL")
 
     async def complete(self, image_id: str, email: str) -> Photo:
         """SPARKS-W1: make a photo of a reservation whose original was uploaded. One that is made already is answered.
@@ -187,35 +209,62 @@ class Uploads:
         # Looked for in any case: an id that is a photo's by now may have been reserved again at the last moment.
         photo = await self._photo(image_id)
         if photo is not None and photo.email == email:
+            # The first time may have been cut off before, and what was uploaded since is nobody's.
+            await self._remove(image_id, incoming(image_id))
             return photo
         if photo is not None or reservation is None or reservation.email != email or self._is_over(reservation):
             raise no_upload()
-        async with self._pictures.room():
-            photo = await self._checked(reservation)
-        return await self._confirmed(photo)
+        async with self._pictures.room(email):
+            upload = await self._checked(reservation)
+            others = None if upload is None else await self._keep(upload)
+        if upload is None or others is None:
+            return await self._confirmed_by_another(reservation)
+        return await self._confirmed(upload.photo, others)
 
     async def _photo(self, image_id: str) -> Photo | None:
         values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
         page = await self._store.query(photo_keys.PHOTO_NOW, values, limit=1)
         return record(photo_from, page.items[0] if page.items else None)
 
-    async def _checked(self, reservation: Reservation) -> Photo:
-        """The photo, its files where they stay. What is written is what was checked, whatever is uploaded meanwhile."""
+    async def _checked(self, reservation: Reservation) -> Checked | None:
+        """What is uploaded, checked; None when it is gone, because others made the photo of it meanwhile."""
         at_original, at_thumbnail = incoming(reservation.image_id)
         original = await self._objects.read(at_original, most_bytes=MOST_ORIGINAL_BYTES)
         if original is None:
+            if await self._photo(reservation.image_id) is not None:
+                return None
             raise BadUserInput("The original has not been uploaded yet.")
-        picture = await self._pictures.examine("The original", original, reservation.content_type)
+        examine = partial(self._pictures.examine, whose=reservation.email)
+        picture = await examine("The original", original, reservation.content_type)
         small = await self._objects.read(at_thumbnail, most_bytes=MOST_THUMBNAIL_BYTES)
-        given = small and await self._pictures.examine("The thumbnail", small, PictureType.JPEG)
+        given = small and await examine("The thumbnail", small, PictureType.JPEG)
         thumbnail = given.thumbnail if given else picture.thumbnail
-        photo = self._made(reservation, picture, len(original))
-        await self._objects.write(photo.original_key, original, content_type=reservation.content_type.value)
-        await self._objects.write(photo.thumbnail_key, thumbnail, content_type=PictureType.JPEG.value)
-        return photo
+        return Checked(self._made(reservation, picture, original, thumbnail), original, thumbnail)
 
-    def _made(self, reservation: Reservation, picture: Picture, size: int) -> Photo:
-        original_key, thumbnail_key = kept(reservation.image_id, reservation.content_type)
+    async def _keep(self, upload: Checked) -> Collection[str] | None:
+        """Write the files of a photo to where they stay. What is written is what was checked, whatever is uploaded
+        meanwhile, and each content has a key of its own: of several who confirm at once nobody writes over another's.
+
+        The reservation knows the keys before, so that whoever ends it can remove the files. Answers those of others;
+        None, and nothing is written, when there is no such reservation any more.
+        """
+        photo = upload.photo
+        own = {photo.original_key, photo.thumbnail_key}
+        written = await self._store.update(
+            keys.COMPLETE_PHOTO, keys.upload(photo.image_id), keys=own, **self._open_values(photo.email)
+        )
+        if not written.ok or written.item is None:
+            return None
+        await self._objects.write(photo.original_key, upload.original, content_type=photo.content_type or "")
+        await self._objects.write(photo.thumbnail_key, upload.thumbnail, content_type=PictureType.JPEG.value)
+        return set(written.item["objectKeys"]) - own
+
+    def _open_values(self, email: str) -> dict[str, Any]:
+        """What `COMPLETE_PHOTO`'s condition compares with."""
+        return {"me": email, "now": int(self._now.timestamp())}
+
+    def _made(self, reservation: Reservation, picture: Picture, original: bytes, thumbnail: bytes) -> Photo:
+        original_key, thumbnail_key = _kept(reservation, original, thumbnail)
         return Photo(
             key=photo_keys.photo(reservation.image_id, photo_keys.taken(reservation.taken_at)),
             image_id=reservation.image_id,
@@ -229,21 +278,22 @@ class Uploads:
             person_names={},
             faces=(),
             content_type=reservation.content_type.value,
-            size=size,
+            size=len(original),
             width=picture.width,
             height=picture.height,
             created_at=from_iso(iso(self._now)),
             revision=0,
         )
 
-    async def _confirmed(self, photo: Photo) -> Photo:
+    async def _confirmed(self, photo: Photo, others: Collection[str]) -> Photo:
+        """`others` are the files of earlier tries, which are nobody's from now on."""
         try:
             await self._store.transact(SPARKS, self._confirming(photo))
         except TransactionCancelled as cancelled:
             if "ConditionalCheckFailed" not in cancelled.reasons:
                 raise
             return await self._confirmed_by_another(photo)
-        await self._remove(photo.image_id, incoming(photo.image_id))
+        await self._remove(photo.image_id, [*incoming(photo.image_id), *others])
         return photo
 
     async def _remove(self, image_id: str, object_keys: Collection[str]) -> None:
@@ -254,22 +304,23 @@ class Uploads:
             logger.warning("Files of the upload %s could not be removed: %s", image_id, problem)
 
     def _confirming(self, photo: Photo) -> list[Action]:
-        values = {"me": photo.email, "now": int(self._now.timestamp())}
+        values = self._open_values(photo.email)
         condition = keys.COMPLETE_PHOTO.condition
         return [
             Action("Delete", key=keys.upload(photo.image_id), condition=condition, values=values),
             Action("Put", item=photo_item(photo), condition=keys.ABSENT),
         ]
 
-    async def _confirmed_by_another(self, photo: Photo) -> Photo:
+    async def _confirmed_by_another(self, wanted: Photo | Reservation) -> Photo:
         """Of two that confirm at once the second answers the first one's photo."""
-        there = await self._photo(photo.image_id)
-        if there is not None and there.email == photo.email:
-            return there
-        if there is None:
-            # Released meanwhile, and its files removed, perhaps before these were written.
-            await self._remove(photo.image_id, [photo.original_key, photo.thumbnail_key])
-        raise no_upload()
+        there = await self._photo(wanted.image_id)
+        if isinstance(wanted, Photo):
+            # The reservation may have been released, and its files removed, before these were written.
+            shown = (there.original_key, there.thumbnail_key) if there else ()
+            await self._remove(wanted.image_id, {wanted.original_key, wanted.thumbnail_key}.difference(shown))
+        if there is None or there.email != wanted.email:
+            raise no_upload()
+        return there
 
 
 def _reserving(reservation: Reservation, *, chosen: bool) -> list[Action]:
@@ -292,3 +343,18 @@ def no_upload() -> NotFound:
 
 def _taken(image_id: str) -> Conflict:
     return Conflict(f"The id {image_id} is taken.")
+
+
+def _leaving(image_id: str) -> Conflict:
+    return Conflict(f"The files of an earlier upload {image_id} are being removed; try again later.", retryable=True)
+
+
+def _full(user: Mapping[str, Any], **details: Any) -> Conflict:
+    limit = UPLOAD_LIMIT if user.get("uploadLimit") is None else int(user["uploadLimit"])
+    return Conflict(f"You may have at most {limit} photos, uploads on their way included.", **details)
+
+
+def _kept(reservation: Reservation, original: bytes, thumbnail: bytes) -> tuple[str, str]:
+    """Where the original and the thumbnail of a photo are."""
+    name = f"{reservation.image_id}-{sha256(original + thumbnail).hexdigest()[:DIGITS]}"
+    return f"originals/{name}.{reservation.content_type.ending}", f"thumbnails/{name}.jpg"

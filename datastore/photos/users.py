@@ -86,6 +86,5 @@ def _new_item(email: str, now: datetime) -> Item:
         "SK": key.sort,
         "entityType": keys.TYPE,
         "email": email,
-        "uploadCount": 0,
         "createdAt": iso(now),
     }

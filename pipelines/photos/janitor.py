@@ -1,13 +1,13 @@
 """Gives back, once a minute, the places of uploads that were never confirmed, and removes files that nobody shows."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from datastore.client import RequestRefused
-from datastore.errors import DomainError
+from datastore.emails import without_emails
 from datastore.objects import ObjectStore
-from datastore.photos.releases import Releases, reserved_id
+from datastore.objects.none import NoObjects
+from datastore.photos.releases import Releases
 from datastore.photos.removals import Removals
 from datastore.store import Store
 from pipelines.jobs import every
@@ -26,28 +26,37 @@ class Janitor:
         self._open_store = open_store
         self._objects = objects
         self._now = now
+        self._told: set[str] = set()
 
     async def run(self) -> None:
         """Until cancelled."""
         await every(EVERY_SECONDS, self.tidy)
 
     async def tidy(self) -> None:
-        """Once: what fails is told in the log, and tried again the next time."""
-        try:
-            await self.release_expired()
-            await Removals(self._open_store(), self._objects).finish_all()
-        except (DomainError, RequestRefused) as problem:  # a table may be missing until the next start
-            logger.warning("Uploads that have expired stay for now: %s", problem)
+        """Once: what fails is told in the log, does not keep the rest, and is tried again the next time."""
+        await _tried("Uploads that have expired", self.release_expired)
+        if not isinstance(self._objects, NoObjects):
+            await _tried("Files of deleted photos", self._removals().finish_all)
+            await _tried("Old uploads", self._objects.sweep)
+
+    def _removals(self) -> Removals:
+        return Removals(self._open_store(), self._objects, self._told)
 
     async def release_expired(self) -> int:
         """How many places were given back."""
         released = 0
         found = Releases(self._open_store(), self._objects, self._now())
-        async for item in found.expired():
+        async for image_id in found.expired():
             one = Releases(self._open_store(), self._objects, self._now())
             try:
-                released += await one.release(reserved_id(item), item["email"])
-            except (DomainError, KeyError) as problem:
-                # One that cannot be released does not keep the others.
+                released += await one.release(image_id)
+            except Exception as problem:  # whatever is wrong with one, it does not keep the others
                 logger.warning("An upload that has expired stays for now: %s", type(problem).__name__)
         return released
+
+
+async def _tried(what: str, work: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await work()
+    except Exception as problem:  # a table may be missing until the next start
+        logger.warning("%s stay for now: %s", what, without_emails(str(problem)))

@@ -24,13 +24,18 @@ def removal(image_id: str) -> Key:
     return Key(key, key)
 
 
+def removal_parts(key: Key) -> str:
+    """The id of the photo whose files are to be removed."""
+    return split(key.partition)[1]
+
+
 CREATE_PHOTO = AccessPattern(
     id="SPARKS-W1",
     question="Reserve a place for a photo, within the user's limit, and say where to upload it",
     table=SPARKS,
     # A photo with an id of the client's own is looked for before. At the limit, the user's reservations that have
     # expired are found and released; the photos of a user whose count is not kept yet are counted.
-    operations=("Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
+    operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
     who=Who.USER,
     fields=("createPhoto",),
     condition="attribute_exists(PK) AND uploadCount < uploadLimit",
@@ -40,11 +45,12 @@ COMPLETE_PHOTO = AccessPattern(
     id="SPARKS-W1",
     question="Confirm an upload: the photo is in the library from now on; asked for again, it changes nothing",
     table=SPARKS,
-    # Of one that is confirmed already the photo is answered.
-    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
+    # Of one that is confirmed already the photo is answered. Where its files will be is noted before they are written.
+    operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems"),
     who=Who.USER,
     fields=("completePhoto",),
     condition="attribute_exists(PK) AND email = :me AND expires > :now",
+    update="ADD objectKeys :keys",
     key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
     consistent=True,
 )
@@ -73,8 +79,18 @@ BEGIN_COUNTING = AccessPattern(
     table=SPARKS,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
-    condition="attribute_exists(PK) AND attribute_not_exists(uploadCount)",
+    # Others write an attribute that is not there as null, too.
+    condition="attribute_exists(PK) AND (attribute_not_exists(uploadCount) OR attribute_type(uploadCount, :null))",
     update="SET uploadCount = :count, uploadLimit = if_not_exists(uploadLimit, :limit)",
+)
+BEGIN_LIMITING = AccessPattern(
+    id="SPARKS-P1",
+    question="Say how many photos a user may have, where nobody has",
+    table=SPARKS,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_exists(PK) AND (attribute_not_exists(uploadLimit) OR attribute_type(uploadLimit, :null))",
+    update="SET uploadLimit = :limit",
 )
 UPLOADS = AccessPattern(
     id="SPARKS-P1",
@@ -98,9 +114,11 @@ RELEASE = AccessPattern(
     id="SPARKS-P1",
     question="Give a place back whose upload was never confirmed, and remove its files",
     table=SPARKS,
-    operations=("TransactWriteItems", "DeleteItem"),
+    # The reservation is read before, which knows its files, and the photo is, if one came of it after all.
+    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
     who=Who.INTERNAL,
     condition="attribute_exists(PK) AND expires <= :now",
+    consistent=True,
 )
 REMOVED = AccessPattern(
     id="SPARKS-P1",
@@ -109,7 +127,14 @@ REMOVED = AccessPattern(
     # Of what the list shows it is read before whether it is still to be done.
     operations=("GetItem", "DeleteItem"),
     who=Who.INTERNAL,
+    # Another note of the same photo may have come in its place.
+    condition="objectKeys = :keys",
     consistent=True,
+)
+# The note itself, or what it tells beside what it told.
+NOTE = (
+    "SET entityType = :type, imageId = :id, createdAt = :at, "
+    "objectKeys = list_append(if_not_exists(objectKeys, :none), :keys)"
 )
 # What the other items of these transactions must not be: there.
 ABSENT = "attribute_not_exists(PK)"
@@ -123,6 +148,7 @@ PATTERNS = (
     UPLOADS_OF_USER,
     COUNT_PHOTOS,
     BEGIN_COUNTING,
+    BEGIN_LIMITING,
     UPLOADS,
     REMOVALS,
     RELEASE,

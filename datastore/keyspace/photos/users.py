@@ -47,6 +47,7 @@ CREATE_PHOTO_USER = AccessPattern(
     operations=("PutItem",),
     who=Who.USER,
     fields=("createPhotoUser",),
+    # How many photos they have is counted at their first upload: they may have some already.
     condition="attribute_not_exists(PK)",
 )
 UPDATE_PHOTO_USER = AccessPattern(
