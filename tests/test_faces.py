@@ -9,7 +9,7 @@ from photo_items import ADA, EVE, WRITTEN, ask_as, face, person, photo, put, tag
 from photo_steps import BOX, TAG, UNTAG, assert_consistent, done, one, stored, tag
 
 from datastore.ids import uuid7
-from datastore.photos import tagging
+from datastore.photos import current, tagging
 from resolvers.access import Role
 
 OWN = uuid7(NOON, "own")
@@ -271,3 +271,80 @@ async def test_a_face_may_fill_the_photo_and_be_as_unsure_as_can_be(served: Serv
     for box in ({"left": 0, "top": 0, "width": 1, "height": 1}, {"left": 0.7, "top": 0.9, "width": 0.3, "height": 0.1}):
         told = await tag(served, "i", "p", boundingBox=box, confidence=1e-300)
         assert (told["boundingBox"], told["confidence"]) == (box, 0)
+
+
+async def test_the_person_of_a_face_is_read_with_what_was_counted_just_now(served: Served) -> None:
+    await place(served)
+    given = {"imageId": "i", "personId": "p", "boundingBox": BOX, "faceId": OWN}
+    shown = "{ faceId person { faceCount } }"
+    queries: tuple[tuple[str, dict[str, Any]], ...] = (
+        (f"mutation ($input: TagFaceInput!) {{ tagFace(input: $input) {shown} }}", {"input": given}),
+        (f'mutation ($id: ID!) {{ untagFace(faceId: $id, imageId: "i") {shown} }}', {"id": OWN}),
+    )
+
+    for (query, variables), count in zip(queries, (1, 0), strict=True):
+        answer = await ask_as(served, query, **variables)
+        (told,) = answer.data.values()
+        assert told == {"faceId": OWN, "person": {"faceCount": count}}
+        # After the transaction as before it.
+        assert answer.calls[-1].operation in ("GetItem", "Query")
+        assert answer.calls[-1].request["ConsistentRead"] is True
+
+
+class TestFacesThatAreListedAndGone:
+    async def test_one_that_is_tagged_again_is_listed_once(self, served: Served) -> None:
+        await put(served, user(uploadCount=1), person("p"), person("q"))
+        await put(served, tagged(photo("i"), [face(OWN, "i", "q")], person("q")))
+
+        await tag(served, "i", "p", faceId=OWN)
+
+        assert await one(served, "IMAGE#i") == photo(
+            "i", persons=["p"], personNames={"p": "P"}, faces=[{"faceId": OWN, "personId": "p"}], revision=1
+        )
+        await assert_consistent(served)
+
+    async def test_one_is_taken_off_by_the_photos_owner_alone(self, served: Served) -> None:
+        people, left = (person("p", faceCount=1), person("q")), face("f1", "i", "p")
+        listed = tagged(photo("i"), [left, face("f2", "i", "p"), face("f3", "i", "q")], *people)
+        await put(served, user(uploadCount=1), *people, listed, left)
+        before = await stored(served)
+
+        assert (await ask_as(served, UNTAG, EVE, face="f3", image="i")).data == {"untagFace": None}
+        assert await stored(served) == before
+        for gone in ("f2", "f3", "f3"):
+            assert await done(served, UNTAG, face=gone, image="i") is None
+
+        assert (await one(served, "IMAGE#i") or {})["revision"] == 2
+        await assert_consistent(served)
+
+
+async def test_a_face_whose_photo_is_gone_is_taken_away_by_an_admin(served: Served) -> None:
+    await put(served, person("p", faceCount=2), face("f", "gone", "p"), face("g", "gone", "nobody"))
+    before = await stored(served)
+
+    for role in (Role.USER, Role.SYSTEM):
+        assert (await ask_as(served, UNTAG, role=role, face="f", image="gone")).codes == ["NOT_FOUND"]
+    assert await stored(served) == before
+    for face_id, whose in (("f", "p"), ("g", "nobody")):
+        told = await done(served, UNTAG, role=Role.ADMIN, face=face_id, image="gone")
+        assert told == {"faceId": face_id, "personId": whose}
+
+    assert await stored(served) == [person("p", faceCount=1)]
+
+
+async def test_where_others_tagged_more_than_a_photo_has_room_for_persons_are_listed_whole_or_not(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(current, "MOST_LISTED", 3)
+    faces = [face(f"f{number}", "i", "p" if number < 4 else "q", None) for number in range(7)]
+    await put(served, photo("i", persons=["p", "q"]), person("p", faceCount=4), person("q", faceCount=3), *faces)
+
+    await done(served, UNTAG, face="f6", image="i")
+    first = await one(served, "IMAGE#i") or {}
+    await done(served, UNTAG, face="f0", image="i")
+    second = await one(served, "IMAGE#i") or {}
+    await done(served, 'mutation { deletePhoto(imageId: "i") { imageId } }')
+
+    assert (first["persons"], [listed["faceId"] for listed in first["faces"]]) == (["p", "q"], ["f4", "f5"])
+    assert (second["persons"], [listed["faceId"] for listed in second["faces"]]) == (["p", "q"], ["f4", "f5"])
+    assert await stored(served) == [person("p"), person("q")]

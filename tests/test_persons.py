@@ -3,10 +3,12 @@
 import asyncio
 from typing import Any
 
+import pytest
 from conftest import Served
 from photo_items import ADA, ask_as, face, person, photo, put, user
 from photo_steps import CREATE, RENAME, assert_consistent, done, one, stored, tag
 
+from datastore.photos.current import Current
 from resolvers.access import Role
 
 OWN = "01900000-0000-7000-8000-000000000001"
@@ -33,7 +35,8 @@ async def test_a_person_is_answered_as_they_are_kept(served: Served) -> None:
         "thumbnailUrl": url,
         "createdAt": "2026-06-25T12:00:00+00:00",
     }
-    assert answer.made == ["PutItem sparks", "Query sparks"]
+    # Whether they are there, and whether they are alone.
+    assert answer.made == ["PutItem sparks", "Query sparks", "Query sparks"]
     assert await stored(served) == [
         {
             "PK": f"PERSON#{OWN}",
@@ -166,3 +169,41 @@ async def test_who_is_not_there_cannot_be_changed(served: Served) -> None:
 
     assert answer.codes == ["NOT_FOUND"]
     assert await stored(served) == []
+
+
+async def test_of_two_names_given_to_one_id_at_once_one_stays(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, both = list[str](), asyncio.Event()
+    person_now = Current.person
+
+    async def together(current: Current, person_id: str, *of: Any, **how: Any) -> Any:
+        """Nobody writes before both have looked."""
+        found = await person_now(current, person_id, *of, **how)
+        looked.append(person_id)
+        if len(looked) == 2:
+            both.set()
+        await both.wait()
+        return found
+
+    monkeypatch.setattr(Current, "person", together)
+    named = await asyncio.gather(*[create(served, name=name, personId=OWN) for name in ("Bob", "Ann")])
+
+    assert [told["name"] for told in named] == ["Ann", "Ann"]
+    assert [item["name"] for item in await stored(served)] == ["Ann"]
+
+
+@pytest.mark.parametrize("there", [{"faceCount": 1, "createdAt": "2030-01-01T00:00:00Z"}, {}])
+async def test_a_name_that_comes_late_does_not_stand_against_who_has_faces_or_came_before(
+    served: Served, monkeypatch: pytest.MonkeyPatch, there: dict[str, Any]
+) -> None:
+    await put(served, before := person(OWN, "Zed", **there))
+
+    async def not_yet(*_: Any, **__: Any) -> None:
+        return None
+
+    with monkeypatch.context() as early:
+        early.setattr(Current, "person", not_yet)
+        answer = await ask_as(served, CREATE, role=Role.ADMIN, input={"name": "Ann", "personId": OWN})
+
+    assert answer.data["createPerson"]["name"] == "Zed"
+    assert answer.made == ["PutItem sparks", "Query sparks", "TransactWriteItems sparks"]
+    assert await stored(served) == [before]

@@ -4,6 +4,7 @@ A change is one transaction of the photo (its `revision` guards whom it shows), 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -30,6 +31,8 @@ from datastore.store import Action, Store
 T = TypeVar("T")
 
 CHANGES = Backoff(first=0.02, most=0.5, tries=12)
+# As many faces as one item has room for, with ids of any usual length.
+MOST_LISTED = 500
 # While a person gets another name, a Query may come between the item that goes and the one that comes.
 MOVING_SECONDS = 0.05
 
@@ -80,11 +83,24 @@ def shown_change(before: Photo, after: Photo) -> Action:
         values={
             "persons": list(after.person_ids),
             "names": dict(after.person_names),
-            "faces": faces_attribute(after.faces),
+            "faces": faces_attribute(_with_room(after.faces)),
             "revision": before.revision,
             "next": before.revision + 1,
         },
     )
+
+
+def _with_room(faces: tuple[FaceOnPhoto, ...]) -> tuple[FaceOnPhoto, ...]:
+    """The faces that a photo may list, where others tagged very many: of a person all or none.
+
+    Whose faces it lists none of is found by the index still.
+    """
+    room, listed = MOST_LISTED, set[str]()
+    for person_id, count in Counter(face.person_id for face in faces).items():
+        if count <= room:
+            room -= count
+            listed.add(person_id)
+    return tuple(face for face in faces if face.person_id in listed)
 
 
 class Current:
@@ -146,11 +162,17 @@ class Current:
         return {id: item for id, item in zip(names, found, strict=True) if item is not None}
 
     async def with_all_faces(self, photo: Photo) -> Photo:
-        """The photo with the faces that it does not know of, where others wrote it: they are among its persons'."""
+        """The photo with the faces that it does not know of, where others wrote it: they are among its persons'.
+
+        Each once, as the photo lists it where it does: the index follows a moment later.
+        """
         known = {face.person_id for face in photo.faces}
         others = [id for id in dict.fromkeys(photo.person_ids) if id and id not in known]
         found = await all_settled([self._faces_on(photo.image_id, person_id) for person_id in others])
-        return replace(photo, faces=(*photo.faces, *[face for faces in found for face in faces]))
+        distinct = dict[str, FaceOnPhoto]()
+        for face in (*photo.faces, *[face for faces in found for face in faces]):
+            distinct.setdefault(face.face_id, face)
+        return replace(photo, faces=tuple(distinct.values()))
 
     async def count_change(self, person: Item, change: int) -> Action:
         """So many faces more, or less: of a person who is not counted yet, the faces are counted.
@@ -179,7 +201,7 @@ class Current:
     async def count_changes(self, persons: Mapping[str, Item], less: Iterable[str]) -> list[Action]:
         """One face less for each of the ids, of those persons who are there."""
         ids = list(less)
-        return [await self.count_change(person, -ids.count(id)) for id, person in persons.items()]
+        return [await self.count_change(person, -ids.count(id)) for id, person in persons.items() if id in ids]
 
     async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
         """A point read; what was read before counts for nothing."""

@@ -20,7 +20,11 @@ from datastore.photos.lookups import Lookups
 from datastore.photos.removals import Removals, removal_item
 from datastore.photos.tagging import MOST_FACES, without_face
 from datastore.records import record
+from datastore.settling import all_settled
 from datastore.store import Action, Store
+
+# A user who has no place to give back, or is not there.
+HAS_NONE = "attribute_not_exists(uploadCount) OR attribute_type(uploadCount, :nothing) OR uploadCount < :one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +88,14 @@ class Editing:
 
     async def _with_it(self, current: Current, photo: Photo) -> list[Action]:
         """What a deletion takes with it: faces, their persons' counts, and the user's. And the note of the files."""
-        persons, user = await asyncio.gather(
+        persons, there, user = await asyncio.gather(
             current.persons(_names(photo, photo.faces)),
+            self._there(current, photo.image_id, photo.faces),
             current.get(keys.DELETE_PHOTO, user_keys.user(photo.email)),
         )
         return [
             *_gone(photo.image_id, photo.faces),
-            *await current.count_changes(persons, [face.person_id for face in photo.faces]),
+            *await current.count_changes(persons, [face.person_id for face in there]),
             *_given_back(photo.email, (user or {}).get("uploadCount")),
             Action("Put", item=removal_item(photo, self.now)),
         ]
@@ -100,9 +105,15 @@ class Editing:
         after = photo
         for face in faces:
             after = without_face(after, face)
-        persons = await current.persons(_names(photo, faces))
-        counts = await current.count_changes(persons, [face.person_id for face in faces])
+        there = await self._there(current, photo.image_id, faces)
+        persons = await current.persons(_names(photo, there))
+        counts = await current.count_changes(persons, [face.person_id for face in there])
         await current.commit([shown_change(photo, after), *_gone(photo.image_id, faces), *counts])
+
+    async def _there(self, current: Current, image_id: str, faces: Sequence[FaceOnPhoto]) -> list[FaceOnPhoto]:
+        """Those of the faces that count: not those that are gone, and still listed or shown by the index."""
+        read = [current.get(keys.DELETE_PHOTO, face_keys.face(face.face_id, image_id)) for face in faces]
+        return [face for face, item in zip(faces, await all_settled(read), strict=True) if item is not None]
 
 
 def _deletion(photo: Photo) -> Action:
@@ -115,18 +126,11 @@ def _gone(image_id: str, faces: Iterable[FaceOnPhoto]) -> list[Action]:
 
 
 def _given_back(email: str, count: int | None) -> list[Action]:
-    """The user's place, where it is counted."""
+    """The user's place, where it is counted; where it is not, that it is not meanwhile."""
+    key = user_keys.user(email)
     if not count or count < 1:
-        return []
-    return [
-        Action(
-            "Update",
-            key=user_keys.user(email),
-            update=upload_keys.GIVE_BACK,
-            condition=upload_keys.HAS_ONE,
-            values={"one": 1},
-        )
-    ]
+        return [Action("ConditionCheck", key=key, condition=HAS_NONE, values={"one": 1, "nothing": "NULL"})]
+    return [Action("Update", key=key, update=upload_keys.GIVE_BACK, condition=upload_keys.HAS_ONE, values={"one": 1})]
 
 
 def _names(photo: Photo, faces: Iterable[FaceOnPhoto]) -> dict[str, str | None]:

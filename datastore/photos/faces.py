@@ -26,7 +26,10 @@ class BoundingBox:
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """A face. `photo_sort` is the rest of its photo's key, None for old ones; `photo` is there where that led to it."""
+    """A face. `photo_sort` is the rest of its photo's key, None for old ones; `photo` is there where that led to it.
+
+    `just_changed`: its person was counted just now, and is to be read consistently.
+    """
 
     face_id: str
     image_id: str
@@ -36,6 +39,7 @@ class Face:
     created_at: datetime
     photo_sort: str | None
     photo: Photo | None = None
+    just_changed: bool = False
 
 
 def face_from(item: Mapping[str, Any]) -> Face:

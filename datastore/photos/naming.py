@@ -39,7 +39,21 @@ class Naming:
         person = Person(person_id, name, 0, thumbnail_url, from_iso(iso(self.now)), None)
         written = await self.store.put(keys.CREATE_PERSON, person_item(person))
         self.lookups.clear_all()
-        return whole(written.item)
+        only = await until_unchanged(lambda: self._only(person_id)) if may_be_there and written.ok else None
+        return whole(only or written.item)
+
+    async def _only(self, person_id: str) -> Item | None:
+        """The one item of a person.
+
+        Two with the same id and other names may have been named at once, or one while the other got that name: who
+        has faces stays, then who came first, however often it is looked at.
+        """
+        values = {"partition": keys.partition(person_id), "prefix": keys.PREFIX}
+        found = sorted([item async for item in self.store.query_all(keys.PERSON_NOW, values)], key=_standing)
+        if going := [other for other in found[1:] if not _is_used(other)]:
+            stays = Action("ConditionCheck", key=key_of(SPARKS, found[0]), condition="attribute_exists(PK)")
+            await Current(self.store, self.lookups).commit([*map(_gone, going), stays])
+        return found[0] if found else None
 
     async def update(self, person_id: str, changes: Mapping[str, Any]) -> Person:
         """Change `name` and `thumbnailUrl`; None takes away. Raises `NotFound`."""
@@ -66,6 +80,15 @@ class Naming:
         if not written.ok:
             raise Changed
         return whole(written.item)
+
+
+def _is_used(person: Item) -> bool:
+    """Whether more is known of a person than how they were named."""
+    return bool(person.get("faceCount") or person.get("mergedInto") or person.get("receives"))
+
+
+def _standing(person: Item) -> tuple[bool, str, str]:
+    return not _is_used(person), str(person.get("createdAt")), person["SK"]
 
 
 def _gone(before: Item) -> Action:

@@ -37,7 +37,9 @@ def face_item(face: Face) -> Item:
 
 
 def with_face(photo: Photo, face: FaceOnPhoto, name: str) -> Photo:
-    """The photo when somebody is tagged."""
+    """The photo when somebody is tagged, in the place of a face with the same id that is gone and was still listed."""
+    for gone in [one for one in photo.faces if one.face_id == face.face_id]:
+        photo = replace(without_face(photo, gone), revision=photo.revision)
     return replace(
         photo,
         faces=(*photo.faces, face),
@@ -89,7 +91,7 @@ class Tagging:
             raise Conflict(f"A photo may have at most {MOST_FACES} faces.")
         whose = person["personId"]
         after = with_face(photo, FaceOnPhoto(face.face_id, whose), person["name"])
-        tagged = replace(face, person_id=whose, photo_sort=photo.key.sort, photo=after)
+        tagged = replace(face, person_id=whose, photo_sort=photo.key.sort, photo=after, just_changed=True)
         await self._current.commit(
             [
                 Action("Put", item=face_item(tagged), condition=keys.TAG_FACE.condition),
@@ -110,39 +112,57 @@ class Tagging:
             person, person_id = await self._current.person(into), into
         raise Conflict("This person is being merged into another; try again.", retryable=True)
 
-    async def untag(self, face_id: str, image_id: str, me: str) -> Face | None:
-        """The face as it was, or None if there is none. Raises `NotFound` or `Forbidden` by its photo."""
-        return await until_unchanged(lambda: self._untag(face_id, image_id, me))
+    async def untag(self, face_id: str, image_id: str, me: str, *, is_admin: bool = False) -> Face | None:
+        """The face as it was, or None if there is none: then one's photo does not list it any more, either.
 
-    async def _untag(self, face_id: str, image_id: str, me: str) -> Face | None:
+        Raises `NotFound` or `Forbidden` by its photo. An admin may take away a face whose photo is gone.
+        """
+        return await until_unchanged(lambda: self._untag(face_id, image_id, me, is_admin))
+
+    async def _untag(self, face_id: str, image_id: str, me: str, is_admin: bool) -> Face | None:
         face = await self._current.face(face_id, image_id)
         if face is None:
+            await self._unlist(face_id, image_id, me)
             return None
         photo, person = await asyncio.gather(
             self._current.photo(image_id, face.photo_sort), self._current.person(face.person_id)
         )
+        gone = [_deletion(face), *([] if person is None else [await self._current.count_change(person, -1)])]
+        if photo is None and is_admin:
+            await self._current.commit(gone)
+            return face
         photo = await self._current.with_all_faces(own(photo, me))
         after = without_face(photo, FaceOnPhoto(face_id, face.person_id))
-        await self._current.commit(
-            [
-                Action(
-                    "Delete",
-                    key=keys.face(face_id, image_id),
-                    condition=keys.UNTAG_FACE.condition,
-                    values={"person": face.person_id},
-                ),
-                shown_change(photo, after),
-                *([] if person is None else [await self._current.count_change(person, -1)]),
-            ]
-        )
-        return replace(face, photo=after)
+        await self._current.commit([*gone, shown_change(photo, after)])
+        return replace(face, photo=after, just_changed=True)
+
+    async def _unlist(self, face_id: str, image_id: str, me: str) -> None:
+        """Write one's photo without a face that is gone, if it lists it."""
+        photo = await self._current.photo(image_id)
+        if photo is None or photo.email.lower() != me:
+            return
+        after = photo
+        for face in [face for face in photo.faces if face.face_id == face_id]:
+            after = without_face(after, face)
+        if after is not photo:
+            still_gone = Action("ConditionCheck", key=keys.face(face_id, image_id), condition=keys.TAG_FACE.condition)
+            await self._current.commit([still_gone, shown_change(photo, after)])
 
 
 async def _nothing() -> None:
     return None
 
 
+def _deletion(face: Face) -> Action:
+    return Action(
+        "Delete",
+        key=keys.face(face.face_id, face.image_id),
+        condition=keys.UNTAG_FACE.condition,
+        values={"person": face.person_id},
+    )
+
+
 def _repeated(there: Face, photo: Photo) -> Face:
     if there.image_id != photo.image_id:
         raise Conflict(f"The id {there.face_id} is taken.")
-    return replace(there, photo=photo)
+    return replace(there, photo=photo, just_changed=True)

@@ -101,7 +101,8 @@ async def persons_on_photo(parent: strawberry.Parent[Photo], info: Info) -> list
 
 async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person | None:
     name = parent.photo.person_names.get(parent.person_id) if parent.photo else None
-    return await info.context.persons.by_id(parent.person_id, name)
+    pattern = keys.PERSON_NOW if parent.just_changed else keys.PERSON
+    return await info.context.persons.by_id(parent.person_id, name, pattern)
 
 
 async def create_person(info: Info, input: NewPerson) -> Person:

@@ -13,7 +13,7 @@ from datastore.photos.faces import BoundingBox, Face
 from resolvers import bounds
 from resolvers.context import Context, Info
 from resolvers.photos import texts
-from resolvers.photos.callers import uploader
+from resolvers.photos.callers import is_admin, uploader
 from resolvers.photos.editing import OfPhoto, moment_given
 
 # What is smaller is nothing: a table holds no number that is not 0 and below 1E-130.
@@ -43,7 +43,8 @@ class TagFaceInput:
     face_id: strawberry.ID | None = strawberry.field(
         default=None,
         description="An id of one's own, with which it can be asked for again: a UUID of version 7, lower case, whose "
-        "time is at most a day ago and at most five minutes ahead. One is made if nothing is said.",
+        "time is at most a day ago and at most five minutes ahead. It is for one face: asked for on two photos at the "
+        "same time, it may become a face of each. One is made if nothing is said.",
     )
 
 
@@ -60,8 +61,11 @@ async def tag_face(info: Info, input: NewFace) -> Face:
 
 
 async def untag_face(info: Info, face_id: OfFace, image_id: OfPhoto) -> Face | None:
-    me = uploader(info.context.identity, keys.UNTAG_FACE)
-    return await info.context.tagging.untag(bounds.id("faceId", face_id), bounds.id("imageId", image_id), me)
+    identity = info.context.identity
+    me = uploader(identity, keys.UNTAG_FACE)
+    return await info.context.tagging.untag(
+        bounds.id("faceId", face_id), bounds.id("imageId", image_id), me, is_admin=is_admin(identity)
+    )
 
 
 def _face(context: Context, input: TagFaceInput) -> Face:

@@ -21,5 +21,6 @@ class TaggingMutations:
         patterns.UNTAG_FACE,
         resolver=resolve.untag_face,
         graphql_type=Face | None,
-        description="Take a face off one's photo: the face as it was, or null if it is gone already.",
+        description="Take a face off one's photo: the face as it was, or null if it is gone already. An admin may take "
+        "away a face whose photo is gone.",
     )

@@ -82,8 +82,9 @@ CREATE_PERSON = AccessPattern(
     id="SPARKS-W1",
     question="Name a person, to tag them on photos; asked for again with the same id, it changes nothing",
     table=SPARKS,
-    # One with an id of the client's own is looked for before: they may have another name by now.
-    operations=("Query", "PutItem"),
+    # One with an id of the client's own is looked for before: they may have another name by now. And after: of two who
+    # were named at once one goes.
+    operations=("Query", "PutItem", "TransactWriteItems"),
     who=Who.ADMIN,
     fields=("createPerson",),
     condition="attribute_not_exists(PK)",
