@@ -292,6 +292,15 @@ def _index(index: Index) -> dict[str, Any]:
     return {**keys, "projection_type": index.projection}
 
 
+@pytest.mark.parametrize("table", TABLES, ids=[table.name for table in TABLES])
+def test_no_index_includes_more_attributes_than_dynamodb_takes(table: Table) -> None:
+    """At most 20 in an index, 100 in all of a table's: the local engine takes any number, AWS refuses the table."""
+    included = [index.projection for index in table.indexes if isinstance(index.projection, tuple)]
+
+    assert all(1 <= len(names) <= 20 for names in included)
+    assert sum(map(len, included)) <= 100
+
+
 @pytest.mark.parametrize("table", ALL, ids=[table.name for table in ALL])
 def test_an_attribute_is_defined_exactly_if_a_key_uses_it(table: Table) -> None:
     definition = tables.definition(table)

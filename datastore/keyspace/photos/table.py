@@ -42,7 +42,7 @@ SPARKS = Table(
     partition="PK",
     sort="SK",
     indexes=(
-        Index(BY_EMAIL, partition="email", sort="PK", projection=(*PHOTO_ATTRIBUTES, "expires")),
+        Index(BY_EMAIL, partition="email", sort="PK", projection=PHOTO_ATTRIBUTES),
         Index(
             BY_TYPE,
             partition="entityType",
@@ -60,8 +60,6 @@ SPARKS = Table(
                 "title",
                 "startTime",
                 "endTime",
-                "imageId",
-                "expires",
             ),
         ),
         Index(
