@@ -1,7 +1,6 @@
 """Uploads: SPARKS-W1's `createPhoto` and `completePhoto`, through the API and the forms it names."""
 
 import asyncio
-import re
 from collections import Counter
 from datetime import timedelta
 from typing import Any
@@ -10,9 +9,10 @@ import pytest
 from aiohttp import web
 from conftest import NOON, Served
 from fault_proxy import Proxy, Seen, client_of, forward, refuse
-from photo_items import ADA, EVE, photo, put, user
+from photo_items import ADA, EVE, ask_as, photo, put, user
 from pictures import claimed_png, jpeg, png
 from upload_forms import COMPLETE, CREATE, complete, count, create, send, sent
+from upload_steps import files, items, janitor, reserved, shown, uploaded
 
 from datastore.backoff import Backoff
 from datastore.errors import DomainError, Unavailable
@@ -31,36 +31,6 @@ from runtime import new_id
 
 CONFLICT = refuse(400, "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
 OWN_ID = uuid7(NOON, "a client's own")
-
-
-async def reserved(served: Served, email: str = ADA, **given: Any) -> dict[str, Any]:
-    answer = await create(served, email, **given)
-    assert answer.errors is None, answer.errors
-    upload: dict[str, Any] = answer.data["createPhoto"]
-    return upload
-
-
-async def uploaded(served: Served, content: bytes, **given: Any) -> str:
-    """The id of a reservation whose original is uploaded."""
-    upload = await reserved(served, **given)
-    assert await send(served.http, upload["original"], content) == 204
-    image_id: str = upload["imageId"]
-    return image_id
-
-
-async def items(served: Served, kind: str) -> list[dict[str, Any]]:
-    """What there is of a kind, as the index by type has it."""
-    return [item async for item in served.store().query_all(keys.UPLOADS, {"partition": kind})]
-
-
-def files(served: Served) -> set[str]:
-    folder = served.gateway.objects.folder  # type: ignore[attr-defined]
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-
-
-def shown(served: Served) -> set[str]:
-    """The same without what the names of a photo's files say of their content."""
-    return {re.sub("-[0-9a-f]{16}[.]", ".", name) for name in files(served)}
 
 
 @pytest.fixture(autouse=True)
@@ -187,6 +157,46 @@ async def test_photos_that_others_wrote_are_counted_at_the_first_upload(served: 
     assert await count(served, EVE) == 5
 
 
+@pytest.mark.parametrize("given", [{"uploadLimit": None}, {"uploadCount": None, "uploadLimit": None}, {}])
+async def test_a_count_or_a_limit_that_is_null_or_missing_is_none(served: Served, given: dict[str, Any]) -> None:
+    written = {"uploadCount": 2} | user(EVE) | given
+    if not given:
+        del written["uploadLimit"]
+    await put(served, written, photo("a", EVE), photo("b", EVE))
+
+    assert (await create(served, EVE)).errors is None
+    kept = await served.store().get(user_keys.PHOTO_USER_NOW, user_keys.user(EVE))
+    assert kept is not None
+    assert (kept["uploadCount"], kept["uploadLimit"]) == (3, 100)
+
+
+async def test_who_enters_with_photos_that_others_wrote_has_them_counted(served: Served) -> None:
+    await put(served, photo("a", EVE), photo("b", EVE))
+    entering = 'mutation { createPhotoUser(input: {displayName: "Eve"}) { uploadCount } }'
+
+    entered = await ask_as(served, entering, EVE)
+    await create(served, EVE)
+
+    assert entered.data["createPhotoUser"] == {"uploadCount": None}
+    assert await count(served, EVE) == 3
+
+
+async def test_at_the_limit_an_index_that_lags_keeps_nobody_from_hearing_of_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(served, user(uploadCount=10, uploadLimit=10))
+
+    async def lagging(_self: Releases, _email: str) -> bool:
+        return True
+
+    monkeypatch.setattr(Releases, "of_user", lagging)
+    refused = await create(served)
+
+    assert refused.errors is not None
+    assert refused.errors[0]["message"] == "You may have at most 10 photos, uploads on their way included."
+    assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "retryable": True}
+
+
 async def test_who_has_not_entered_the_library_is_told_to(served: Served) -> None:
     answer = await create(served, EVE)
 
@@ -264,7 +274,8 @@ async def test_an_id_whose_files_are_still_to_be_removed_is_taken(served: Served
     note = {"PK": removal.partition, "SK": removal.sort, "entityType": "REMOVAL", "imageId": OWN_ID, "objectKeys": []}
     await put(served, note)
 
-    assert (await create(served, imageId=OWN_ID)).codes == ["CONFLICT"]
+    refused = await create(served, imageId=OWN_ID)
+    assert (refused.codes, refused.errors and refused.errors[0]["extensions"].get("retryable")) == (["CONFLICT"], True)
     assert await count(served) == 0
 
 
@@ -433,7 +444,3 @@ async def test_a_serving_gateway_has_a_janitor(served: Served) -> None:
     jobs = [getattr(job, "__self__", None) for job in served.gateway._jobs()]
 
     assert [type(job) for job in jobs if isinstance(job, Janitor)] == [Janitor]
-
-
-def janitor(served: Served) -> Janitor:
-    return Janitor(served.store, served.gateway.objects, now=served.clock)

@@ -36,11 +36,11 @@ class Janitor:
         """Once: what fails is told in the log, does not keep the rest, and is tried again the next time."""
         await _tried("Uploads that have expired", self.release_expired)
         if not isinstance(self._objects, NoObjects):
-            await _tried("Files of deleted photos", self._removals().finish_all)
+            await _tried("Files of deleted photos", self._remove_files)
             await _tried("Old uploads", self._objects.sweep)
 
-    def _removals(self) -> Removals:
-        return Removals(self._open_store(), self._objects, self._told)
+    async def _remove_files(self) -> None:
+        await Removals(self._open_store(), self._objects, self._told).finish_all()
 
     async def release_expired(self) -> int:
         """How many places were given back."""

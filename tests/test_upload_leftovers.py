@@ -1,0 +1,262 @@
+"""What uploads leave when they are repeated, cut off or overtaken: no file stays that nobody shows, and none goes that
+somebody does.
+"""
+
+import asyncio
+import logging
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import NOON, Served
+from photo_items import ADA, photo, put, user
+from photo_steps import DELETE, done, stored
+from pictures import jpeg
+from PIL import Image
+from upload_forms import complete, count, create, send
+from upload_steps import files, items, janitor, reserved, shown, uploaded
+
+from datastore.ids import uuid7
+from datastore.keyspace.photos import table
+from datastore.objects.local import LocalObjects
+from datastore.objects.none import NoObjects
+from datastore.photos.pictures import Pictures
+from datastore.photos.removals import Removals, incoming
+from datastore.photos.uploads import Uploads
+
+OWN_ID = uuid7(NOON, "a client's own")
+
+
+@pytest.fixture(autouse=True)
+async def ada(served: Served) -> None:
+    await put(served, user(uploadCount=0, uploadLimit=10))
+
+
+def note(image_id: str, **more: Any) -> dict[str, Any]:
+    key = f"REMOVAL#{image_id}"
+    return {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": image_id} | more
+
+
+async def test_a_repeat_that_comes_late_takes_no_photo_its_files(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks for a photo before the upload is confirmed, and reserves the id after."""
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    looked, confirmed = asyncio.Event(), asyncio.Event()
+    look = Uploads._photo
+
+    async def slow(self: Uploads, image_id: str) -> Any:
+        found = await look(self, image_id)
+        if not looked.is_set():
+            looked.set()
+            await confirmed.wait()
+        return found
+
+    monkeypatch.setattr(Uploads, "_photo", slow)
+    late = asyncio.create_task(create(served, imageId=OWN_ID))
+    await looked.wait()
+    assert (await complete(served, OWN_ID)).errors is None
+    confirmed.set()
+    assert (await late).errors is None
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (2, 1)
+    served.clock.forward(hours=2)
+    await janitor(served).tidy()
+
+    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+    assert (await count(served), await stored(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
+
+
+async def test_what_is_uploaded_again_after_a_photo_goes_with_it(served: Served) -> None:
+    upload = await reserved(served)
+    id = upload["imageId"]
+    await send(served.http, upload["original"], jpeg())
+    await complete(served, id)
+    assert await send(served.http, upload["original"], jpeg(70, 50)) == 204
+    await done(served, DELETE, id=id)
+
+    assert (files(served), await stored(served, "REMOVAL")) == (set(), [])
+
+
+async def test_a_repeat_removes_what_one_that_was_cut_off_left(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = await uploaded(served, jpeg())
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(Uploads, "_remove", nothing)
+        await complete(served, id)
+    assert incoming(id)[0] in files(served)
+    assert (await complete(served, id)).errors is None
+
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+
+
+async def test_nothing_is_uploaded_any_more_when_the_reservation_is_over(served: Served) -> None:
+    await reserved(served, imageId=OWN_ID)
+    served.clock.forward(minutes=59)
+    again = await reserved(served, imageId=OWN_ID)
+    served.clock.forward(minutes=1)
+
+    assert [again[name]["expiresAt"] for name in ("original", "thumbnail")] == [again["expiresAt"]] * 2
+    assert await send(served.http, again["original"], jpeg()) == 403
+
+
+async def test_uploads_that_nobody_waits_for_are_swept(served: Served) -> None:
+    objects = served.gateway.objects
+    assert isinstance(objects, LocalObjects)
+    assert await objects.sweep() == 0
+    for key in ("incoming/old/original", "incoming/both/original", "incoming/both/new", "originals/old.jpg"):
+        await objects.write(key, b"x", content_type="image/jpeg")
+    part = objects.path("incoming/old/thumbnail.0123.part")
+    part.write_bytes(b"half")
+    empty = objects.path("incoming/empty")
+    empty.mkdir()
+    for path in (*map(objects.path, ("incoming/old/original", "incoming/both/original", "originals/old.jpg")), part):
+        aged(path)
+    for folder in ("incoming/old", "incoming/empty"):
+        aged(objects.path(folder))
+    await janitor(served).tidy()
+
+    assert files(served) == {"incoming/both/new", "originals/old.jpg"}
+    assert [path.name for path in (objects.folder / "incoming").iterdir()] == ["both"]
+
+
+def aged(path: Path) -> None:
+    then = path.stat().st_mtime - 7_300
+    os.utime(path, (then, then))
+
+
+async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(served: Served) -> None:
+    upload = await reserved(served)
+    id, objects = upload["imageId"], served.gateway.objects
+    held, going = asyncio.Event(), asyncio.Event()
+    write = objects.write
+
+    class Slow:
+        """The objects of another process, which comes to write late."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(objects, name)
+
+        async def write(self, key: str, content: bytes, *, content_type: str) -> None:
+            held.set()
+            await going.wait()
+            await write(key, content, content_type=content_type)
+
+    await send(served.http, upload["original"], jpeg(60, 40))
+    slow: Any = Slow()
+    late = asyncio.create_task(Uploads(served.store(), slow, Pictures(), served.clock.now).complete(id, ADA))
+    await held.wait()
+    await send(served.http, upload["original"], jpeg(300, 100))
+    answer = await complete(served, id)
+    going.set()
+
+    assert ((await late).width, answer.data["completePhoto"]["width"]) == (300, 300)
+    async with served.http.get(answer.data["completePhoto"]["originalUrl"]) as response:
+        assert Image.open(BytesIO(await response.read())).size == (300, 100)
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+
+
+async def test_files_that_were_written_before_it_broke_off_are_released(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await uploaded(served, jpeg())
+
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("The power is off.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Uploads, "_confirming", breaks)
+        assert (await complete(served, id)).codes == ["INTERNAL"]
+    assert len(files(served)) == 3
+    served.clock.forward(hours=1)
+    await janitor(served).tidy()
+
+    assert (files(served), await count(served)) == (set(), 0)
+
+
+async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    await uploaded(served, jpeg())
+    damaged = {"PK": "UPLOAD#0", "SK": "UPLOAD#0", "entityType": "UPLOAD", "email": ADA}
+    await put(
+        served,
+        damaged | {"createdAt": None, "expires": None},
+        # With nobody whose it is.
+        {"PK": "UPLOAD#1", "SK": "UPLOAD#1", "entityType": "UPLOAD", "createdAt": "2026-01-01T00:00:00Z", "expires": 1},
+        note("0", objectKeys="x"),
+        note("1", objectKeys=["../../x"]),
+        note("2", objectKeys=["originals/2.jpg"]),
+    )
+    served.clock.forward(hours=5)
+    tidying = janitor(served)
+    await tidying.tidy()
+    told = len(told_of_files(caplog))
+    await tidying.tidy()
+
+    assert [item["PK"] for item in await stored(served, "REMOVAL")] == ["REMOVAL#0", "REMOVAL#1"]
+    assert [item["PK"] for item in await stored(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#1"]
+    assert (files(served), await count(served)) == (set(), 0)
+    assert (told, len(told_of_files(caplog))) == (2, 2)
+
+
+def told_of_files(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if "are not removed yet" in record.message]
+
+
+async def test_a_table_that_cannot_be_asked_does_not_keep_files_from_being_swept(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    objects = served.gateway.objects
+    assert isinstance(objects, LocalObjects)
+    await objects.write("incoming/old/original", b"x", content_type="image/jpeg")
+    aged(objects.path("incoming/old/original"))
+    tidying = janitor(served)
+
+    def fails() -> Any:
+        raise RuntimeError("There is no table.")
+
+    monkeypatch.setattr(tidying, "_open_store", fails)
+    with caplog.at_level(logging.WARNING):
+        await tidying.tidy()
+
+    assert files(served) == set()
+    assert caplog.text.count("There is no table.") == 2
+
+
+async def test_a_gateway_without_a_place_for_files_leaves_notes_to_others(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(served, note("1", objectKeys=["originals/1.jpg"]))
+    tidying = janitor(served)
+    tidying._objects = NoObjects()
+    await tidying.tidy()
+
+    assert (len(await stored(served, "REMOVAL")), told_of_files(caplog)) == (1, [])
+
+
+async def test_a_note_that_came_meanwhile_stays_and_knows_all_files(served: Served) -> None:
+    """A reservation of the id of a deleted photo is released while the photo's files are still to be removed."""
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await put(served, note(OWN_ID, objectKeys=["originals/1.jpg"], createdAt="2026-06-25T12:00:00.000Z"))
+    await served.gateway.objects.write("originals/1.jpg", b"x", content_type="image/jpeg")
+    served.clock.forward(hours=1)
+    assert await janitor(served).release_expired() == 1
+    (after,) = await stored(served, "REMOVAL")
+    await Removals(served.store(), served.gateway.objects).finish(OWN_ID, ["originals/2.jpg"])
+    still = await stored(served, "REMOVAL")
+    await janitor(served).tidy()
+
+    assert after["objectKeys"] == ["originals/1.jpg", *incoming(OWN_ID)]
+    assert (still, await stored(served, "REMOVAL"), files(served)) == ([after], [], set())
+
+
+async def test_a_photo_in_the_form_of_others_is_no_reason_to_keep_a_place(served: Served) -> None:
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await put(served, photo(OWN_ID))
+    served.clock.forward(hours=1)
+
+    assert await janitor(served).release_expired() == 1
+    assert (await count(served), files(served), len(await stored(served, table.SPARKS.name))) == (0, set(), 0)
