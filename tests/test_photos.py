@@ -160,7 +160,7 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
 
 
 async def test_what_the_file_of_a_photo_is_is_read_in_both_forms(served: Served) -> None:
-    file = {"contentType": "image/png", "size": 1234, "width": 60, "height": 40}
+    file: dict[str, Any] = {"contentType": "image/png", "size": 1234, "width": 60, "height": 40}
     partly = {"contentType": "image/jpeg", "size": None}
     await put(served, photo("a", **file), photo("b", file=file), photo("c", file=partly), photo("d", file=None))
     fields = "{ contentType size width height }"
