@@ -1,12 +1,13 @@
 """Files over HTTP, as the gateway serves and takes them itself: `/media`."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import Served
+from conftest import NOON, Served
 from pictures import jpeg, png
 from upload_forms import form_of, send_to
 
@@ -153,6 +154,35 @@ async def test_an_upload_that_breaks_off_leaves_nothing(
 
     status, code = await posted(served, body[:-10], **{"Content-Type": content_type})
     assert (status, code, files(objects)) == (400, "BAD_USER_INPUT", [])
+
+
+async def test_a_file_is_uploaded_once_at_a_time(served: Served, objects: LocalObjects, target: UploadTarget) -> None:
+    body, content_type = await encoded(target, jpeg())
+    reader, writer = await begun(served, content_type, len(body))
+    writer.write(body[:-300])
+    await until(lambda: len(files(objects)) == 1)
+
+    form = form_of(target.fields, jpeg(), target.content_type)
+    assert await posted(served, form) == (409, "CONFLICT")
+    assert len(files(objects)) == 1
+    other = await objects.upload("incoming/two/original", content_type="image/jpeg", most_bytes=MOST, now=NOON)
+    assert await send_to(served.http, other, jpeg()) == 204
+    writer.write(body[-300:])
+    assert (await reader.readline()).startswith(b"HTTP/1.1 204")
+    writer.close()
+    assert await send_to(served.http, target, jpeg()) == 204
+
+
+async def test_a_disk_that_fails_at_the_end_is_told(
+    served: Served, objects: LocalObjects, target: UploadTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_opened: int) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fails)
+
+    assert await posted(served, form_of(target.fields, jpeg(), "image/jpeg")) == (503, "UNAVAILABLE")
+    assert files(objects) == []
 
 
 async def test_what_a_killed_process_was_receiving_goes_with_its_upload(objects: LocalObjects) -> None:

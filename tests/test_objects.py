@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import stat
 from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
@@ -76,6 +78,39 @@ async def test_files_are_kept_read_and_removed(kind: str, bucket: S3Objects, tmp
     assert await objects.read(OTHER, most_bytes=10) == b"0123456789"
     with pytest.raises(ValueError, match="originals"):
         await objects.upload(OTHER, content_type="image/png", most_bytes=1, now=NOW)
+
+
+async def test_a_file_is_on_the_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tables say of it outlives a loss of power."""
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(opened: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(opened).st_mode) else f"file of {os.fstat(opened).st_size}")
+        sync(opened)
+
+    def replaced(path: Path, place: Path) -> Path:
+        done.append("name")
+        return replace(path, place)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    await LocalObjects(tmp_path, b"secret", lambda: "http://x").write(KEY, b"12345", content_type="image/png")
+
+    assert done == ["file of 5", "name", "folder"]
+
+
+async def test_a_form_may_be_good_for_less_than_a_quarter_of_an_hour(
+    server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
+) -> None:
+    lifetime = timedelta(minutes=5)
+    target = await bucket.upload(KEY, content_type="image/jpeg", most_bytes=9, now=NOW, lifetime=lifetime)
+
+    assert (await bucket.sweep(), target.expires_at) == (0, NOW + lifetime)
+    server.later = timedelta(minutes=4, seconds=50)
+    assert await send_to(http, target, b"x") == 204
+    server.later = timedelta(minutes=5, seconds=10)
+    assert await send_to(http, target, b"x") == 403
 
 
 async def test_a_form_uploads_what_it_was_signed_for_and_nothing_else(

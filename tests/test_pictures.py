@@ -1,6 +1,7 @@
 """What is taken for a picture, how it is measured, and what a thumbnail tells."""
 
 import asyncio
+import gc
 import struct
 import threading
 import tracemalloc
@@ -103,6 +104,19 @@ def test_a_jpeg_of_very_many_scans_is_not_decoded() -> None:
     assert refused(bomb) == "The original must have at most 100 scans."
 
 
+def test_what_a_camera_puts_behind_a_picture_is_no_scan_of_it() -> None:
+    whole, film = jpeg(40, 40, progressive=True), b"\xff\xda" * 200
+
+    assert examine("The original", whole + film, JPEG).width == 40
+    # Nor is what a segment holds, such as a small picture of its own.
+    assert examine("The original", jpeg(40, 40, comment=film), JPEG).width == 40
+
+
+def test_the_scans_of_any_bytes_are_counted_soon() -> None:
+    for content in (b"\xff" * 10**6, b"\xff\x00" * 10**6, b"\xff\xda", b"\xff", b"", b"\xff\xd8\xff\xda\x00\x00"):
+        assert pictures._scans(content) <= 1
+
+
 def resident() -> int:
     """The memory of the process, in bytes; decoders take theirs past Python."""
     try:
@@ -168,6 +182,15 @@ def test_whatever_is_transparent_or_grey_becomes_plain(mode: str, color: Any) ->
     assert (shown.mode, min(shown.convert("L").tobytes()) > 200) == ("RGB", True)
 
 
+def test_sixteen_bits_of_grey_stay_grey() -> None:
+    file = BytesIO()
+    image = Image.new("I;16", (600, 600), 20_000)
+    image.save(file, "PNG")
+    shown = Image.open(BytesIO(examine("The original", file.getvalue(), PNG).thumbnail))
+
+    assert (shown.mode, shown.size, shown.getpixel((9, 9))) == ("RGB", (480, 480), (78, 78, 78))
+
+
 @settings(max_examples=30, deadline=None)
 @given(
     st.binary(max_size=300)
@@ -194,28 +217,77 @@ def spoiled(kind: PictureType, at: float, noise: bytes) -> bytes:
     return whole[:place] + noise + whole[place + len(noise) :]
 
 
-async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    most, going, free, guard = 0, 0, threading.Event(), threading.Lock()
+class Looking:
+    """Stands in for `examine`: how many look at once, until they may go on."""
 
-    def slow(_name: str, _content: bytes, _declared: PictureType) -> Picture:
-        nonlocal most, going
-        with guard:
-            going += 1
-            most = max(most, going)
-        free.wait(10)
-        with guard:
-            going -= 1
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.going = self.most = 0
+        self.free = threading.Event()
+        self._guard = threading.Lock()
+        monkeypatch.setattr(pictures, "examine", self._slow)
+
+    def _slow(self, name: str, _content: bytes, _declared: PictureType) -> Picture:
+        with self._guard:
+            self.going += 1
+            self.most = max(self.most, self.going)
+        self.free.wait(10)
+        with self._guard:
+            self.going -= 1
+        if name == "No picture":
+            raise BadUserInput("It is none.")
         return Picture(1, 1, b"")
 
-    monkeypatch.setattr(pictures, "examine", slow)
-    looking = Pictures()
-    tasks = [asyncio.create_task(looking.examine("It", b"", JPEG, whose=str(one))) for one in range(6)]
-    while going < pictures.PICTURES_AT_ONCE:  # noqa: ASYNC110 - threads tell no event of the loop
-        await asyncio.sleep(0.001)
+    async def are(self, number: int) -> None:
+        async with asyncio.timeout(10):
+            while self.going < number:  # noqa: ASYNC110 - threads tell no event of the loop
+                await asyncio.sleep(0.001)
+
+
+async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looking, places = Looking(monkeypatch), Pictures()
+    tasks = [asyncio.create_task(places.examine("It", b"", JPEG, whose=str(one))) for one in range(6)]
+    await looking.are(pictures.PICTURES_AT_ONCE)
     tasks[0].cancel()  # who goes away leaves the place only when its thread has ended
     await asyncio.sleep(0.01)
-    assert going == pictures.PICTURES_AT_ONCE
-    free.set()
+    assert looking.going == pictures.PICTURES_AT_ONCE
+    looking.free.set()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert most == pictures.PICTURES_AT_ONCE
+    assert looking.most == pictures.PICTURES_AT_ONCE
+
+
+async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by asking again and again nor by going away meanwhile; who waits and goes away keeps nobody."""
+    looking, places = Looking(monkeypatch), Pictures()
+    mine = [asyncio.create_task(places.examine("Mine", b"", JPEG, whose="me")) for _ in range(4)]
+    await looking.are(1)
+    mine[0].cancel()
+    mine[1].cancel()
+    await asyncio.sleep(0.01)
+    assert looking.going == 1
+    other = asyncio.create_task(places.examine("Another's", b"", JPEG, whose="other"))
+    await looking.are(2)
+    looking.free.set()
+
+    assert await asyncio.wait_for(other, 10) == await asyncio.wait_for(mine[3], 10) == Picture(1, 1, b"")
+    async with places.room("me"):
+        second = asyncio.create_task(places.room("me").__aenter__())
+        async with places.room("other"):
+            await asyncio.sleep(0)
+            assert not second.done()
+    await asyncio.wait_for(second, 10)
+
+
+async def test_whoever_goes_away_hears_nothing_of_what_is_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+    looking, places, told = Looking(monkeypatch), Pictures(), list[Any]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    task = asyncio.create_task(places.examine("No picture", b"", JPEG, whose="me"))
+    await looking.are(1)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    looking.free.set()
+    del task
+    await asyncio.wait_for(places.examine("It", b"", JPEG, whose="me"), 10)
+    gc.collect()
+
+    assert told == []
