@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request as UrlRequest
@@ -251,11 +252,15 @@ def test_what_was_written_is_there_after_a_reload_and_no_token_is_kept(page: "Pa
 # Its photos
 
 
-def give(page: "Page", name: str, kind: str, content: bytes) -> None:
-    page.set_input_files(".photos input[type=file]", {"name": name, "mimeType": kind, "buffer": content})
+def give(page: "Page", folder: Path, **files: bytes) -> None:
+    """Choose files of these names, whose last part is what comes after the dot."""
+    paths = [folder / ".".join(name.rsplit("_", 1)) for name in files]
+    for path, content in zip(paths, files.values(), strict=True):
+        path.write_bytes(content)
+    page.set_input_files(".photos input[type=file]", paths)
 
 
-def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: Process) -> None:
+def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: Process, tmp_path: Path) -> None:
     # By its other name: signed addresses say 127.0.0.1.
     page.goto(f"{gateway.url.replace('127.0.0.1', 'localhost')}/graphql")
     page.wait_for_selector(".graphiql-query-editor .view-lines")
@@ -265,7 +270,7 @@ def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: 
     expect(photos).to_have_count(12)
     page.get_by_label("Description of the pictures").fill("Nothing but teal")
     with page.expect_response("**/media") as answer:
-        give(page, "teal.png", "image/png", picture("PNG"))
+        give(page, tmp_path, teal_png=picture("PNG"))
     assert (answer.value.request.method, answer.value.ok) == ("POST", True)
 
     expect(photos.first).to_contain_text("Nothing but teal")
@@ -281,16 +286,48 @@ def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: 
     assert photos.locator("p:first-of-type").all_inner_texts().count("Nothing but teal") == 1
 
 
-def test_what_is_no_picture_is_told_in_words(page: "Page") -> None:
+def test_of_several_files_each_is_told_of_and_one_that_fails_keeps_its_place(page: "Page", tmp_path: Path) -> None:
+    reserved, old = [], ""
+
+    def watch(route: "Route") -> None:
+        """Lets the first photo's thumbnail be one that cannot be seen any more."""
+        nonlocal old
+        response = route.fetch()
+        answer = response.json()
+        data = answer.get("data") or {}
+        if "createPhoto" in data:
+            reserved.append(data["createPhoto"]["imageId"])
+        if "photos" in data:
+            first = data["photos"]["nodes"][0]
+            old, first["thumbnailUrl"] = first["thumbnailUrl"], "/media/expired"
+        route.fulfill(response=response, json=answer)
+
+    page.route("**/graphql", watch)
+    page.route("**/media/expired", lambda route: route.fulfill(body="gone"))
     page.click('button[aria-label="Show Photos"]')
-    alert = page.locator(".photos .upload [role=alert]")
-    give(page, "notes.txt", "text/plain", b"Buy milk.")
-    expect(alert).to_have_text("notes.txt: only JPEG, PNG and WebP pictures can be uploaded.")
-    give(page, "notes.jpg", "image/jpeg", b"Buy milk.")
-    expect(alert).to_contain_text("notes.jpg: The original is no picture")
+    photos, alerts = page.locator(".gallery li"), page.locator(".photos .upload .problem")
+    expect(photos.first.locator("img")).to_have_attribute("src", re.compile(r"/media/(?!expired)"))
+    assert old.endswith(photos.first.locator("img").get_attribute("src") or "-")
+
+    large = picture() + bytes(25 * 2**20)
+    text = b"Buy milk."
+    give(page, tmp_path, a_txt=text, cut_jpg=picture()[:300], b_jpg=text, large_jpg=large, c_png=picture())
+    expect(page.locator(".photos [role=status]")).to_have_text("c.png is in the library.")
+    expect(alerts).to_have_text(
+        [
+            "a.txt and b.jpg: not a JPEG, PNG or WebP picture.",
+            "cut.jpg: The original is no picture that can be read: it is damaged, or something else.",
+            "large.jpg: it has 25.1 MB; at most 25 MB are taken.",
+        ]
+    )
+    expect(photos).to_have_count(13)
+    assert len(reserved) == 2
+    assert len({*reserved}) == 1
+
     page.locator(".role-switch select").select_option(label="nobody")
-    give(page, "teal.jpg", "image/jpeg", picture())
-    expect(alert).to_contain_text("teal.jpg: nobody is signed in.")
+    give(page, tmp_path, teal_jpg=picture())
+    expect(alerts).to_have_text(re.compile("teal.jpg: nobody is signed in."))
+    assert len(reserved) == 2
 
 
 # What the page is told

@@ -8,6 +8,11 @@ const PAGE = 12;
 const NEWEST = `query Newest($first: Int!, $after: String) {
   photos(first: $first, after: $after) { nodes { ${PHOTO} } pageInfo { hasNextPage endCursor } }
 }`;
+const ONE = `query One($imageId: ID!, $takenAt: DateTime!) { photo(id: $imageId, takenAt: $takenAt) { ${PHOTO} } }`;
+// Addresses of files are good for three quarters of an hour, or a little more.
+const GOOD_MS = 40 * 60_000;
+const MOST_NAMED = 5;
+const LIST = new Intl.ListFormat('en');
 const DAY = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short', year: 'numeric' });
 
 /** The sidebar pane which uploads pictures, and shows those that are in the library. */
@@ -37,26 +42,38 @@ function Upload({ endpoint, local, added }) {
   const [headers] = useHeadersEditorState();
   const [description, setDescription] = useState('');
   const [progress, setProgress] = useState(null);
-  const [done, setDone] = useState('');
-  const [problem, setProblem] = useState('');
+  const [results, setResults] = useState([]); // { name, problem }, in the order of the files
   const [hovered, setHovered] = useState(false);
+  const waiting = useRef([]);
+  const working = useRef(false);
 
+  /** Uploads them one after another. Those that come meanwhile wait for their turn. */
   async function take(files) {
-    if (progress || !files.length) return;
-    setProblem('');
-    setDone('');
     const authorization = authorizationIn(headers);
-    for (const file of files) {
-      try {
-        added(await upload(file, description, { endpoint, authorization, local, tell: setProgress }));
-        setDone(`${file.name} is in the library.`);
-        setDescription('');
-      } catch (error) {
-        setProblem(`${file.name}: ${error.message}`);
-        break;
-      } finally {
-        setProgress(null);
-      }
+    waiting.current.push(...files.map((file) => ({ file, description, authorization })));
+    if (working.current || !files.length) return;
+    working.current = true;
+    const seen = [];
+    setResults([]);
+    for (let next = waiting.current.shift(); next; next = waiting.current.shift()) {
+      seen.push({ name: next.file.name, problem: await problemOf(next, seen.length + 1) });
+      setResults([...seen]);
+    }
+    working.current = false;
+    setProgress(null);
+    // What was said of them is kept for another try, and so is what was written meanwhile.
+    if (!seen.some(({ problem }) => problem)) setDescription((now) => (now === description ? '' : now));
+  }
+
+  /** Uploads one, and says what went wrong, if anything. */
+  async function problemOf({ file, description, authorization }, number) {
+    const many = number + waiting.current.length;
+    const tell = ({ words, part }) => setProgress({ words: many > 1 ? `${words} (${number} of ${many})` : words, part });
+    try {
+      added(await upload(file, description, { endpoint, authorization, local, tell }));
+      return '';
+    } catch (error) {
+      return error.message;
     }
   }
 
@@ -65,7 +82,6 @@ function Upload({ endpoint, local, added }) {
       <label
         className="drop"
         data-hovered={hovered || undefined}
-        data-busy={Boolean(progress) || undefined}
         onDragOver={(event) => {
           event.preventDefault();
           setHovered(true);
@@ -87,7 +103,6 @@ function Upload({ endpoint, local, added }) {
           accept={ACCEPTED}
           multiple
           aria-label="Choose pictures to upload"
-          disabled={Boolean(progress)}
           onChange={({ target }) => {
             const files = [...target.files];
             target.value = ''; // so that the same file can be chosen again
@@ -101,7 +116,6 @@ function Upload({ endpoint, local, added }) {
         placeholder="Description (optional)"
         maxLength={1000}
         value={description}
-        disabled={Boolean(progress)}
         onChange={(event) => setDescription(event.target.value)}
       />
       <div role="status">
@@ -111,9 +125,28 @@ function Upload({ endpoint, local, added }) {
             <progress aria-label={progress.words} value={progress.part} />
           </>
         )}
-        {!progress && done}
+        <Done names={results.filter(({ problem }) => !problem).map(({ name }) => name)} />
       </div>
-      <Problem words={problem} />
+      <Problems of={results.filter(({ problem }) => problem)} />
+    </div>
+  );
+}
+
+function Done({ names }) {
+  if (!names.length) return null;
+  const told = names.length > MOST_NAMED ? `${names.length} pictures` : LIST.format(names);
+  return <p>{`${told} ${names.length > 1 ? 'are' : 'is'} in the library.`}</p>;
+}
+
+/** Files with the same problem are told of together. */
+function Problems({ of }) {
+  return (
+    <div role="alert">
+      {[...Map.groupBy(of, ({ problem }) => problem)].map(([problem, files]) => (
+        <p key={problem} className="problem">
+          {`${LIST.format(files.map(({ name }) => name))}: ${problem}`}
+        </p>
+      ))}
     </div>
   );
 }
@@ -154,7 +187,7 @@ function Gallery({ endpoint, local, photos, setPhotos }) {
     <>
       <ul className="gallery" aria-label="The newest photos" aria-busy={loading}>
         {photos.map((photo) => (
-          <Photo key={photo.imageId} {...photo} local={local} />
+          <Photo key={photo.imageId} endpoint={endpoint} local={local} read={photo} />
         ))}
       </ul>
       <Problem words={problem} />
@@ -169,20 +202,22 @@ function Gallery({ endpoint, local, photos, setPhotos }) {
   );
 }
 
-function Photo({ description, takenAt, width, height, originalUrl, thumbnailUrl, user, faces, local }) {
-  const [broken, setBroken] = useState(false);
+function Photo({ endpoint, local, read }) {
+  const { photo, broken, failed, renewIfOld } = useRenewed(read, endpoint);
+  const { description, takenAt, width, height, originalUrl, thumbnailUrl, user, faces } = photo;
   const seen = faces.filter((face) => face?.person);
   const names = [...new Set(seen.map(({ person }) => person.name))];
   const words = description ?? 'A photo without words';
   return (
     <li>
-      <a href={local(originalUrl)} target="_blank" rel="noreferrer" style={{ aspectRatio: `${width ?? 3} / ${height ?? 2}` }}>
-        {thumbnailUrl && !broken ? (
-          <img src={local(thumbnailUrl)} alt={words} loading="lazy" decoding="async" onError={() => setBroken(true)} />
-        ) : (
-          <span className="missing">Open the picture</span>
-        )}
-        {!broken && seen.map((face) => <Face key={face.faceId} {...face} />)}
+      <a href={local(originalUrl)} target="_blank" rel="noreferrer" onPointerEnter={renewIfOld} onFocus={renewIfOld}>
+        <span className="frame" style={{ '--ratio': (width ?? 3) / (height ?? 2) }}>
+          {thumbnailUrl && !broken && (
+            <img src={local(thumbnailUrl)} alt={words} loading="lazy" decoding="async" onError={failed} />
+          )}
+          {!broken && seen.map((face) => <Face key={face.faceId} {...face} />)}
+        </span>
+        {(broken || !thumbnailUrl) && <span className="missing">{originalUrl ? 'Open the picture' : 'It is gone.'}</span>}
       </a>
       <p>{words}</p>
       <p className="quiet">
@@ -192,6 +227,40 @@ function Photo({ description, takenAt, width, height, originalUrl, thumbnailUrl,
       </p>
     </li>
   );
+}
+
+/**
+ * A photo that was read, and is read again when its addresses are old or its thumbnail cannot be loaded. `broken`:
+ * that did not help.
+ */
+function useRenewed(read, endpoint) {
+  const [photo, setPhoto] = useState(read);
+  const [broken, setBroken] = useState(false);
+  const readAt = useRef(Date.now());
+  const tried = useRef(false);
+
+  async function renew() {
+    readAt.current = Date.now();
+    const { imageId, takenAt } = photo;
+    const now = (await ask(endpoint, '', ONE, { imageId, takenAt })).photo;
+    const found = now ?? { ...photo, originalUrl: null, thumbnailUrl: null };
+    setPhoto(found);
+    return found.thumbnailUrl !== photo.thumbnailUrl;
+  }
+
+  async function failed() {
+    const again = tried.current;
+    tried.current = true;
+    setBroken(again || !(await renew().catch(() => false)));
+  }
+
+  async function renewIfOld() {
+    if (Date.now() - readAt.current < GOOD_MS) return;
+    tried.current = false;
+    await renew().then(() => setBroken(false), () => {});
+  }
+
+  return { photo, broken, failed, renewIfOld };
 }
 
 /** Seen while one points at the picture; its names are in the words below, too. */

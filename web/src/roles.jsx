@@ -37,7 +37,7 @@ export function RoleSwitch({ tokens }) {
 
   return (
     <label className="role-switch">
-      Run as
+      <span>Run as</span>
       <select
         disabled={!ready}
         value={custom ? 'custom' : held}

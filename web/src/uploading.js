@@ -1,7 +1,11 @@
 import { ask } from './ask.js';
 
-const TYPES = { 'image/jpeg': 'JPEG', 'image/png': 'PNG', 'image/webp': 'WEBP' };
-export const ACCEPTED = Object.keys(TYPES).join(',');
+// By what a file begins with: its name may say anything.
+const TYPES = { JPEG: [/^\xff\xd8\xff/, 'image/jpeg'], PNG: [/^\x89PNG/, 'image/png'], WEBP: [/^RIFF.{4}WEBP/s, 'image/webp'] };
+const MOST_BYTES = 25 * 1024 * 1024;
+export const ACCEPTED = Object.values(TYPES)
+  .map(([, type]) => type)
+  .join(',');
 
 export const PHOTO = `
   imageId description tags takenAt width height originalUrl thumbnailUrl
@@ -11,32 +15,64 @@ export const PHOTO = `
 const RESERVE = `mutation Reserve($input: CreatePhotoInput!) {
   createPhoto(input: $input) {
     imageId
-    original { url method fields { name value } fileField maxBytes }
+    original { url method fields { name value } fileField contentType maxBytes }
   }
 }`;
 const ENTER = 'mutation Enter($name: String!) { createPhotoUser(input: { displayName: $name }) { userId } }';
 const CONFIRM = `mutation Confirm($imageId: ID!) { completePhoto(imageId: $imageId) { ${PHOTO} } }`;
+
+// Places that were taken for a file which then failed: the next of the kind takes them, instead of another.
+const spare = new Map();
 
 /**
  * Uploads a picture: a place for it, the file itself, and the confirmation. Answers the photo; `tell` hears how far it
  * is: `{ words, part }`, the part (0 to 1) while that is known.
  */
 export async function upload(file, description, { endpoint, authorization, tell, local }) {
-  const contentType = TYPES[file.type];
-  if (!contentType) throw new Error('only JPEG, PNG and WebP pictures can be uploaded.');
+  const contentType = await typeOf(file);
+  if (file.size > MOST_BYTES) throw tooLarge(file, MOST_BYTES);
   if (!authorization) throw new Error('nobody is signed in. Choose under “Run as” whose photo it is.');
   const asked = (query, variables) => ask(endpoint, authorization, query, variables);
 
   tell({ words: `Reserving a place for ${file.name}…` });
   const input = { contentType, description: description.trim() || null };
-  const { imageId, original } = (await entered(() => asked(RESERVE, { input }), asked)).createPhoto;
-  if (file.size > original.maxBytes) {
-    throw new Error(`it has ${megabytes(file.size)} MB; at most ${megabytes(original.maxBytes)} MB are taken.`);
-  }
+  const kind = JSON.stringify([authorization, input]);
+  const { imageId, original } = await place(input, spare.get(kind), asked);
+  spare.set(kind, imageId);
+  if (file.size > original.maxBytes) throw tooLarge(file, original.maxBytes);
   const words = `Uploading ${file.name}…`;
   await send({ ...original, url: local(original.url) }, file, (part) => tell({ words, part }));
   tell({ words: `Looking at ${file.name}…` });
-  return (await asked(CONFIRM, { imageId })).completePhoto;
+  const { completePhoto } = await asked(CONFIRM, { imageId });
+  spare.delete(kind);
+  return completePhoto;
+}
+
+async function typeOf(file) {
+  let beginning;
+  try {
+    beginning = String.fromCharCode(...new Uint8Array(await file.slice(0, 12).arrayBuffer()));
+  } catch {
+    throw new Error('it cannot be read.');
+  }
+  const found = Object.keys(TYPES).find((name) => TYPES[name][0].test(beginning));
+  if (!found) throw new Error('not a JPEG, PNG or WebP picture.');
+  return found;
+}
+
+function tooLarge({ size }, most) {
+  return new Error(`it has ${megabytes(size)} MB; at most ${megabytes(most)} MB are taken.`);
+}
+
+/** A place for a photo: the spare one, unless a photo has it after all. */
+async function place(input, imageId, asked) {
+  const reserve = (chosen) => entered(() => asked(RESERVE, { input: chosen }), asked);
+  try {
+    return (await reserve(imageId ? { ...input, imageId } : input)).createPhoto;
+  } catch (error) {
+    if (!imageId || !['CONFLICT', 'BAD_USER_INPUT'].includes(error.code)) throw error;
+    return (await reserve(input)).createPhoto;
+  }
 }
 
 /** Who uploads for the first time enters the library before. */
@@ -52,10 +88,10 @@ async function entered(reserve, asked) {
 }
 
 /** The form: its fields in their order, and then the file. */
-function send({ url, method, fields, fileField }, file, progressed) {
+function send({ url, method, fields, fileField, contentType }, file, progressed) {
   const form = new FormData();
   for (const { name, value } of fields) form.append(name, value);
-  form.append(fileField, file);
+  form.append(fileField, file.slice(0, file.size, contentType), file.name);
   return new Promise((done, failed) => {
     const request = new XMLHttpRequest(); // fetch does not tell how far an upload is
     request.upload.onprogress = ({ loaded, total }) => progressed(total ? loaded / total : undefined);
@@ -76,6 +112,7 @@ function refusal({ status, responseText }) {
   }
 }
 
+/** With one decimal, rounded up: what is too large does not look as if it were not. */
 function megabytes(bytes) {
-  return Math.round((bytes / 1024 / 1024) * 10) / 10;
+  return Math.ceil((bytes / 1024 / 1024) * 10) / 10;
 }
