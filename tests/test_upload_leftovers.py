@@ -20,6 +20,7 @@ from upload_steps import files, items, janitor, reserved, shown, uploaded
 
 from datastore.ids import uuid7
 from datastore.keyspace.photos import table
+from datastore.keyspace.photos import uploads as keys
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
 from datastore.photos.pictures import Pictures
@@ -61,6 +62,10 @@ async def test_a_repeat_that_comes_late_takes_no_photo_its_files(
     confirmed.set()
     assert (await late).errors is None
     assert (await count(served), len(await items(served, "UPLOAD"))) == (2, 1)
+    # As one does that confirmed the first upload at the same time, and found the second one in its place.
+    shown_keys = set(files(served))
+    here: dict[str, Any] = {"keys": shown_keys, "me": ADA, "now": int(NOON.timestamp())}
+    assert (await served.store().update(keys.COMPLETE_PHOTO, keys.upload(OWN_ID), **here)).ok
     served.clock.forward(hours=2)
     await janitor(served).tidy()
 
@@ -180,12 +185,14 @@ async def test_files_that_were_written_before_it_broke_off_are_released(
 
 async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     await uploaded(served, jpeg())
-    damaged = {"PK": "UPLOAD#0", "SK": "UPLOAD#0", "entityType": "UPLOAD", "email": ADA}
+
+    def reservation(id: str, **more: Any) -> dict[str, Any]:
+        return {"PK": f"UPLOAD#{id}", "SK": f"UPLOAD#{id}", "entityType": "UPLOAD"} | more
+
     await put(
         served,
-        damaged | {"createdAt": None, "expires": None},
-        # With nobody whose it is.
-        {"PK": "UPLOAD#1", "SK": "UPLOAD#1", "entityType": "UPLOAD", "createdAt": "2026-01-01T00:00:00Z", "expires": 1},
+        reservation("0", email=ADA, createdAt=None, expires=None),
+        reservation("00", createdAt="2026-01-01T00:00:00Z", expires=1),  # whose it is is not told
         note("0", objectKeys="x"),
         note("1", objectKeys=["../../x"]),
         note("2", objectKeys=["originals/2.jpg"]),
@@ -197,7 +204,7 @@ async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog:
     await tidying.tidy()
 
     assert [item["PK"] for item in await stored(served, "REMOVAL")] == ["REMOVAL#0", "REMOVAL#1"]
-    assert [item["PK"] for item in await stored(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#1"]
+    assert [item["PK"] for item in await stored(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#00"]
     assert (files(served), await count(served)) == (set(), 0)
     assert (told, len(told_of_files(caplog))) == (2, 2)
 
