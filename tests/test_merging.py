@@ -110,13 +110,13 @@ async def test_faces_without_a_photo_and_photos_that_know_no_faces_are_merged_to
 async def test_counts_that_were_too_low_or_missing_do_not_keep_a_merge_from_its_end(served: Served) -> None:
     too_low, uncounted, nothing = person("p1"), person("p2"), person("p3", faceCount=None)
     del uncounted["faceCount"]
-    faces = [face("f1", "i", "p1"), face("f2", "i", "p2"), face("f3", "i", "p2")]
+    faces = [face(f"f{number}", "i", whose) for number, whose in enumerate(("p1", "p2", "p2", "p3"))]
     await put(served, too_low, uncounted, nothing, person("q"), *faces)
 
     for source in ("p1", "p2", "p3"):
         assert (await merge(served, source, "q")).errors is None
 
-    assert await stored(served, "PERSON") == [person("q", faceCount=3)]
+    assert await stored(served, "PERSON") == [person("q", faceCount=4)]
 
 
 @pytest.mark.parametrize("begun", [{}, {"mergedInto": "q"}])
@@ -154,6 +154,19 @@ async def test_faces_of_who_is_gone_that_the_index_shows_only_now_are_merged_whe
 
     assert answer.data["mergePersons"]["faceCount"] == 2
     assert {item["personId"] for item in await stored(served, "FACE")} == {"q"}
+
+
+@pytest.mark.parametrize("missing", [{}, {"faceCount": None}])
+async def test_who_is_not_counted_and_has_no_faces_in_the_index_stays_as_long_as_that_may_lag(
+    served: Served, missing: dict[str, Any]
+) -> None:
+    uncounted = {name: value for name, value in person("p").items() if name != "faceCount"} | missing
+    await put(served, uncounted, person("q"))
+
+    assert (await merge(served, "p", "q")).codes == ["CONFLICT"]
+    served.clock.forward(minutes=11)
+    assert (await merge(served, "p", "q")).errors is None
+    assert await stored(served, "PERSON") == [person("q")]
 
 
 async def test_a_mark_of_somebody_who_is_gone_is_taken_off_when_their_merge_is_asked_for_again(served: Served) -> None:

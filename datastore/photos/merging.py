@@ -5,8 +5,8 @@ they receive (`receives`) and cannot go: a merge that was cut off goes on when i
 moves its part of both counts.
 
 The faces are found by an index, which follows the table a moment later. So the one goes when their count says that they
-have no more; while it says they have, the merge stays open, to be asked for again. Only when it has been open for so
-long that no index lags any more, the count is what is wrong.
+have no more; while it says they have, or nothing, the merge stays open, to be asked for again. Only when it has been
+open for so long that no index lags any more, the index is right, whatever the count.
 """
 
 import asyncio
@@ -101,13 +101,14 @@ class Merging:
             pair = await self._pair(one, into)
             if pair.one is None or moved:
                 continue
-            more = (pair.one.get("faceCount") or 0) > 0
+            # What nobody counted is not known to be none.
+            more = pair.one.get("faceCount") is None or pair.one["faceCount"] > 0
             delay = next(delays, None) if more or not counted else None
             if delay is not None:
                 await asyncio.sleep(delay)
             elif more and not self._is_old(pair.one):
                 raise Conflict(
-                    "Not all faces are in the index yet: the merge is begun, ask for it again in a while to finish it.",
+                    "The index may not show all faces yet. The merge is begun: to finish it, ask for it again soon.",
                     retryable=True,
                 )
             elif await self._end(pair.one, pair.into):

@@ -81,7 +81,7 @@ class PersonMutations:
         graphql_type=Person,
         description="Make one person of two: all faces of `from` become those of `into`, who is answered, and `from` "
         "goes. A merge that was cut off goes on when it is asked for again, and one that is done changes nothing: a "
-        "`from` who is not there counts as merged. While the index by which the faces are found does not show all that "
-        "are counted, the answer is a CONFLICT that is `retryable`: ask again in a while. Meanwhile whoever tags "
+        "`from` who is not there counts as merged. While the index by which the faces are found may not show all of "
+        "them, the answer is a CONFLICT that is `retryable`: ask again in a while. Meanwhile whoever tags "
         "`from` tags `into`.",
     )
