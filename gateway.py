@@ -28,6 +28,7 @@ from commands.options import (
 )
 from console import OneLine, mistake, notes, run, usage_mistake
 from datastore.database import StoreOptions
+from datastore.objects.local import LocalObjects
 from edge.application import application
 from edge.identity import Tokens, TokenSettings
 from edge.server import listen, serve_until_signal
@@ -218,6 +219,8 @@ def _welcome(gateway: Gateway, options: StoreOptions) -> None:
         notes.print("Demo tokens are not offered: this gateway listens beyond this machine.")
     elif offered:
         notes.print("Send a token as the header Authorization: Bearer <token>. GraphiQL has them already.")
+    if isinstance(gateway.objects, LocalObjects) and not settings.says_where:
+        notes.print(f"Warning: addresses of pictures begin with {settings.reached_at}; set GATEWAY_PUBLIC_URL.")
     notes.print("Stop with Ctrl-C.")
 
 

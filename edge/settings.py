@@ -14,6 +14,7 @@ AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
 SHORTEST_SECRET = 32
 SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
+EVERY_ADDRESS = ("0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -78,6 +79,11 @@ class Settings:
     def url(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
+
+    @property
+    def says_where(self) -> bool:
+        """Whether clients can reach `reached_at`: an address that stands for all of a machine's is none to go to."""
+        return self.public_url is not None or self.host not in EVERY_ADDRESS
 
     @property
     def reached_at(self) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
 from unicodedata import category
+from urllib.parse import urlsplit
 
 from strawberry.utils.str_converters import to_camel_case
 
@@ -64,6 +65,14 @@ def text(field: str, value: str, longest: int) -> str:
     return stripped
 
 
+def prose(field: str, value: str, longest: int) -> str:
+    """A text as `text` takes it. Raises `BadUserInput` also for control characters but line breaks and tabs."""
+    given = text(field, value, longest)
+    if any(category(sign) == "Cc" and sign not in "\n\r\t" for sign in given):
+        raise BadUserInput(f"`{field}` must not hold control characters.", field=field)
+    return given
+
+
 def visible(value: str) -> str:
     """What one sees of a text: all but spaces, controls and the like."""
     return "".join(sign for sign in value if category(sign) not in INVISIBLE)
@@ -83,11 +92,20 @@ note = partial(text, longest=1000)
 
 
 def url(field: str, value: str) -> str:
-    """An address on the web. Raises `BadUserInput` for one that is too long or not http(s)."""
+    """An address on the web. Raises `BadUserInput` for one that is too long, not http(s), or names no host."""
     address = text(field, value, longest=LONGEST_URL)
     if not address.startswith(("https://", "http://")):
         raise BadUserInput(f"`{field}` must begin with https:// or http://.", field=field)
+    if visible(address) != address or not _host(address):
+        raise BadUserInput(f"`{field}` must name a host, and hold no spaces.", field=field)
     return address
+
+
+def _host(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
 
 
 def email(field: str, value: str) -> str:

@@ -136,23 +136,36 @@ async def nodes(info: Info, ids: NodeIds) -> list[Record | None]:
 
 
 def global_id(kind: str, *parts: str) -> strawberry.ID:
-    return strawberry.ID(urlsafe_b64encode(orjson.dumps([kind, *parts])).rstrip(b"=").decode())
+    return strawberry.ID(_text(orjson.dumps([kind, *parts])))
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _no_node(field: str) -> BadUserInput:
+    return BadUserInput(f"`{field}` is not the id of a node.", field=field)
 
 
 async def _read(context: Context, id: str, field: str) -> Record | None:
     kind, parts = _parse(id, field)
-    return await READERS[kind][1](context, *parts)
+    try:
+        return await READERS[kind][1](context, *parts)
+    except BadUserInput:  # a part that is none of a key
+        raise _no_node(field) from None
 
 
 def _parse(id: str, field: str) -> tuple[str, list[str]]:
-    refusal = BadUserInput(f"`{field}` is not the id of a node.", field=field)
+    refusal = _no_node(field)
     if len(id) > LONGEST_ID:
         raise refusal
     try:
-        kind, *parts = orjson.loads(urlsafe_b64decode(id + "=" * (-len(id) % 4)))
+        raw = urlsafe_b64decode(id + "=" * (-len(id) % 4))
+        kind, *parts = orjson.loads(raw)
     except (ValueError, TypeError):
         raise refusal from None
-    known = isinstance(kind, str) and kind in READERS
+    # The text must be the one we made: base64 reads several spellings of the same bytes.
+    known = isinstance(kind, str) and kind in READERS and _text(raw) == id
     if not known or len(parts) != READERS[kind][0] or not all(isinstance(part, str) for part in parts):
         raise refusal
     return kind, parts

@@ -99,15 +99,24 @@ async def test_an_admin_enters_others_with_a_limit(served: Served) -> None:
 
 
 @pytest.mark.parametrize("role", [Role.USER, Role.SYSTEM])
-@pytest.mark.parametrize("given", [{"email": EVE}, {"email": ADA}, {"uploadLimit": 5}], ids=str)
+@pytest.mark.parametrize("given", [{"email": EVE}, {"uploadLimit": 5}, {"email": ADA, "uploadLimit": 5}], ids=str)
 async def test_others_may_say_neither_whose_entry_it_is_nor_the_limit(
     served: Served, role: Role, given: dict[str, Any]
 ) -> None:
     answer = await enter(served, role=role, **given)
 
     assert answer.codes == ["FORBIDDEN"]
-    assert (answer.errors or [])[0]["message"] == f"`{next(iter(given))}` is for admins."
+    assert (answer.errors or [])[0]["message"] == f"`{list(given)[-1]}` is for admins."
     assert answer.calls == []
+
+
+async def test_one_may_name_oneself(served: Served) -> None:
+    entered = await enter(served, email="ADA@example.com")
+    me = (await ask_as(served, "{ me { photoUser { userId } } }")).data["me"]["photoUser"]["userId"]
+    changed = await ask_as(served, UPDATE, input={"userId": me, "displayName": "Countess"})
+
+    assert (entered.errors, changed.errors) == (None, None)
+    assert (await stored(served, ADA))["displayName"] == "Countess"
 
 
 async def test_without_a_verified_email_nobody_enters(served: Served) -> None:

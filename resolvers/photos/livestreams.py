@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import strawberry
@@ -40,7 +41,7 @@ from resolvers.photos import texts
 from resolvers.photos.callers import Consistent, NotConsistent, from_index
 from resolvers.subscribing import follow
 
-LONGEST_DESCRIPTION = 2000
+LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
 # Of so many changes that are published while a livestream is read it is remembered how they found it; and of so many
 # that come later one should have found it as it was read.
 MOST_WHILE_READ, MOST_IN_DOUBT = 100, 10
@@ -49,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 def description(field: str, value: str) -> str:
-    return bounds.text(field, value, LONGEST_DESCRIPTION)
+    return bounds.prose(field, value, LONGEST_DESCRIPTION)
 
 
 def moment(field: str, value: datetime) -> datetime:
@@ -58,7 +59,7 @@ def moment(field: str, value: datetime) -> datetime:
 
 
 CHECKS: dict[str, bounds.Check] = {
-    "title": bounds.name,
+    "title": partial(bounds.prose, longest=LONGEST_TITLE),
     "description": description,
     "stream_url": bounds.url,
     "start_time": moment,
@@ -119,7 +120,8 @@ NewLivestream = Annotated[CreateLivestreamInput, strawberry.argument(description
 Changes = Annotated[UpdateLivestreamInput, strawberry.argument(description="At least one field to change.")]
 
 
-async def latest_livestream(info: Info) -> Livestream | None:
+async def latest_livestream(info: Info, consistent: NotConsistent = False) -> Livestream | None:
+    from_index(consistent)
     return await info.context.livestreams.latest()
 
 

@@ -14,7 +14,7 @@ LONGEST_TAG, MOST_TAGS = 50, 20
 # long.
 MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=1)
 
-description = partial(bounds.text, longest=LONGEST_DESCRIPTION)
+description = partial(bounds.prose, longest=LONGEST_DESCRIPTION)
 
 
 def tags(field: str, values: Sequence[str]) -> list[str]:
@@ -26,7 +26,7 @@ def tags(field: str, values: Sequence[str]) -> list[str]:
 
 def _tag(field: str, value: str) -> str:
     # Some letters are longer in lower case.
-    return bounds.text(field, value.lower(), LONGEST_TAG)
+    return bounds.prose(field, value.lower(), LONGEST_TAG)
 
 
 def own_id(field: str, value: str) -> str:

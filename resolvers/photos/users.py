@@ -32,7 +32,7 @@ PhotoUserId = Annotated[strawberry.ID | None, strawberry.argument(description="T
 
 
 def display_name(field: str, value: str) -> str:
-    return bounds.text(field, value, LONGEST_NAME)
+    return bounds.prose(field, value, LONGEST_NAME)
 
 
 def upload_limit_given(field: str, value: int) -> int:
@@ -115,30 +115,31 @@ def email(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> str | Non
 async def create_photo_user(info: Info, input: NewPhotoUser) -> PhotoUser:
     context = info.context
     caller = require(context.identity, keys.CREATE_PHOTO_USER)
-    _for_admins(caller, {"email": input.email, "uploadLimit": input.upload_limit})
     given = bounds.checked(input, CHECKS)
     own = uploader(caller, keys.CREATE_PHOTO_USER) if input.email is None else None
+    address = own or bounds.email("email", input.email or "")
+    _for_admins(caller, {"email": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
     return await context.photo_users.create(
-        own or bounds.email("email", input.email or ""),
-        **{name: value for name, value in given.items() if value is not None},
+        address, **{name: value for name, value in given.items() if value is not None}
     )
 
 
 async def update_photo_user(info: Info, input: Changes) -> PhotoUser:
     context = info.context
     caller = require(context.identity, keys.UPDATE_PHOTO_USER)
-    _for_admins(caller, {"userId": input.user_id, "uploadLimit": input.upload_limit})
-    changes = bounds.changes(input, CHECKS, removable=())
     if input.user_id is None:
         address: str | None = uploader(caller, keys.UPDATE_PHOTO_USER)
     else:
         address = context.services.user_ids.email_of(input.user_id)
+    _for_admins(caller, {"userId": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
+    changes = bounds.changes(input, CHECKS, removable=())
     if address is None:
         raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
     return await context.photo_users.update(address, {ATTRIBUTES[name]: value for name, value in changes.items()})
 
 
-def _for_admins(caller: Identity, given: dict[str, object]) -> None:
-    named = [name for name, value in given.items() if value is not None]
+def _for_admins(caller: Identity, used: dict[str, bool]) -> None:
+    """Raise `Forbidden` where somebody else used what only admins may, and be it that they named another user."""
+    named = [name for name, is_used in used.items() if is_used]
     if named and caller.role is not Role.ADMIN:
         raise Forbidden(f"`{named[0]}` is for admins.")
