@@ -134,8 +134,12 @@ function Upload({ endpoint, local, added }) {
 
 function Done({ names }) {
   if (!names.length) return null;
-  const told = names.length > MOST_NAMED ? `${names.length} pictures` : LIST.format(names);
-  return <p>{`${told} ${names.length > 1 ? 'are' : 'is'} in the library.`}</p>;
+  return <p>{`${listed(names, 'pictures')} ${names.length > 1 ? 'are' : 'is'} in the library.`}</p>;
+}
+
+/** Their names, or how many they are. */
+function listed(names, kind) {
+  return names.length > MOST_NAMED ? `${names.length} ${kind}` : LIST.format(names);
 }
 
 /** Files with the same problem are told of together. */
@@ -144,7 +148,7 @@ function Problems({ of }) {
     <div role="alert">
       {[...Map.groupBy(of, ({ problem }) => problem)].map(([problem, files]) => (
         <p key={problem} className="problem">
-          {`${LIST.format(files.map(({ name }) => name))}: ${problem}`}
+          {`${listed(files.map(({ name }) => name), 'files')}: ${problem}`}
         </p>
       ))}
     </div>
@@ -217,7 +221,7 @@ function Photo({ endpoint, local, read }) {
           )}
           {!broken && seen.map((face) => <Face key={face.faceId} {...face} />)}
         </span>
-        {(broken || !thumbnailUrl) && <span className="missing">{originalUrl ? 'Open the picture' : 'It is gone.'}</span>}
+        {(broken || !thumbnailUrl) && <span className="missing">{missing(photo)}</span>}
       </a>
       <p>{words}</p>
       <p className="quiet">
@@ -227,6 +231,12 @@ function Photo({ endpoint, local, read }) {
       </p>
     </li>
   );
+}
+
+/** What is said where there is no thumbnail to be seen. */
+function missing({ gone, originalUrl }) {
+  if (gone) return 'It is gone.';
+  return originalUrl ? 'Open the picture' : 'The picture cannot be shown.';
 }
 
 /**
@@ -243,7 +253,7 @@ function useRenewed(read, endpoint) {
     readAt.current = Date.now();
     const { imageId, takenAt } = photo;
     const now = (await ask(endpoint, '', ONE, { imageId, takenAt })).photo;
-    const found = now ?? { ...photo, originalUrl: null, thumbnailUrl: null };
+    const found = now ?? { ...photo, gone: true, originalUrl: null, thumbnailUrl: null };
     setPhoto(found);
     return found.thumbnailUrl !== photo.thumbnailUrl;
   }
