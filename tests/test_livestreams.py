@@ -345,3 +345,33 @@ async def test_a_damaged_livestream_is_an_error_in_its_own_place(served: Served)
 
     assert answer.data == {"livestreams": {"nodes": [None, {"livestreamId": made["livestreamId"]}]}}
     assert answer.codes == ["INTERNAL"]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://", "https:// <script>", "https://exa mple.com", "http://[x", "https://a\u200b.com"]
+)
+async def test_an_address_names_a_host_and_holds_no_spaces(served: Served, url: str) -> None:
+    answer = await served.ask(
+        """mutation ($url: String!) { createLivestream(
+          input: {title: "Live", streamUrl: $url, startTime: "2026-06-25T12:00:00Z"}
+        ) { title } }""",
+        {"url": url},
+        user="root",
+        role=Role.ADMIN,
+    )
+
+    assert [(error["extensions"]["code"], error["extensions"]["field"]) for error in answer.errors or ()] == [
+        ("BAD_USER_INPUT", "streamUrl")
+    ]
+
+
+async def test_a_title_holds_no_control_characters(served: Served) -> None:
+    answer = await served.ask(
+        """mutation { createLivestream(
+          input: {title: "Li\\u0000ve", streamUrl: "https://example.com", startTime: "2026-06-25T12:00:00Z"}
+        ) { title } }""",
+        user="root",
+        role=Role.ADMIN,
+    )
+
+    assert answer.codes == ["BAD_USER_INPUT"]

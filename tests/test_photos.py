@@ -478,3 +478,23 @@ async def test_ids_of_nothing_are_null(served: Served) -> None:
     answer = await served.ask("query ($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": ids})
 
     assert good(answer)["nodes"] == [None] * len(ids)
+
+
+@pytest.mark.parametrize("spelling", ["{}!!", "{}==", " {}", "{}\n"])
+async def test_a_node_has_one_id_only(served: Served, spelling: str) -> None:
+    await put(served, photo("a"))
+    id = good(await served.ask('{ photo(id: "a") { id } }'))["photo"]["id"]
+
+    answer = await served.ask("query ($id: ID!) { node(id: $id) { id } }", {"id": spelling.format(id)})
+
+    assert answer.codes == ["BAD_USER_INPUT"]
+    assert answer.calls == []
+
+
+@pytest.mark.parametrize("parts", [("", ""), ("i" * 3000, WRITTEN)], ids=["empty", "too long"])
+async def test_an_id_of_no_key_is_named(served: Served, parts: tuple[str, str]) -> None:
+    answer = await served.ask("query ($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": [global_id("Photo", *parts)]})
+
+    assert [(error["extensions"]["code"], error["extensions"]["field"]) for error in answer.errors or ()] == [
+        ("BAD_USER_INPUT", "ids[0]")
+    ]
