@@ -40,10 +40,11 @@ def note(image_id: str, **more: Any) -> dict[str, Any]:
     return {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": image_id} | more
 
 
-async def test_a_repeat_that_comes_late_takes_no_photo_its_files(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It looks for a photo before the upload is confirmed, and reserves the id after."""
+@pytest.fixture
+async def late(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A photo whose id is reserved a second time: the repeat looks for a photo before the first upload is confirmed,
+    and takes its place after.
+    """
     await uploaded(served, jpeg(), imageId=OWN_ID)
     looked, confirmed = asyncio.Event(), asyncio.Event()
     look = Uploads._photo
@@ -62,6 +63,10 @@ async def test_a_repeat_that_comes_late_takes_no_photo_its_files(
     confirmed.set()
     assert (await late).errors is None
     assert (await count(served), len(await items(served, "UPLOAD"))) == (2, 1)
+
+
+@pytest.mark.usefixtures("late")
+async def test_a_repeat_that_comes_late_takes_no_photo_its_files(served: Served) -> None:
     # As one does that confirmed the first upload at the same time, and found the second one in its place.
     shown_keys = set(files(served))
     here: dict[str, Any] = {"keys": shown_keys, "me": ADA, "now": int(NOON.timestamp())}
@@ -71,6 +76,15 @@ async def test_a_repeat_that_comes_late_takes_no_photo_its_files(
 
     assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
     assert (await count(served), await stored(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
+
+
+@pytest.mark.usefixtures("late")
+async def test_a_place_that_was_taken_late_is_given_back_when_the_photo_is_confirmed_again(served: Served) -> None:
+    assert (await complete(served, OWN_ID)).errors is None
+    assert (await complete(served, OWN_ID)).made == ["GetItem sparks", "Query sparks"]
+
+    assert (await count(served), await items(served, "UPLOAD")) == (1, [])
+    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
 
 
 async def test_what_is_uploaded_again_after_a_photo_goes_with_it(served: Served) -> None:

@@ -138,6 +138,8 @@ NOTE = (
 )
 # What the other items of these transactions must not be: there.
 ABSENT = "attribute_not_exists(PK)"
+# And what one gives up must be: one's own.
+OWN = "attribute_exists(PK) AND email = :me"
 # What gives a user's place back, in a transaction with what held it.
 GIVE_BACK = "SET uploadCount = uploadCount - :one"
 HAS_ONE = "attribute_exists(PK) AND uploadCount >= :one"
