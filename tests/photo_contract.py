@@ -39,6 +39,13 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ),
     # The reservation is read before, and knows where the files will be before they are written.
     ("SPARKS-W1", "completePhoto", {"GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems"}, Who.USER),
+    # The reservation and a photo that came of it are read before; the note of its files is deleted with them.
+    (
+        "SPARKS-W1",
+        "cancelUpload",
+        {"GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"},
+        Who.USER,
+    ),
     ("SPARKS-W1", "updatePhoto", {"Query", "UpdateItem"}, Who.USER),
     # The photo and those on it are read before; the note of its files is deleted with them.
     (
@@ -102,6 +109,11 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
         f'mutation {{ completePhoto(imageId: "{WAITING}") {{ width }} }}',
         Role.USER,
         ["GetItem sparks", "Query sparks", "TransactWriteItems sparks", "UpdateItem sparks"],
+    ),
+    "cancelUpload": (
+        f'mutation {{ cancelUpload(imageId: "{WAITING}") }}',
+        Role.USER,
+        ["DeleteItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"],
     ),
     "updatePhoto": (
         """mutation {

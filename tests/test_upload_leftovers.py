@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from conftest import NOON, Served
-from photo_items import ADA, photo, put, user
+from photo_items import ADA, EVE, photo, put, user
 from photo_steps import DELETE, done, stored
 from pictures import jpeg
 from PIL import Image
-from upload_forms import complete, count, create, send
+from upload_forms import cancel, complete, count, create, send
 from upload_steps import files, items, janitor, reserved, shown, uploaded
 
 from datastore.ids import uuid7
@@ -24,6 +24,7 @@ from datastore.keyspace.photos import uploads as keys
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
 from datastore.photos.pictures import Pictures
+from datastore.photos.releases import Releases
 from datastore.photos.removals import Removals, incoming
 from datastore.photos.uploads import Uploads
 
@@ -281,3 +282,83 @@ async def test_a_photo_in_the_form_of_others_is_no_reason_to_keep_a_place(served
 
     assert await janitor(served).release_expired() == 1
     assert (await count(served), files(served), len(await stored(served, table.SPARKS.name))) == (0, set(), 0)
+
+
+async def test_an_upload_that_is_given_up_leaves_a_free_place_and_no_files(served: Served) -> None:
+    await put(served, user(uploadCount=9, uploadLimit=10))
+    id = await uploaded(served, jpeg(), imageId=OWN_ID)
+    given_up = await cancel(served, id)
+    again = await cancel(served, id)
+
+    assert (given_up.errors, given_up.data, again.data) == (None, {"cancelUpload": True}, {"cancelUpload": False})
+    assert given_up.made == ["DeleteItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
+    assert again.made == ["GetItem sparks"]
+    assert (await count(served), files(served)) == (9, set())
+    assert (await stored(served, "UPLOAD"), await stored(served, "REMOVAL")) == ([], [])
+    assert (await complete(served, id)).codes == ["NOT_FOUND"]
+    assert (await create(served, imageId=OWN_ID)).errors is None
+
+
+async def test_an_upload_that_has_expired_can_be_given_up(served: Served) -> None:
+    id = await uploaded(served, jpeg())
+    served.clock.forward(hours=1)
+
+    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert await janitor(served).release_expired() == 0
+    assert (await count(served), files(served)) == (0, set())
+
+
+async def test_only_who_reserved_it_gives_an_upload_up_and_nobody_a_photo(served: Served) -> None:
+    await put(served, user(EVE, uploadCount=1))
+    id = await uploaded(served, jpeg())
+    anothers = await cancel(served, id, EVE)
+    there = await count(served), files(served)
+    await complete(served, id)
+    answers = [anothers, await cancel(served, id), await cancel(served, id, EVE)]
+
+    assert [answer.data for answer in answers] == [{"cancelUpload": False}] * 3
+    assert there == (1, {incoming(id)[0]})
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert (await count(served), await count(served, EVE)) == (1, 1)
+    assert (await cancel(served, id, None)).codes == ["FORBIDDEN"]
+
+
+@pytest.mark.usefixtures("late")
+async def test_a_place_that_was_taken_late_can_be_given_up_without_the_photo(served: Served) -> None:
+    assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+
+    assert (await count(served), await items(served, "UPLOAD")) == (1, [])
+    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+
+
+async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The confirmation breaks off, and the upload was read by who gives it up before its files were noted."""
+    id = await uploaded(served, jpeg())
+    left_by = Releases._left_by
+
+    async def slow(self: Releases, image_id: str, item: Any) -> Any:
+        found = await left_by(self, image_id, item)
+        if not item.get("objectKeys"):
+            assert (await complete(served, id)).codes == ["INTERNAL"]
+        return found
+
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("The power is off.")
+
+    monkeypatch.setattr(Uploads, "_confirming", breaks)
+    monkeypatch.setattr(Releases, "_left_by", slow)
+
+    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
+
+
+async def test_of_two_that_give_up_and_confirm_one_does(served: Served) -> None:
+    ids = [await uploaded(served, jpeg()) for _ in range(4)]
+    given_up = await asyncio.gather(*[do(served, id) for id in ids for do in (complete, cancel)])
+
+    for confirmed, cancelled in zip(given_up[::2], given_up[1::2], strict=True):
+        assert (confirmed.errors is None) != cancelled.data["cancelUpload"]
+    photos = len(await items(served, "IMAGE"))
+    assert (await count(served), len(files(served)), await items(served, "UPLOAD")) == (photos, 2 * photos, [])

@@ -194,7 +194,16 @@ async def test_at_the_limit_an_index_that_lags_keeps_nobody_from_hearing_of_it(
 
     assert refused.errors is not None
     assert refused.errors[0]["message"] == "You may have at most 10 photos, uploads on their way included."
-    assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "retryable": True}
+    assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "limit": 10, "retryable": True}
+
+
+async def test_a_limit_of_one_is_told_as_such(served: Served) -> None:
+    await put(served, user(uploadCount=1, uploadLimit=1))
+    refused = await create(served)
+
+    assert refused.errors is not None
+    assert refused.errors[0]["message"] == "You may have at most 1 photo, uploads on their way included."
+    assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "limit": 1}
 
 
 async def test_who_has_not_entered_the_library_is_told_to(served: Served) -> None:
@@ -222,9 +231,11 @@ async def test_what_a_photo_may_not_be_is_refused(served: Served) -> None:
         ({"description": "x" * 1001}, "`description` must have between 1 and 1000 characters."),
         ({"description": " "}, "`description` must have between 1 and 1000 characters."),
         ({"tags": ["x"] * 21}, "`tags` may hold at most 20, not 21."),
-        ({"tags": ["x" * 51]}, "`tags` must have between 1 and 50 characters."),
+        ({"tags": ["x", "x" * 51]}, "`tags[1]` must have between 1 and 50 characters."),
+        ({"tags": ["a\0b"]}, "`tags[0]` must not hold control characters."),
+        ({"description": "a\0b"}, "`description` must not hold control characters."),
         ({"takenAt": "2026-01-01T00:00:00"}, "`takenAt` needs an offset from UTC, such as 2026-06-25T14:30:00Z."),
-        ({"imageId": "mine"}, "`imageId` must be a UUID of version 7, in lower case."),
+        ({"imageId": "mine"}, "`imageId` must be a UUID of version 7, in lower case and with hyphens."),
         ({"imageId": ahead}, f"`imageId` must have a time {limits}."),
     ]
     for given, message in refusals:
@@ -235,15 +246,32 @@ async def test_what_a_photo_may_not_be_is_refused(served: Served) -> None:
 
 
 async def test_asked_for_again_a_reservation_takes_no_second_place(served: Served) -> None:
+    served.clock.forward(milliseconds=-400)  # a reservation expires at a whole second
     first = await reserved(served, imageId=OWN_ID, contentType="PNG", takenAt="2026-01-01T00:00:00Z")
-    served.clock.forward(minutes=20)
-    again = await reserved(served, imageId=OWN_ID)
+    served.clock.forward(minutes=20, milliseconds=400)
+    again = await reserved(served, imageId=OWN_ID, contentType="PNG")
 
     assert (again["imageId"], again["expiresAt"]) == (first["imageId"], first["expiresAt"])
     assert again["original"]["contentType"] == "image/png"
     assert again["original"]["expiresAt"] == "2026-06-25T12:35:00+00:00"
     assert await send(served.http, first["original"], png()) == 403
     assert await send(served.http, again["original"], png()) == 204
+    assert await count(served) == 1
+
+
+async def test_asked_for_again_with_something_else_it_is_a_conflict(served: Served) -> None:
+    said = {"description": "At sea", "tags": ["Sea"], "takenAt": "2026-01-01T00:00:00.123456Z"}
+    await reserved(served, imageId=OWN_ID, **said)
+    served.clock.forward(minutes=1)
+    others = {"contentType": "PNG", "description": "On land", "tags": [], "takenAt": "2026-01-02T00:00:00Z"}
+    refused = [await create(served, imageId=OWN_ID, **{name: value}) for name, value in others.items()]
+    nothing_else = [await create(served, imageId=OWN_ID, **given) for given in ({}, said, {"tags": [" sea "]})]
+
+    assert [(answer.codes, answer.errors and answer.errors[0]["extensions"]["field"]) for answer in refused] == [
+        (["CONFLICT"], name) for name in others
+    ]
+    assert "is reserved with another `tags`." in str(refused[2].errors)
+    assert [answer.errors for answer in nothing_else] == [None] * 3
     assert await count(served) == 1
 
 
@@ -281,10 +309,10 @@ async def test_an_id_whose_files_are_still_to_be_removed_is_taken(served: Served
 
 async def test_confirmed_again_or_by_several_at_once_it_is_one_photo(served: Served) -> None:
     id = await uploaded(served, jpeg())
-    answers = await asyncio.gather(*[complete(served, id) for _ in range(4)])
+    answers = await asyncio.gather(*[complete(served, id) for _ in range(12)])
     answers.append(await complete(served, id))
 
-    assert [answer.errors for answer in answers] == [None] * 5
+    assert [answer.errors for answer in answers] == [None] * 13
     assert len({str(answer.data) for answer in answers}) == 1
     assert (await count(served), len(await items(served, "IMAGE"))) == (1, 1)
     assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
@@ -319,11 +347,15 @@ async def test_a_given_thumbnail_is_checked_and_made_small(served: Served) -> No
     await send(served.http, upload["original"], png(40, 40, "red"))
     await send(served.http, upload["thumbnail"], b"not a picture")
     refused = await complete(served, upload["imageId"])
+    await send(served.http, upload["thumbnail"], jpeg(960, 900, "blue"))
+    other_shape = await complete(served, upload["imageId"])
     await send(served.http, upload["thumbnail"], jpeg(960, 960, "blue", comment=b"a secret"))
     done = await complete(served, upload["imageId"])
 
-    assert refused.codes == ["BAD_USER_INPUT"]
-    assert "thumbnail" in str(refused.errors)
+    assert [answer.errors and answer.errors[0]["extensions"] for answer in (refused, other_shape)] == [
+        {"code": "BAD_USER_INPUT", "reason": "NOT_A_PICTURE", "file": "thumbnail"},
+        {"code": "BAD_USER_INPUT", "reason": "WRONG_SHAPE", "file": "thumbnail"},
+    ]
     async with served.http.get(done.data["completePhoto"]["thumbnailUrl"]) as response:
         thumbnail = await response.read()
     assert sent(thumbnail) == ((480, 480), "blue")
@@ -335,23 +367,35 @@ async def test_what_is_no_picture_can_be_uploaded_again(served: Served) -> None:
     id = upload["imageId"]
     damaged = "The original is no picture that can be read: it is damaged, or something else."
     refusals = [
-        (None, "The original has not been uploaded yet."),
-        (png(), "The original was announced as JPEG, and is PNG."),
-        (jpeg()[:-40], damaged),
-        (b"hello", damaged),
-        (claimed_png(50_000, 50_000), "The original must have at most 40 megapixels."),
+        (None, "NOT_UPLOADED", "The original has not been uploaded yet."),
+        (png(), "WRONG_TYPE", "The original was announced as JPEG, and is PNG."),
+        (jpeg()[:-40], "NOT_A_PICTURE", damaged),
+        (b"hello", "NOT_A_PICTURE", damaged),
+        (claimed_png(50_000, 50_000), "TOO_MANY_PIXELS", "The original must have at most 40 megapixels."),
     ]
-    for content, message in refusals:
+    for content, reason, message in refusals:
         if content is not None:
             assert await send(served.http, upload["original"], content) == 204
         refused = await complete(served, id)
-        assert (refused.codes, refused.errors and refused.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
+        assert refused.errors is not None
+        extensions = {"code": "BAD_USER_INPUT", "reason": reason, "file": "original"}
+        assert (refused.errors[0]["message"], refused.errors[0]["extensions"]) == (message, extensions)
         assert files(served) == ({incoming(id)[0]} if content else set())
         assert (await count(served), await items(served, "IMAGE")) == (1, [])
     await send(served.http, upload["original"], jpeg())
 
     assert (await complete(served, id)).errors is None
     assert await count(served) == 1
+
+
+async def test_a_file_with_more_bytes_than_its_form_takes_is_too_large(served: Served) -> None:
+    id = await uploaded(served, jpeg())
+    await served.gateway.objects.write(incoming(id)[1], bytes(512 * 2**10 + 1), content_type="image/jpeg")
+    refused = await complete(served, id)
+
+    assert refused.errors is not None
+    assert refused.errors[0]["message"] == "The thumbnail may have at most 524288 bytes."
+    assert refused.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "reason": "TOO_LARGE", "file": "thumbnail"}
 
 
 async def test_an_expired_reservation_is_none_even_before_it_is_released(served: Served) -> None:

@@ -18,6 +18,7 @@ CREATE = f"""mutation($input: CreatePhotoInput!) {{ createPhoto(input: $input) {
 COMPLETE = """mutation($id: ID!) { completePhoto(imageId: $id) {
     imageId takenAt createdAt description tags contentType size width height email personIds originalUrl thumbnailUrl
 } }"""
+CANCEL = "mutation($id: ID!) { cancelUpload(imageId: $id) }"
 COLORS = {"red": (255, 0, 0), "blue": (0, 0, 255)}
 
 
@@ -28,6 +29,11 @@ async def create(served: Served, email: str | None = ADA, **given: Any) -> Answe
 
 async def complete(served: Served, image_id: str, email: str | None = ADA) -> Answer:
     answer: Answer = await ask_as(served, COMPLETE, email, id=image_id)
+    return answer
+
+
+async def cancel(served: Served, image_id: str, email: str | None = ADA) -> Answer:
+    answer: Answer = await ask_as(served, CANCEL, email, id=image_id)
     return answer
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from io import BytesIO
 from weakref import WeakValueDictionary
 
-from PIL import Image
+from PIL import Image, ImageCms
 
 from datastore.errors import BadUserInput
 
@@ -25,8 +25,10 @@ THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 480, 80
 # take 160 MB, and some 650 MB in all as WebP.
 FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
 # A JPEG is decoded scan by scan, each over the whole picture: cameras write one, a progressive one has ten or so, and
-# one of thousands keeps a decoder busy for minutes.
-MOST_SCANS = 100
+# one of thousands keeps a decoder busy for minutes. All of them together may go over so many pixels: for about a second.
+MOST_SCANS, MOST_SCANNED = 100, 800_000_000
+# So much wider or higher than the original a client's thumbnail may be.
+MOST_OFF = 0.05
 # https://www.w3.org/Graphics/JPEG/itu-t81.pdf, table B.1: all markers but 0x01 and 0xD0 to 0xD8 have a segment.
 MARKER, SCAN, END = re.compile(rb"\xff[^\x00\x01\xd0-\xd8\xff]"), b"\xff\xda", b"\xff\xd9"
 ORIENTATION = 0x0112  # the EXIF tag
@@ -45,6 +47,18 @@ LYING = range(5, 9)  # the orientations in which width and height change places
 # Pillow refuses twice its limit before it takes memory for a picture, and warns from the limit on: we need no warning.
 Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+
+
+class Reason(StrEnum):
+    """Why a file is refused, for programs."""
+
+    NOT_UPLOADED = "NOT_UPLOADED"
+    NOT_A_PICTURE = "NOT_A_PICTURE"
+    WRONG_TYPE = "WRONG_TYPE"
+    WRONG_SHAPE = "WRONG_SHAPE"
+    TOO_LARGE = "TOO_LARGE"
+    TOO_MANY_PIXELS = "TOO_MANY_PIXELS"
+    TOO_MANY_SCANS = "TOO_MANY_SCANS"
 
 
 class PictureType(StrEnum):
@@ -88,7 +102,7 @@ class Pictures:
         async with self._holding.setdefault(whose, Lock()), self._files:
             yield
 
-    async def examine(self, name: str, content: bytes, declared: PictureType, *, whose: str) -> Picture:
+    async def examine(self, file: str, content: bytes, declared: PictureType, *, whose: str) -> Picture:
         """See the function. The places of a caller that goes away are free when its thread has ended."""
         turn = self._looking.setdefault(whose, Lock())
         await turn.acquire()
@@ -97,7 +111,7 @@ class Pictures:
         except BaseException:
             turn.release()
             raise
-        work = asyncio.ensure_future(asyncio.to_thread(examine, name, content, declared))
+        work = asyncio.ensure_future(asyncio.to_thread(examine, file, content, declared))
         work.add_done_callback(partial(self._ended, turn))
         return await asyncio.shield(work)
 
@@ -108,17 +122,31 @@ class Pictures:
             work.exception()  # it was raised to the caller; one that has gone away leaves nobody to hear of it
 
 
-def examine(name: str, content: bytes, declared: PictureType) -> Picture:
-    """What a file shows; of an animated one its first frame. `name` is what to call the file in errors.
+def refused(file: str, reason: Reason, why: str) -> BadUserInput:
+    """What is wrong with a file, the "original" or the "thumbnail"."""
+    return BadUserInput(f"The {file} {why}", reason=reason.value, file=file)
+
+
+def check_shape(thumbnail: Picture, original: Picture) -> None:
+    """Raises `BadUserInput` unless a client's thumbnail may show the whole original, but for what rounding takes."""
+    across, down = thumbnail.width * original.height, thumbnail.height * original.width
+    # One pixel more or less: of a thumbnail that is 3 pixels wide it is a third.
+    rounding = max(original.width, original.height)
+    if abs(across - down) > max(MOST_OFF * max(across, down), rounding):
+        raise refused("thumbnail", Reason.WRONG_SHAPE, "must be as wide for its height as the original.")
+
+
+def examine(file: str, content: bytes, declared: PictureType) -> Picture:
+    """What a file shows; of an animated one its first frame. `file` is "original" or "thumbnail", for errors.
 
     Raises `BadUserInput` for what is no whole picture of the declared type with at most 40 megapixels; the size is
     looked up before any memory is taken for pixels.
     """
     try:
         with _opened(content) as image:
-            _check(name, image, declared)
-            if declared is PictureType.JPEG and _scans(content) > MOST_SCANS:
-                raise BadUserInput(f"{name} must have at most {MOST_SCANS} scans.")
+            _check(file, image, declared)
+            if declared is PictureType.JPEG:
+                _check_scans(file, content, image.width * image.height)
             if declared is PictureType.PNG:
                 # Its end may be missing with all pixels there; the others' decoders notice that by themselves.
                 _opened(content).verify()
@@ -127,10 +155,11 @@ def examine(name: str, content: bytes, declared: PictureType) -> Picture:
     except BadUserInput:
         raise
     except Image.DecompressionBombError:
-        raise _too_large(name) from None
+        raise _too_large(file) from None
     except Exception as problem:
         # Decoders fail in many ways on what was made to make them fail; whichever it is, it is no picture.
-        raise BadUserInput(f"{name} is no picture that can be read: it is damaged, or something else.") from problem
+        why = "is no picture that can be read: it is damaged, or something else."
+        raise refused(file, Reason.NOT_A_PICTURE, why) from problem
     width, height = size[::-1] if turn in LYING else size
     return Picture(width, height, thumbnail)
 
@@ -140,17 +169,23 @@ def _opened(content: bytes) -> Image.Image:
     return Image.open(BytesIO(content), formats=[kind.name for kind in PictureType])
 
 
-def _check(name: str, image: Image.Image, declared: PictureType) -> None:
+def _check(file: str, image: Image.Image, declared: PictureType) -> None:
     # Many cameras put further pictures behind the first in a JPEG, which Pillow calls MPO then.
     found = "JPEG" if image.format == "MPO" else image.format
     if found != declared.name:
-        raise BadUserInput(f"{name} was announced as {declared.name}, and is {found}.")
+        raise refused(file, Reason.WRONG_TYPE, f"was announced as {declared.name}, and is {found}.")
     if image.width * image.height > MOST_PIXELS:
-        raise _too_large(name)
+        raise _too_large(file)
 
 
-def _too_large(name: str) -> BadUserInput:
-    return BadUserInput(f"{name} must have at most {MOST_PIXELS // 1_000_000} megapixels.")
+def _too_large(file: str) -> BadUserInput:
+    return refused(file, Reason.TOO_MANY_PIXELS, f"must have at most {MOST_PIXELS // 1_000_000} megapixels.")
+
+
+def _check_scans(file: str, content: bytes, pixels: int) -> None:
+    most = min(MOST_SCANS, MOST_SCANNED // pixels)
+    if _scans(content) > most:
+        raise refused(file, Reason.TOO_MANY_SCANS, f"must have at most {most} scans.")
 
 
 def _scans(content: bytes) -> int:
@@ -182,8 +217,23 @@ def _small(image: Image.Image, turn: int) -> bytes:
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     upright = image.transpose(TURNS[turn]) if turn in TURNS else image
     file = BytesIO()
-    _on_white(upright).save(file, "JPEG", quality=THUMBNAIL_QUALITY)
+    _on_white(_in_srgb(upright)).save(file, "JPEG", quality=THUMBNAIL_QUALITY)
     return file.getvalue()
+
+
+def _in_srgb(image: Image.Image) -> Image.Image:
+    """With the colours that its profile means. One that is damaged, or of other colours, counts as none."""
+    profile = image.info.get("icc_profile")
+    if not profile:
+        return image
+    if image.mode == "P":
+        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    mode = image.mode if image.mode in ("RGB", "RGBA") else "RGB"
+    try:
+        seen = ImageCms.profileToProfile(image, BytesIO(profile), ImageCms.createProfile("sRGB"), outputMode=mode)
+    except Exception:
+        return image  # a picture is one whatever is said of its colours
+    return seen or image
 
 
 def _on_white(image: Image.Image) -> Image.Image:

@@ -7,6 +7,7 @@ from typing import Any
 
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
+from datastore.errors import Throttled
 from datastore.ids import uuid7_moment
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import library as photo_keys
@@ -26,6 +27,8 @@ MOST_AHEAD = timedelta(minutes=5)
 # the janitor releases the others.
 LOOKED_AT, RELEASED_AT_ONCE = 100, 5
 PAGE = 100
+# Cancelling is begun anew when the files of the reservation changed meanwhile.
+TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,19 +91,42 @@ class Releases:
         False, and nothing is changed, when it is not there (any more), or not expired: whoever may release it at the
         same time, a place is given back once. Files that cannot be removed now are noted, to be removed later.
         """
-        object_keys = await self._give_back(image_id)
+        return await self._finished(image_id, await self._give_back(image_id))
+
+    async def _finished(self, image_id: str, object_keys: list[str] | None) -> bool:
         if object_keys is None:
             return False
         await self._removals.finish(image_id, object_keys)
         return True
+
+    async def cancel(self, image_id: str, email: str) -> bool:
+        """SPARKS-W1: the same of a reservation of a user's own, at once, whether or not it has expired.
+
+        False, and nothing is changed, without one. A photo that came of it meanwhile stays.
+        Raises `Throttled` when it is being confirmed again and again.
+        """
+        for _ in range(TRIES):
+            item = await self._store.get(keys.CANCEL_UPLOAD, keys.upload(image_id))
+            if item is None or item.get("email") != email:
+                return False
+            object_keys = await self._end(image_id, item, _as_read(image_id, item))
+            if object_keys is not None:
+                return await self._finished(image_id, object_keys)
+        raise Throttled("The upload is being confirmed at the same time; try again.")
 
     async def _give_back(self, image_id: str) -> list[str] | None:
         """The files that it leaves, which are noted; None where there was nothing to give back."""
         item = await self._store.get(keys.RELEASE, keys.upload(image_id))
         if item is None:
             return None
+        over = {"now": int(self._now.timestamp())}
+        delete = Action("Delete", key=keys.upload(image_id), condition=keys.RELEASE.condition, values=over)
+        return await self._end(image_id, item, delete)
+
+    async def _end(self, image_id: str, item: Item, delete: Action) -> list[str] | None:
+        """Give the place of a reservation back, if it can be deleted so. Answers as `_give_back` does."""
         object_keys = await self._left_by(image_id, item)
-        note = self._noted(image_id, object_keys)
+        note = [delete, self._noted(image_id, object_keys)]
         owner = user_keys.user(item["email"])
         give_back = Action("Update", key=owner, update=keys.GIVE_BACK, condition=keys.HAS_ONE, values={"one": 1})
         try:
@@ -119,15 +145,11 @@ class Releases:
         shown = {photo.get(name) for photo in photos for name in ("originalKey", "thumbnailKey")}
         return [*incoming(image_id), *sorted(set(item.get("objectKeys") or ()) - shown)]
 
-    def _noted(self, image_id: str, object_keys: list[str]) -> list[Action]:
-        """Instead of a reservation that has expired, a note of what is to be removed."""
-        over = {"now": int(self._now.timestamp())}
+    def _noted(self, image_id: str, object_keys: list[str]) -> Action:
+        """Instead of the reservation, a note of what is to be removed."""
         note = {"type": keys.REMOVAL, "id": image_id, "at": iso(self._now), "none": [], "keys": object_keys}
-        return [
-            Action("Delete", key=keys.upload(image_id), condition=keys.RELEASE.condition, values=over),
-            # There may be one of the photo's own files: nothing that it names is forgotten.
-            Action("Update", key=keys.removal(image_id), update=keys.NOTE, values=note),
-        ]
+        # There may be one of the photo's own files: nothing that it names is forgotten.
+        return Action("Update", key=keys.removal(image_id), update=keys.NOTE, values=note)
 
     async def _is_nobodys(self, note: list[Action], cancelled: TransactionCancelled) -> bool:
         """Whether the place was that of a user who is no more: then it is given back to nobody."""
@@ -141,3 +163,13 @@ class Releases:
         except TransactionCancelled:
             return False
         return True
+
+
+def _as_read(image_id: str, item: Item) -> Action:
+    """Delete one's own reservation unless files were added to it meanwhile: nobody would know of them any more."""
+    me, kept = {"me": item["email"]}, item.get("objectKeys")
+    if not kept:
+        condition = f"{keys.OWN} AND attribute_not_exists(objectKeys)"
+        return Action("Delete", key=keys.upload(image_id), condition=condition, values=me)
+    condition = f"{keys.OWN} AND objectKeys = :keys"
+    return Action("Delete", key=keys.upload(image_id), condition=condition, values={**me, "keys": set(kept)})

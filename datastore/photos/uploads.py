@@ -12,45 +12,33 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from datastore.attributes import Item
 from datastore.client import TransactionCancelled
 from datastore.errors import BadUserInput, Conflict, DomainError, NotFound, Throttled
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import library as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import from_iso, from_seconds, iso, to_seconds
+from datastore.moments import from_iso, iso
 from datastore.objects import UPLOAD_LIFETIME, ObjectStore, UploadTarget
 from datastore.photos.library import Photo, photo_from, photo_item
-from datastore.photos.pictures import Picture, Pictures, PictureType
+from datastore.photos.pictures import Picture, Pictures, PictureType, Reason, check_shape, refused
 from datastore.photos.releases import Releases
 from datastore.photos.removals import incoming
+from datastore.photos.reservations import Reservation, as_kept, reservation_from, reservation_item
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
 from datastore.records import record
 from datastore.store import Action, Store
 
 MOST_ORIGINAL_BYTES, MOST_THUMBNAIL_BYTES = 25 * 2**20, 512 * 2**10
+ORIGINAL, THUMBNAIL = "original", "thumbnail"
 # Of the hash of a photo's files, which the files' names end with.
 DIGITS = 16
 # Reserving is begun anew when what stood in its way is gone: a count that was not kept, expired reservations.
 TRIES = 5
+# What a client may say of a photo, by its name in the API.
+FIELDS = {"content_type": "contentType", "description": "description", "tags": "tags", "taken_at": "takenAt"}
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """A place that is taken by a photo that is not uploaded yet, and what the photo will be."""
-
-    image_id: str
-    email: str
-    content_type: PictureType
-    description: str | None
-    tags: tuple[str, ...]
-    taken_at: datetime
-    created_at: datetime
-    expires_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +59,6 @@ class Checked:
     thumbnail: bytes
 
 
-def reservation_from(item: Mapping[str, Any]) -> Reservation:
-    return Reservation(
-        image_id=keys.upload_parts(Key(item["PK"], item["SK"])),
-        email=item["email"],
-        content_type=PictureType(item["contentType"]),
-        description=item.get("description"),
-        tags=tuple(item.get("tags", ())),
-        taken_at=from_iso(item["takenAt"]),
-        created_at=from_iso(item["createdAt"]),
-        expires_at=from_seconds(item["expires"]),
-    )
-
-
-def _reservation_item(reservation: Reservation) -> Item:
-    key = keys.upload(reservation.image_id)
-    item = {
-        "PK": key.partition,
-        "SK": key.sort,
-        "entityType": keys.TYPE,
-        "email": reservation.email,
-        "imageId": reservation.image_id,
-        "contentType": reservation.content_type.value,
-        "description": reservation.description,
-        "tags": list(reservation.tags),
-        "takenAt": iso(reservation.taken_at),
-        "createdAt": iso(reservation.created_at),
-        "expires": to_seconds(reservation.expires_at),
-    }
-    return {name: value for name, value in item.items() if value is not None}
-
-
 class Uploads:
     """One method for each access pattern. What has expired by `now` counts as gone, whether or not it is released."""
 
@@ -112,13 +69,16 @@ class Uploads:
         self._now = now
         self._releases = Releases(store, objects, now)
 
-    async def reserve(self, wanted: Reservation, *, chosen: bool) -> PhotoUpload:
+    async def reserve(self, wanted: Reservation, *, chosen: bool, said: Collection[str] = ()) -> PhotoUpload:
         """SPARKS-W1: take a place. One's own reservation of the same id is answered as it stands, with fresh URLs.
 
-        `chosen`: whether the id is the client's own, and may have been used before.
-        Raises `NotFound` for a user who has not entered the library, `Conflict` at their limit and for an id that is
-        another's or a photo's, and what the object store raises when it takes no uploads.
+        `chosen`: whether the id is the client's own, and may have been used before. `said` names what the client said
+        of the photo: the reservation there is must say the same.
+        Raises `NotFound` for a user who has not entered the library, `Conflict` at their limit, for an id that is
+        another's or a photo's and for a reservation that says something else, and what the object store raises when it
+        takes no uploads.
         """
+        wanted = as_kept(wanted)
         upload, user = await self._upload(wanted), None
         if chosen and await self._photo(wanted.image_id) is not None:
             raise _taken(wanted.image_id)
@@ -133,6 +93,7 @@ class Uploads:
                 user = cancelled.items[0] or user
                 standing = await self._clear_the_way(wanted, cancelled)
                 if standing is not None:
+                    _check_same(wanted, standing, said)
                     return await self._upload(standing)
             else:
                 return upload
@@ -198,6 +159,10 @@ class Uploads:
         at = user_keys.user(email)
         await self._store.update(keys.BEGIN_COUNTING, at, count=count, limit=UPLOAD_LIMIT, null="NULL")
 
+    async def cancel(self, image_id: str, email: str) -> bool:
+        """SPARKS-W1: see `Releases`."""
+        return await self._releases.cancel(image_id, email)
+
     async def complete(self, image_id: str, email: str) -> Photo:
         """SPARKS-W1: make a photo of a reservation whose original was uploaded. One that is made already is answered.
 
@@ -250,17 +215,25 @@ class Uploads:
     async def _checked(self, reservation: Reservation) -> Checked | None:
         """What is uploaded, checked; None when it is gone, because others made the photo of it meanwhile."""
         at_original, at_thumbnail = incoming(reservation.image_id)
-        original = await self._objects.read(at_original, most_bytes=MOST_ORIGINAL_BYTES)
+        original = await self._read(ORIGINAL, at_original, MOST_ORIGINAL_BYTES)
         if original is None:
             if await self._photo(reservation.image_id) is not None:
                 return None
-            raise BadUserInput("The original has not been uploaded yet.")
+            raise refused(ORIGINAL, Reason.NOT_UPLOADED, "has not been uploaded yet.")
         examine = partial(self._pictures.examine, whose=reservation.email)
-        picture = await examine("The original", original, reservation.content_type)
-        small = await self._objects.read(at_thumbnail, most_bytes=MOST_THUMBNAIL_BYTES)
-        given = small and await examine("The thumbnail", small, PictureType.JPEG)
+        picture = await examine(ORIGINAL, original, reservation.content_type)
+        small = await self._read(THUMBNAIL, at_thumbnail, MOST_THUMBNAIL_BYTES)
+        given = small and await examine(THUMBNAIL, small, PictureType.JPEG)
+        if given:
+            check_shape(given, picture)
         thumbnail = given.thumbnail if given else picture.thumbnail
         return Checked(self._made(reservation, picture, original, thumbnail), original, thumbnail)
+
+    async def _read(self, file: str, key: str, most_bytes: int) -> bytes | None:
+        try:
+            return await self._objects.read(key, most_bytes=most_bytes)
+        except BadUserInput:
+            raise refused(file, Reason.TOO_LARGE, f"may have at most {most_bytes} bytes.") from None
 
     async def _keep(self, upload: Checked) -> Collection[str] | None:
         """Write the files of a photo to where they stay. What is written is what was checked, whatever is uploaded
@@ -352,7 +325,7 @@ def _reserving(reservation: Reservation, *, chosen: bool) -> list[Action]:
         condition=keys.CREATE_PHOTO.condition,
         values={"one": 1},
     )
-    place = Action("Put", item=_reservation_item(reservation), condition=keys.ABSENT)
+    place = Action("Put", item=reservation_item(reservation), condition=keys.ABSENT)
     # The files of an earlier photo or upload with this id may be about to be removed.
     removal = Action("ConditionCheck", key=keys.removal(reservation.image_id), condition=keys.ABSENT)
     return [count, place, removal] if chosen else [count, place]
@@ -360,6 +333,13 @@ def _reserving(reservation: Reservation, *, chosen: bool) -> list[Action]:
 
 def no_upload() -> NotFound:
     return NotFound("There is no such upload, or it has expired: createPhoto comes first.")
+
+
+def _check_same(wanted: Reservation, there: Reservation, said: Collection[str]) -> None:
+    for name in said:
+        if getattr(wanted, name) != getattr(there, name):
+            field = FIELDS[name]
+            raise Conflict(f"The upload {there.image_id} is reserved with another `{field}`.", field=field)
 
 
 def _taken(image_id: str) -> Conflict:
@@ -372,7 +352,8 @@ def _leaving(image_id: str) -> Conflict:
 
 def _full(user: Mapping[str, Any], **details: Any) -> Conflict:
     limit = UPLOAD_LIMIT if user.get("uploadLimit") is None else int(user["uploadLimit"])
-    return Conflict(f"You may have at most {limit} photos, uploads on their way included.", **details)
+    photos = "1 photo" if limit == 1 else f"{limit} photos"
+    return Conflict(f"You may have at most {photos}, uploads on their way included.", limit=limit, **details)
 
 
 def _kept(reservation: Reservation, original: bytes, thumbnail: bytes) -> tuple[str, str]:

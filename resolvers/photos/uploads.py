@@ -1,44 +1,29 @@
 """How photos come into the library: the uploads' part of SPARKS-W1."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 import strawberry
 
-from datastore.errors import BadUserInput
-from datastore.ids import uuid7, uuid7_moment
+from datastore.ids import uuid7
 from datastore.keyspace.photos import uploads as keys
 from datastore.objects import FILE_FIELD, UploadTarget
 from datastore.photos.library import Photo
 from datastore.photos.pictures import PictureType
-from datastore.photos.releases import LIFETIME, MOST_AHEAD
-from datastore.photos.uploads import PhotoUpload, Reservation
+from datastore.photos.releases import LIFETIME
+from datastore.photos.reservations import Reservation
+from datastore.photos.uploads import PhotoUpload
 from resolvers import bounds
 from resolvers.context import Context, Info
+from resolvers.photos import texts
 from resolvers.photos.callers import uploader
 
 strawberry.enum(PictureType, description="What a picture is encoded as.")
 
-LONGEST_DESCRIPTION, LONGEST_TAG, MOST_TAGS = 1000, 50, 20
-# A client's clock may be ahead of ours, and it may send again what it could not, but nobody's photo shall stay the
-# newest for long.
-MOST_BEHIND = timedelta(days=1)
-
 ImageId = Annotated[strawberry.ID, strawberry.argument(description="The `imageId` of the reservation.")]
 
 
-def description(field: str, value: str) -> str:
-    return bounds.text(field, value, LONGEST_DESCRIPTION)
-
-
-def tags(field: str, values: list[str]) -> tuple[str, ...]:
-    """The tags trimmed, in lower case, each once. Raises `BadUserInput` for too many, or one of a wrong length."""
-    if len(values) > MOST_TAGS:
-        raise BadUserInput(f"`{field}` may hold at most {MOST_TAGS}, not {len(values)}.", field=field)
-    return tuple(dict.fromkeys(bounds.text(field, value.lower(), LONGEST_TAG) for value in values))
-
-
-CHECKS: dict[str, bounds.Check] = {"description": description, "tags": tags, "taken_at": bounds.moment}
+CHECKS: dict[str, bounds.Check] = {"description": texts.description, "tags": texts.tags, "taken_at": bounds.moment}
 
 
 @strawberry.input(description="The photo that is to be uploaded.")
@@ -77,29 +62,29 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         email=email,
         content_type=input.content_type,
         description=given["description"],
-        tags=given["tags"] or (),
+        tags=tuple(given["tags"] or ()),
         taken_at=given["taken_at"] or context.now,
         created_at=context.now,
         expires_at=context.now + LIFETIME,
     )
-    return await context.uploads.reserve(wanted, chosen=input.image_id is not None)
+    said = ["content_type", *(name for name, value in given.items() if value is not None)]
+    return await context.uploads.reserve(wanted, chosen=input.image_id is not None, said=said)
 
 
 def _image_id(context: Context, given: str | None) -> str:
     if given is None:
         return uuid7(context.now, context.services.new_id())
-    moment = uuid7_moment(given)
-    if moment is None:
-        raise BadUserInput("`imageId` must be a UUID of version 7, in lower case.", field="imageId")
-    if not context.now - MOST_BEHIND <= moment <= context.now + MOST_AHEAD:
-        limits = "at most a day ago and at most five minutes ahead"
-        raise BadUserInput(f"`imageId` must have a time {limits}.", field="imageId")
-    return given
+    return texts.recent_id("imageId", given, context.now)
 
 
 async def complete_photo(info: Info, image_id: ImageId) -> Photo:
     email = uploader(info.context.identity, keys.COMPLETE_PHOTO)
     return await info.context.uploads.complete(bounds.id("imageId", image_id), email)
+
+
+async def cancel_upload(info: Info, image_id: ImageId) -> bool:
+    email = uploader(info.context.identity, keys.CANCEL_UPLOAD)
+    return await info.context.uploads.cancel(bounds.id("imageId", image_id), email)
 
 
 def reserved_id(parent: strawberry.Parent[PhotoUpload]) -> strawberry.ID:

@@ -47,7 +47,8 @@ class PhotoUpload:
     )
     original: UploadTarget = strawberry.field(description="Where the photo itself goes, at most 40 megapixels.")
     thumbnail: UploadTarget = strawberry.field(
-        description="Where a small picture of it goes, if the client makes one; else one is made of the original."
+        description="Where a small picture of it goes, if the client makes one; else one is made of the original. "
+        "It must be as wide for its height as the original, within 5 %."
     )
 
 
@@ -59,12 +60,21 @@ class UploadMutations:
         graphql_type=PhotoUpload,
         description="Reserve a place for a photo for an hour, within one's `uploadLimit`, to upload its files and "
         "confirm with `completePhoto`. Asked for again with the same `imageId`, it answers the reservation there is, "
-        "with fresh targets, and takes no second place.",
+        "with fresh targets, and takes no second place; what is said of the photo must be the same.",
     )
     complete_photo = ask(
         patterns.COMPLETE_PHOTO,
         resolver=resolve.complete_photo,
         graphql_type=Photo,
         description="Confirm that the original is uploaded: it is checked, and in the library from now on. If the "
-        "files are refused, they can be uploaded again. Asked for again, it answers the photo.",
+        "files are refused, they can be uploaded again: the error's extensions tell the `file` (original or thumbnail) "
+        "and the `reason` (NOT_UPLOADED, NOT_A_PICTURE, WRONG_TYPE, WRONG_SHAPE, TOO_LARGE, TOO_MANY_PIXELS or "
+        "TOO_MANY_SCANS). Asked for again, it answers the photo.",
+    )
+    cancel_upload = ask(
+        patterns.CANCEL_UPLOAD,
+        resolver=resolve.cancel_upload,
+        graphql_type=bool,
+        description="Give up an upload of one's own that is not confirmed: its place is free at once, and its files "
+        "are removed. Whether there was one: a photo that is confirmed already stays as it is.",
     )

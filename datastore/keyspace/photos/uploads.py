@@ -54,6 +54,19 @@ COMPLETE_PHOTO = AccessPattern(
     key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
     consistent=True,
 )
+CANCEL_UPLOAD = AccessPattern(
+    id="SPARKS-W1",
+    question="Give up an upload that is not confirmed: its place is free at once",
+    table=SPARKS,
+    # The reservation is read before, and the photo that may have come of it: its files stay.
+    operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
+    who=Who.USER,
+    fields=("cancelUpload",),
+    # And that it has the files still that were read: a confirmation at the same time adds some.
+    condition="attribute_exists(PK) AND email = :me",
+    key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
+    consistent=True,
+)
 UPLOADS_OF_USER = AccessPattern(
     id="SPARKS-P1",
     question="The reservations of a user, the oldest first",
@@ -139,7 +152,7 @@ NOTE = (
 # What the other items of these transactions must not be: there.
 ABSENT = "attribute_not_exists(PK)"
 # And what one gives up must be: one's own.
-OWN = "attribute_exists(PK) AND email = :me"
+OWN = CANCEL_UPLOAD.condition
 # What gives a user's place back, in a transaction with what held it.
 GIVE_BACK = "SET uploadCount = uploadCount - :one"
 HAS_ONE = "attribute_exists(PK) AND uploadCount >= :one"
@@ -147,6 +160,7 @@ HAS_ONE = "attribute_exists(PK) AND uploadCount >= :one"
 PATTERNS = (
     CREATE_PHOTO,
     COMPLETE_PHOTO,
+    CANCEL_UPLOAD,
     UPLOADS_OF_USER,
     COUNT_PHOTOS,
     BEGIN_COUNTING,

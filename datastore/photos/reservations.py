@@ -1,0 +1,67 @@
+"""A place that is taken by a photo that is not uploaded yet, and how it is kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos import uploads as keys
+from datastore.moments import from_iso, from_seconds, iso, to_seconds
+from datastore.photos.pictures import PictureType
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A place that is taken by a photo that is not uploaded yet, and what the photo will be."""
+
+    image_id: str
+    email: str
+    content_type: PictureType
+    description: str | None
+    tags: tuple[str, ...]
+    taken_at: datetime
+    created_at: datetime
+    expires_at: datetime
+
+
+def reservation_from(item: Mapping[str, Any]) -> Reservation:
+    return Reservation(
+        image_id=keys.upload_parts(Key(item["PK"], item["SK"])),
+        email=item["email"],
+        content_type=PictureType(item["contentType"]),
+        description=item.get("description"),
+        tags=tuple(item.get("tags", ())),
+        taken_at=from_iso(item["takenAt"]),
+        created_at=from_iso(item["createdAt"]),
+        expires_at=from_seconds(item["expires"]),
+    )
+
+
+def reservation_item(reservation: Reservation) -> Item:
+    key = keys.upload(reservation.image_id)
+    item = {
+        "PK": key.partition,
+        "SK": key.sort,
+        "entityType": keys.TYPE,
+        "email": reservation.email,
+        "imageId": reservation.image_id,
+        "contentType": reservation.content_type.value,
+        "description": reservation.description,
+        "tags": list(reservation.tags),
+        "takenAt": iso(reservation.taken_at),
+        "createdAt": iso(reservation.created_at),
+        "expires": to_seconds(reservation.expires_at),
+    }
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def as_kept(reservation: Reservation) -> Reservation:
+    """A reservation as it will be read again: its moments are kept less exactly than a clock tells them."""
+    return replace(
+        reservation,
+        taken_at=from_iso(iso(reservation.taken_at)),
+        created_at=from_iso(iso(reservation.created_at)),
+        expires_at=from_seconds(to_seconds(reservation.expires_at)),
+    )
