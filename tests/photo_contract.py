@@ -117,7 +117,7 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
     ),
     "updatePhoto": (
         """mutation {
-          updatePhoto(input: {imageId: "i1", takenAt: "2023-01-01T00:00:00Z", description: "New"}) { description }
+          updatePhoto(input: {imageId: "i1", description: "New"}, takenAt: "2023-01-01T00:00:00Z") { description }
         }""",
         Role.USER,
         ["UpdateItem sparks"],
@@ -128,7 +128,7 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
         ["BatchGetItem sparks", "DeleteItem sparks", "GetItem sparks", "TransactWriteItems sparks"],
     ),
     "tagFace": (
-        """mutation { tagFace(input: {imageId: "i1", takenAt: "2023-01-01T00:00:00Z", personId: "p2",
+        """mutation { tagFace(takenAt: "2023-01-01T00:00:00Z", input: {imageId: "i1", personId: "p2",
           boundingBox: {left: 0.1, top: 0.1, width: 0.2, height: 0.2}}) { confidence } }""",
         Role.USER,
         ["GetItem sparks", "Query sparks", "TransactWriteItems sparks"],

@@ -11,7 +11,7 @@ from datastore.keyspace.photos.table import SPARKS
 from resolvers.access import Role
 
 BOX = {"left": 0.1, "top": 0.2, "width": 0.3, "height": 0.4}
-TAG = """mutation ($input: TagFaceInput!) { tagFace(input: $input) {
+TAG = """mutation ($input: TagFaceInput!, $at: DateTime) { tagFace(input: $input, takenAt: $at) {
   faceId imageId personId confidence boundingBox { left top width height } createdAt
 } }"""
 UNTAG = "mutation ($face: ID!, $image: ID!) { untagFace(faceId: $face, imageId: $image) { faceId personId } }"
@@ -22,11 +22,13 @@ RENAME = """mutation ($input: UpdatePersonInput!) { updatePerson(input: $input) 
   personId name faceCount thumbnailUrl
 } }"""
 MERGE = "mutation ($one: ID!, $into: ID!) { mergePersons(from: $one, into: $into) { personId name faceCount } }"
-UPDATE = """mutation ($input: UpdatePhotoInput!) { updatePhoto(input: $input) { imageId description tags } }"""
+UPDATE = """mutation ($input: UpdatePhotoInput!, $at: DateTime) {
+  updatePhoto(input: $input, takenAt: $at) { imageId description tags }
+}"""
 DELETE = "mutation ($id: ID!, $at: DateTime) { deletePhoto(imageId: $id, takenAt: $at) { imageId description } }"
 
 
-async def done(served: Served, query: str, email: str = ADA, role: Role = Role.USER, **variables: Any) -> Any:
+async def done(served: Served, query: str, email: str | None = ADA, role: Role = Role.USER, **variables: Any) -> Any:
     """What the one field of an operation answers, which fails not."""
     answer = await ask_as(served, query, email, role, **variables)
     assert answer.errors is None, answer.errors

@@ -23,7 +23,7 @@ async def test_a_face_is_answered_as_it_is_kept_and_shown_on_its_photo(served: S
     await place(served)
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX, "confidence": 0.5, "faceId": OWN}
 
-    answer = await ask_as(served, TAG, input={**given, "takenAt": WRITTEN})
+    answer = await ask_as(served, TAG, input=given, at=WRITTEN)
 
     assert answer.data["tagFace"] == {
         "faceId": OWN,
@@ -57,11 +57,13 @@ async def test_a_known_moment_saves_a_query(served: Served) -> None:
     await put(served, photo("i", at=at), person("p"))
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX}
 
-    known = await ask_as(served, TAG, input={**given, "takenAt": at})
-    wrong = await ask_as(served, TAG, input={**given, "takenAt": "2026-06-25T11:00:00Z"})
+    known = await ask_as(served, TAG, input=given, at=at)
+    wrong = await ask_as(served, TAG, input=given, at="2026-06-25T11:00:00Z")
 
     assert known.made == ["GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
     assert wrong.codes == ["NOT_FOUND"]
+    assert wrong.errors[0]["message"] == "There is no such photo taken at that moment."
+    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1]
 
 
 async def test_the_answer_shows_the_photo_with_the_face(served: Served) -> None:
@@ -206,22 +208,37 @@ async def test_whom_a_merge_makes_another_is_tagged_as_that_one(served: Served) 
     assert [item["faceCount"] for item in await stored(served, "PERSON")] == [0, 1]
 
 
-async def test_faces_are_for_the_photos_owner_alone(served: Served) -> None:
+async def test_faces_are_for_the_photos_owner_and_not_for_others(served: Served) -> None:
     await place(served)
     face_id = (await tag(served, "i", "p"))["faceId"]
     before = await stored(served)
     given = {"imageId": "i", "personId": "p", "boundingBox": BOX}
 
-    for email, role in ((EVE, Role.USER), (EVE, Role.ADMIN), (EVE, Role.SYSTEM)):
+    for email, role in ((EVE, Role.USER), (EVE, Role.SYSTEM), (None, Role.USER), (None, Role.SYSTEM)):
         refused = [
             await ask_as(served, TAG, email, role, input=given),
             await ask_as(served, UNTAG, email, role, face=face_id, image="i"),
         ]
         assert [answer.codes for answer in refused] == [["FORBIDDEN"], ["FORBIDDEN"]]
         assert ADA not in str([answer.errors for answer in refused])
+    for admin in (EVE, None):
+        assert (await ask_as(served, TAG, admin, Role.ADMIN, input=given)).codes == ["FORBIDDEN"]
     assert (await ask_as(served, TAG, None, input=given)).codes == ["FORBIDDEN"]
     assert (await served.ask(TAG, {"input": given})).codes == ["UNAUTHENTICATED"]
     assert await stored(served) == before
+
+
+@pytest.mark.parametrize("admin", [EVE, None])
+async def test_an_admin_takes_any_face_off_anybodys_photo(served: Served, admin: str | None) -> None:
+    await place(served)
+    first, second = [(await tag(served, "i", "p"))["faceId"] for _ in range(2)]
+
+    told = await done(served, UNTAG, admin, Role.ADMIN, face=first, image="i")
+
+    assert told == {"faceId": first, "personId": "p"}
+    assert (await one(served, "IMAGE#i") or {})["faces"] == [{"faceId": second, "personId": "p"}]
+    assert await done(served, UNTAG, admin, Role.ADMIN, face=first, image="i") is None
+    await assert_consistent(served)
 
 
 async def test_an_owner_is_known_however_their_email_is_written(served: Served) -> None:
@@ -255,10 +272,11 @@ async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
         ({"faceId": "01900000-0000-7000-8000-000000000001"}, "faceId"),
         ({"imageId": ""}, "imageId"),
         ({"personId": " "}, "personId"),
-        ({"takenAt": "2023-01-01T00:00:00"}, "takenAt"),
+        ({"at": "2023-01-01T00:00:00"}, "takenAt"),
     ]
     for given, field in wrong:
-        answer = await ask_as(served, TAG, input={"imageId": "i", "personId": "p", "boundingBox": BOX} | given)
+        at = given.pop("at", None)
+        answer = await ask_as(served, TAG, input={"imageId": "i", "personId": "p", "boundingBox": BOX} | given, at=at)
 
         assert answer.codes == ["BAD_USER_INPUT"]
         assert (answer.errors or [])[0]["extensions"]["field"] == field
@@ -316,6 +334,15 @@ class TestFacesThatAreListedAndGone:
 
         assert (await one(served, "IMAGE#i") or {})["revision"] == 2
         await assert_consistent(served)
+
+
+async def test_a_face_that_is_listed_and_gone_is_taken_off_by_an_admin(served: Served) -> None:
+    await put(served, person("p"), tagged(photo("i"), [face("f", "i", "p")], person("p")), user(uploadCount=1))
+
+    assert await done(served, UNTAG, None, Role.ADMIN, face="f", image="i") is None
+
+    assert (await one(served, "IMAGE#i") or {})["persons"] == []
+    await assert_consistent(served)
 
 
 async def test_a_face_whose_photo_is_gone_is_taken_away_by_an_admin(served: Served) -> None:

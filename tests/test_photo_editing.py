@@ -40,7 +40,7 @@ async def test_what_a_photo_says_is_changed_in_one_call(served: Served) -> None:
     await put(served, photo("i", at=AT))
     tags = [" Sea ", "sea", "FOG"]
 
-    answer = await ask_as(served, UPDATE, input={"imageId": "i", "takenAt": AT, "description": " New ", "tags": tags})
+    answer = await ask_as(served, UPDATE, input={"imageId": "i", "description": " New ", "tags": tags}, at=AT)
 
     assert answer.data["updatePhoto"] == {"imageId": "i", "description": "New", "tags": ["sea", "fog"]}
     assert answer.made == ["UpdateItem sparks"]
@@ -51,32 +51,72 @@ async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Serv
     await put(served, photo("i", at=OTHERWISE))
 
     found = await ask_as(served, UPDATE, input={"imageId": "i", "description": None})
-    otherwise = await ask_as(served, UPDATE, input={"imageId": "i", "takenAt": WRITTEN, "tags": []})
-    wrong = await ask_as(served, UPDATE, input={"imageId": "i", "takenAt": AT, "tags": ["x"]})
+    otherwise = await ask_as(served, UPDATE, input={"imageId": "i", "tags": []}, at=WRITTEN)
 
     assert found.data["updatePhoto"] == {"imageId": "i", "description": None, "tags": ["tag1", "tag2"]}
     assert found.made == ["Query sparks", "UpdateItem sparks"]
     assert otherwise.data["updatePhoto"]["tags"] == []
     assert otherwise.made == ["Query sparks", "UpdateItem sparks", "UpdateItem sparks"]
-    assert wrong.codes == ["NOT_FOUND"]
 
 
-async def test_photos_are_changed_and_deleted_by_their_owner_alone(served: Served) -> None:
+@pytest.mark.parametrize("at", [WRITTEN, OTHERWISE])
+async def test_a_photo_of_another_moment_is_told_and_stays(served: Served, at: str) -> None:
+    await put(served, user(uploadCount=1), photo("i", at=at))
+    await upload(served)
+    before, told = await stored(served), "There is no such photo taken at that moment."
+
+    for email, role in ((ADA, Role.USER), (EVE, Role.ADMIN)):
+        answer = await ask_as(served, DELETE, email, role, id="i", at=AT)
+        assert (answer.codes, answer.errors[0]["message"]) == (["NOT_FOUND"], told)
+        assert answer.errors[0]["extensions"]["field"] == "takenAt"
+    changed = await ask_as(served, UPDATE, input={"imageId": "i", "tags": ["x"]}, at=AT)
+    assert (changed.codes, changed.errors[0]["message"]) == (["NOT_FOUND"], told)
+
+    assert await stored(served) == before
+    assert await files(served) == [True, True]
+    # As it was written or not, the right moment is the photo's; and then it is gone, whatever moment is said.
+    assert await done(served, DELETE, id="i", at=WRITTEN) is not None
+    for moment in (WRITTEN, AT, None):
+        assert await done(served, DELETE, id="i", at=moment) is None
+
+
+async def test_the_moment_is_no_change_that_can_be_asked_for(served: Served) -> None:
+    await put(served, photo("i"))
+
+    answer = await ask_as(served, UPDATE, input={"imageId": "i", "tags": [], "takenAt": AT})
+
+    assert "takenAt" in answer.errors[0]["message"]
+    assert answer.calls == []
+    assert await stored(served) == [photo("i")]
+
+
+async def test_a_moment_needs_an_offset(served: Served) -> None:
+    for query, given in ((UPDATE, {"input": {"imageId": "i", "tags": []}}), (DELETE, {"id": "i"})):
+        answer = await ask_as(served, query, **given, at="2023-01-01T00:00:00")
+
+        assert answer.codes == ["BAD_USER_INPUT"]
+        assert answer.errors[0]["extensions"]["field"] == "takenAt"
+        assert answer.calls == []
+
+
+async def test_photos_are_changed_and_deleted_by_their_owner_and_not_by_others(served: Served) -> None:
     await put(served, photo("i", at=AT))
     await upload(served)
     changes = {"imageId": "i", "description": "x"}
 
     for role in Role:
+        asked: list[tuple[str, dict[str, Any]]] = [(UPDATE, {"input": changes})]
+        if role is not Role.ADMIN:
+            asked.append((DELETE, {"id": "i"}))
         refused = [
-            await ask_as(served, UPDATE, EVE, role, input=changes),
-            await ask_as(served, UPDATE, EVE, role, input=changes | {"takenAt": AT}),
-            await ask_as(served, DELETE, EVE, role, id="i"),
-            await ask_as(served, DELETE, EVE, role, id="i", at=AT),
+            await ask_as(served, query, EVE, role, **given, at=at) for query, given in asked for at in (None, AT)
         ]
-        assert [answer.codes for answer in refused] == [["FORBIDDEN"]] * 4
+        assert [answer.codes for answer in refused] == [["FORBIDDEN"]] * len(refused)
         assert ADA not in str([answer.errors for answer in refused])
     assert (await served.ask(DELETE, {"id": "i"})).codes == ["UNAUTHENTICATED"]
     assert (await ask_as(served, UPDATE, None, input=changes)).codes == ["FORBIDDEN"]
+    for role in (Role.USER, Role.SYSTEM):
+        assert (await ask_as(served, DELETE, None, role, id="i")).codes == ["FORBIDDEN"]
     assert await stored(served) == [photo("i", at=AT)]
     assert await files(served) == [True, True]
 
@@ -122,6 +162,32 @@ async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Serv
     assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1, 0, 0]
     assert await files(served) == [False, False]
     await assert_consistent(served)
+
+
+@pytest.mark.parametrize("admin", [EVE, None])
+async def test_an_admin_deletes_anybodys_photo_and_its_owner_gets_the_place_back(
+    served: Served, admin: str | None
+) -> None:
+    others = user(EVE, uploadCount=1), photo("j", EVE)
+    await put(served, user(uploadCount=1), photo("i", at=AT), person("p"), *others)
+    await upload(served)
+    await tag(served, "i", "p")
+
+    told = await done(served, DELETE, admin, Role.ADMIN, id="i", at=AT)
+
+    assert told == {"imageId": "i", "description": "Photo i"}
+    assert await stored(served, "USER") == [user(uploadCount=0), user(EVE, uploadCount=1)]
+    assert await stored(served, "IMAGE") == [photo("j", EVE)]
+    assert await files(served) == [False, False]
+    await assert_consistent(served)
+    assert await done(served, DELETE, admin, Role.ADMIN, id="i", at=AT) is None
+
+
+async def test_an_admin_deletes_the_photo_of_an_owner_whose_email_others_wrote_in_capitals(served: Served) -> None:
+    await put(served, photo("i", "Ada@Example.com"))
+
+    assert await done(served, DELETE, EVE, Role.ADMIN, id="i") is not None
+    assert await stored(served) == []
 
 
 async def test_the_faces_of_a_photo_that_others_wrote_go_with_it(served: Served) -> None:

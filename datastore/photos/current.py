@@ -59,18 +59,25 @@ def no_person(person_id: str) -> NotFound:
     return NotFound(f"There is no person {person_id}.")
 
 
-def own(photo: Photo | None, me: str) -> Photo:
-    """The photo, which is the user's. Raises `NotFound` or `Forbidden`. `me` is an email in lower case."""
+def may_change(photo: Photo, me: str | None, *, is_admin: bool = False) -> bool:
+    """Whether the photo is the user's. `me` is an email in lower case; an admin may change any, and may have none."""
+    return is_admin or photo.email.lower() == me
+
+
+def own(photo: Photo | None, me: str | None, *, is_admin: bool = False) -> Photo:
+    """The photo, which the user may change. Raises `NotFound` or `Forbidden`."""
     if photo is None:
         raise NotFound("There is no such photo.")
-    if photo.email.lower() != me:
+    if not may_change(photo, me, is_admin=is_admin):
         raise Forbidden("This is another user's photo.")
     return photo
 
 
 def of_moment(photo: Photo | None, taken_at: datetime | None) -> Photo | None:
-    """The photo, if it was taken at that moment; None allows any."""
-    return photo if photo is None or taken_at is None or iso(photo.taken_at) == iso(taken_at) else None
+    """The photo, which was taken at that moment; None allows any. Raises `NotFound` for one of another moment."""
+    if photo is not None and taken_at is not None and iso(photo.taken_at) != iso(taken_at):
+        raise NotFound("There is no such photo taken at that moment.", field="takenAt")
+    return photo
 
 
 def shown_change(before: Photo, after: Photo) -> Action:
@@ -130,9 +137,8 @@ class Current:
         return record(photo_from, item)
 
     async def photo_taken(self, image_id: str, taken_at: datetime | None) -> Photo | None:
-        """By when it was taken, which others may have written in another form; None for one of another moment."""
-        photo = await self.photo(image_id, None if taken_at is None else photo_keys.taken(taken_at))
-        return of_moment(photo, taken_at)
+        """By when it was taken, which others may have written in another form; or else one of another moment."""
+        return await self.photo(image_id, None if taken_at is None else photo_keys.taken(taken_at))
 
     async def face(self, face_id: str, image_id: str) -> Face | None:
         return record(face_from, await self.get(face_keys.FACE_NOW, face_keys.face(face_id, image_id)))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from datastore.errors import NotFound
 from datastore.expressions import set_or_remove
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import faces as face_keys
@@ -63,22 +62,25 @@ class Editing:
         self.lookups.clear_all()
         return record(photo_from, written.item) if written.ok else None
 
-    async def delete(self, image_id: str, me: str, taken_at: datetime | None) -> Photo | None:
+    async def delete(
+        self, image_id: str, me: str | None, taken_at: datetime | None, *, is_admin: bool = False
+    ) -> Photo | None:
         """Delete a photo with its faces, and then its files: the photo as it was, or None if there is none.
 
-        Raises `Forbidden` for another's. Files that cannot be removed now are later, by their note.
+        Raises `NotFound` for one of another moment, and `Forbidden` for another's, which an admin may delete: its
+        owner gets the place back. Files that cannot be removed now are later, by their note.
         """
-        photo = await until_unchanged(lambda: self._delete(image_id, me, taken_at))
+        photo = await until_unchanged(lambda: self._delete(image_id, me, taken_at, is_admin))
         if photo is not None:
             await Removals(self.store, self.objects).finish(image_id, removal_item(photo, self.now)["objectKeys"])
         return photo
 
-    async def _delete(self, image_id: str, me: str, taken_at: datetime | None) -> Photo | None:
+    async def _delete(self, image_id: str, me: str | None, taken_at: datetime | None, is_admin: bool) -> Photo | None:
         current = Current(self.store, self.lookups)
-        try:
-            photo = own(await current.photo_taken(image_id, taken_at), me)
-        except NotFound:
+        found = of_moment(await current.photo_taken(image_id, taken_at), taken_at)
+        if found is None:
             return None
+        photo = own(found, me, is_admin=is_admin)
         whole = await current.with_all_faces(photo)
         if len(whole.faces) > MOST_FACES:  # others tagged them: some faces go before
             await self._take_off(current, whole, whole.faces[:MOST_FACES])

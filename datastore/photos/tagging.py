@@ -8,7 +8,7 @@ from datastore.attributes import Item
 from datastore.errors import Conflict
 from datastore.keyspace.photos import faces as keys
 from datastore.moments import iso
-from datastore.photos.current import Current, no_person, own, shown_change, until_unchanged
+from datastore.photos.current import Current, may_change, no_person, of_moment, own, shown_change, until_unchanged
 from datastore.photos.faces import Face
 from datastore.photos.library import FaceOnPhoto, Photo
 from datastore.photos.lookups import Lookups
@@ -82,7 +82,7 @@ class Tagging:
             self._current.person(face.person_id),
             self._current.face_with_id(face.face_id) if may_be_there else _nothing(),
         )
-        photo = own(photo, me)
+        photo = own(of_moment(photo, taken_at), me)
         if there is not None:
             return _repeated(there, photo)
         person = await self._remaining(person, face.person_id)
@@ -112,17 +112,17 @@ class Tagging:
             person, person_id = await self._current.person(into), into
         raise Conflict("This person is being merged into another; try again.", retryable=True)
 
-    async def untag(self, face_id: str, image_id: str, me: str, *, is_admin: bool = False) -> Face | None:
+    async def untag(self, face_id: str, image_id: str, me: str | None, *, is_admin: bool = False) -> Face | None:
         """The face as it was, or None if there is none: then one's photo does not list it any more, either.
 
-        Raises `NotFound` or `Forbidden` by its photo. An admin may take away a face whose photo is gone.
+        Raises `NotFound` or `Forbidden` by its photo. An admin may take any face off, and one whose photo is gone.
         """
         return await until_unchanged(lambda: self._untag(face_id, image_id, me, is_admin))
 
-    async def _untag(self, face_id: str, image_id: str, me: str, is_admin: bool) -> Face | None:
+    async def _untag(self, face_id: str, image_id: str, me: str | None, is_admin: bool) -> Face | None:
         face = await self._current.face(face_id, image_id)
         if face is None:
-            await self._unlist(face_id, image_id, me)
+            await self._unlist(face_id, image_id, me, is_admin)
             return None
         photo, person = await asyncio.gather(
             self._current.photo(image_id, face.photo_sort), self._current.person(face.person_id)
@@ -131,15 +131,15 @@ class Tagging:
         if photo is None and is_admin:
             await self._current.commit(gone)
             return face
-        photo = await self._current.with_all_faces(own(photo, me))
+        photo = await self._current.with_all_faces(own(photo, me, is_admin=is_admin))
         after = without_face(photo, FaceOnPhoto(face_id, face.person_id))
         await self._current.commit([*gone, shown_change(photo, after)])
         return replace(face, photo=after, just_changed=True)
 
-    async def _unlist(self, face_id: str, image_id: str, me: str) -> None:
-        """Write one's photo without a face that is gone, if it lists it."""
+    async def _unlist(self, face_id: str, image_id: str, me: str | None, is_admin: bool) -> None:
+        """Write a photo that one may change without a face that is gone, if it lists it."""
         photo = await self._current.photo(image_id)
-        if photo is None or photo.email.lower() != me:
+        if photo is None or not may_change(photo, me, is_admin=is_admin):
             return
         after = photo
         for face in [face for face in photo.faces if face.face_id == face_id]:

@@ -41,6 +41,16 @@ def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
     return email
 
 
+def moderator(identity: Identity | None, pattern: AccessPattern) -> tuple[str | None, bool]:
+    """The email of a caller who may use the pattern, and whether on anybody's photos: whom `also` names needs no email.
+
+    Raises `Unauthenticated` or `Forbidden`.
+    """
+    if identity is not None and identity.role.value in pattern.also:
+        return caller_email(identity), True
+    return uploader(identity, pattern), False
+
+
 def may_see_email(identity: Identity | None, email: str) -> bool:
     """Emails are shown to their owner, and to admins."""
     return is_admin(identity) or caller_email(identity) == email.lower()

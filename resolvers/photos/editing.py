@@ -10,7 +10,7 @@ from datastore.photos.library import Photo
 from resolvers import bounds
 from resolvers.context import Info
 from resolvers.photos import texts
-from resolvers.photos.callers import uploader
+from resolvers.photos.callers import moderator, uploader
 from resolvers.photos.library import TakenAt
 
 CHECKS: dict[str, bounds.Check] = {"description": texts.description, "tags": texts.tags}
@@ -19,9 +19,6 @@ CHECKS: dict[str, bounds.Check] = {"description": texts.description, "tags": tex
 @strawberry.input(description="What to change of a photo. What is left out stays as it is.")
 class UpdatePhotoInput:
     image_id: strawberry.ID = strawberry.field(description="The photo's `imageId`.")
-    taken_at: datetime | None = strawberry.field(
-        description="When it was taken: with it the photo is changed by its key, without it found before.", default=None
-    )
     description: strawberry.Maybe[str | None] = strawberry.field(
         description="What it shows, 1 to 1000 characters; null takes it away.", default=None
     )
@@ -36,16 +33,17 @@ Changes = Annotated[UpdatePhotoInput, strawberry.argument(description="At least 
 OfPhoto = Annotated[strawberry.ID, strawberry.argument(description="The photo's `imageId`.")]
 
 
-async def update_photo(info: Info, input: Changes) -> Photo:
+async def update_photo(info: Info, input: Changes, taken_at: TakenAt = None) -> Photo:
     me = uploader(info.context.identity, keys.UPDATE_PHOTO)
-    image_id, taken_at = bounds.id("imageId", input.image_id), moment_given(input.taken_at)
+    image_id, moment = bounds.id("imageId", input.image_id), moment_given(taken_at)
     changes = bounds.changes(input, CHECKS, removable={"description"})
-    return await info.context.photo_editing.update(image_id, me, taken_at, changes)
+    return await info.context.photo_editing.update(image_id, me, moment, changes)
 
 
 async def delete_photo(info: Info, image_id: OfPhoto, taken_at: TakenAt = None) -> Photo | None:
-    me = uploader(info.context.identity, keys.DELETE_PHOTO)
-    return await info.context.photo_editing.delete(bounds.id("imageId", image_id), me, moment_given(taken_at))
+    me, is_admin = moderator(info.context.identity, keys.DELETE_PHOTO)
+    id, moment = bounds.id("imageId", image_id), moment_given(taken_at)
+    return await info.context.photo_editing.delete(id, me, moment, is_admin=is_admin)
 
 
 def moment_given(taken_at: datetime | None) -> datetime | None:

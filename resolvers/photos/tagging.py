@@ -1,6 +1,5 @@
 """Who is where on one's photos: their part of SPARKS-W1."""
 
-from datetime import datetime
 from typing import Annotated
 
 import strawberry
@@ -13,8 +12,9 @@ from datastore.photos.faces import BoundingBox, Face
 from resolvers import bounds
 from resolvers.context import Context, Info
 from resolvers.photos import texts
-from resolvers.photos.callers import is_admin, uploader
+from resolvers.photos.callers import moderator, uploader
 from resolvers.photos.editing import OfPhoto, moment_given
+from resolvers.photos.library import TakenAt
 
 # What is smaller is nothing: a table holds no number that is not 0 and below 1E-130.
 SMALLEST = 1e-9
@@ -34,9 +34,6 @@ class BoundingBoxInput:
 @strawberry.input(description="Whose face is where on one's photo.")
 class TagFaceInput:
     image_id: strawberry.ID = strawberry.field(description="The photo's `imageId`.")
-    taken_at: datetime | None = strawberry.field(
-        description="When it was taken: with it the photo is read by its key, without it found.", default=None
-    )
     person_id: strawberry.ID = strawberry.field(description="The person's `personId`.")
     bounding_box: BoundingBoxInput = strawberry.field(description="Where the face is.")
     confidence: float = strawberry.field(description="How sure it is theirs, 0 to 1.", default=1.0)
@@ -52,19 +49,18 @@ NewFace = Annotated[TagFaceInput, strawberry.argument(description="Whose face is
 OfFace = Annotated[strawberry.ID, strawberry.argument(description="The face's `faceId`.")]
 
 
-async def tag_face(info: Info, input: NewFace) -> Face:
+async def tag_face(info: Info, input: NewFace, taken_at: TakenAt = None) -> Face:
     context = info.context
     me = uploader(context.identity, keys.TAG_FACE)
     return await context.tagging.tag(
-        _face(context, input), me, taken_at=moment_given(input.taken_at), may_be_there=input.face_id is not None
+        _face(context, input), me, taken_at=moment_given(taken_at), may_be_there=input.face_id is not None
     )
 
 
 async def untag_face(info: Info, face_id: OfFace, image_id: OfPhoto) -> Face | None:
-    identity = info.context.identity
-    me = uploader(identity, keys.UNTAG_FACE)
+    me, is_admin = moderator(info.context.identity, keys.UNTAG_FACE)
     return await info.context.tagging.untag(
-        bounds.id("faceId", face_id), bounds.id("imageId", image_id), me, is_admin=is_admin(identity)
+        bounds.id("faceId", face_id), bounds.id("imageId", image_id), me, is_admin=is_admin
     )
 
 

@@ -14,12 +14,14 @@ class EditingMutations:
         patterns.UPDATE_PHOTO,
         resolver=resolve.update_photo,
         graphql_type=Photo,
-        description="Change what one's photo says.",
+        description="Change what one's photo says. The moment it was taken stays: a `takenAt` that is not the photo's "
+        "is NOT_FOUND.",
     )
     delete_photo = ask(
         patterns.DELETE_PHOTO,
         resolver=resolve.delete_photo,
         graphql_type=Photo | None,
         description="Delete one's photo with its faces and its files: the photo as it was, or null if it is gone "
-        "already.",
+        "already. A `takenAt` that is not the photo's is NOT_FOUND. An admin may delete anybody's: its owner gets the "
+        "place back.",
     )

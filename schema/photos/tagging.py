@@ -15,12 +15,12 @@ class TaggingMutations:
         resolver=resolve.tag_face,
         graphql_type=Face,
         description="Say whose face is where on one's photo, which may have 45. Asked for again with the same "
-        "`faceId`, it answers the face there is and counts it once.",
+        "`faceId`, it answers the face there is and counts it once. A `takenAt` that is not the photo's is NOT_FOUND.",
     )
     untag_face = ask(
         patterns.UNTAG_FACE,
         resolver=resolve.untag_face,
         graphql_type=Face | None,
         description="Take a face off one's photo: the face as it was, or null if it is gone already. An admin may take "
-        "away a face whose photo is gone.",
+        "a face off anybody's photo, and away when its photo is gone.",
     )

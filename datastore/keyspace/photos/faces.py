@@ -66,10 +66,11 @@ TAG_FACE = AccessPattern(
 )
 UNTAG_FACE = AccessPattern(
     id="SPARKS-W1",
-    question="Take a face off one's photo",
+    question="Take a face off one's photo (an admin: off any)",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
     who=Who.USER,
+    also=(Who.ADMIN,),
     fields=("untagFace",),
     condition="attribute_exists(PK) AND personId = :person",
     consistent=True,

@@ -85,12 +85,14 @@ UPDATE_PHOTO = AccessPattern(
 )
 DELETE_PHOTO = AccessPattern(
     id="SPARKS-W1",
-    question="Delete one's photo with its faces and its files",
+    question="Delete one's photo (an admin: any) with its faces and its files",
     table=SPARKS,
     # The photo and the persons on it are read before; the note of the files to remove is deleted when they are.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
     who=Who.USER,
+    also=(Who.ADMIN,),
     fields=("deletePhoto",),
+    # The photo's own, also where an admin deletes it.
     condition="email = :me AND (attribute_not_exists(revision) OR revision = :revision)",
     consistent=True,
 )
