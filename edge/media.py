@@ -5,6 +5,7 @@ Whoever has the token may: it is signed, names one file and expires. Clients can
 
 import asyncio
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -31,12 +32,13 @@ PREFLIGHT_SECONDS = 600
 TYPES = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 # Whatever a file holds, a browser takes it for a picture and for nothing that runs.
 HARMLESS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
+PART = re.compile("([0-9]{1,40})-([0-9]{1,40})?|-([0-9]{1,40})")
 
 
 class Media:
     """The ASGI application behind `/media`. With another object store than the local one there is nothing here.
 
-    `allowed_origins` are the pages on other hosts that may upload, as `https://host[:port]`.
+    `allowed_origins` are the pages on other hosts that may upload and read, as `https://host[:port]`.
     """
 
     def __init__(
@@ -64,8 +66,7 @@ class Media:
             response = _json(refusal.status, told_error(refusal.error), headers)
         except Exception as error:
             response = _json(500, masked(error))
-        if "token" not in request.path_params:
-            self._share(request, response)
+        self._share(request, response)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -74,20 +75,28 @@ class Media:
         token = request.path_params.get("token")
         if token is None:
             return await self._upload(request, self._objects)
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers={"Allow": "GET, HEAD, OPTIONS"})
         if request.method not in ("GET", "HEAD"):
-            raise Refused(405, BadUserInput("Files are read with GET and HEAD."), allow="GET, HEAD")
+            raise Refused(405, BadUserInput("Files are read with GET and HEAD."), allow="GET, HEAD, OPTIONS")
         return await self._file(request, self._objects, token)
 
     def _share(self, request: Request, response: Response) -> None:
-        """Let the page of an allowed origin know what came of its upload. https://fetch.spec.whatwg.org/#http-cors"""
+        """Let the page of an allowed origin read a file, and know what came of its upload.
+
+        https://fetch.spec.whatwg.org/#http-cors-protocol
+        """
+        reads = "token" in request.path_params
         response.headers["Vary"] = "Origin"
         origin = request.headers.get("origin", "")
         if origin.lower() not in self._allowed_origins:
             return
         response.headers["Access-Control-Allow-Origin"] = origin
+        if reads:
+            response.headers["Access-Control-Expose-Headers"] = "Accept-Ranges, Content-Range, ETag"
         if request.method == "OPTIONS":
-            response.headers["Access-Control-Allow-Methods"] = "POST"
-            response.headers["Access-Control-Allow-Headers"] = "Content-Type"
+            response.headers["Access-Control-Allow-Methods"] = "GET, HEAD" if reads else "POST"
+            response.headers["Access-Control-Allow-Headers"] = "If-None-Match, Range" if reads else "Content-Type"
             response.headers["Access-Control-Max-Age"] = str(PREFLIGHT_SECONDS)
 
     async def _upload(self, request: Request, objects: LocalObjects) -> Response:
@@ -149,6 +158,7 @@ class Media:
         etag = response.headers["etag"]
         if _has(request.headers.get("if-none-match", ""), etag):
             return Response(status_code=304, headers=headers | {"ETag": etag})
+        _check_range(request, response, told.st_size)
         return response
 
 
@@ -233,6 +243,39 @@ def _has(tags: str, etag: str) -> bool:
     return etag in [tag.strip().removeprefix("W/") for tag in tags.split(",")] or tags.strip() == "*"
 
 
+def _check_range(request: Request, response: FileResponse, size: int) -> None:
+    """Refuse parts that the file has not, and pass over what names no parts. https://www.rfc-editor.org/rfc/rfc9110#name-range
+
+    `FileResponse` answers what is left.
+    """
+    given, given_if = request.headers.get("range"), request.headers.get("if-range")
+    if given is None or given_if not in (None, response.headers["etag"], response.headers["last-modified"]):
+        return
+    here = _parts(given, size)
+    if here and not any(here):
+        missing = BadUserInput(f"The file has no such part: it has {size} bytes.")
+        raise Refused(416, missing, **{"content-range": f"bytes */{size}"})
+    if not all(here) or not here:
+        request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
+
+
+def _parts(given: str, size: int) -> list[bool]:
+    """Of each part that a Range names, whether the file has any of it. None for what is not right."""
+    unit, _, named = given.partition("=")
+    parts = [PART.fullmatch(part.strip(" \t")) for part in named.split(",")]
+    if unit.lower() != "bytes":
+        return []
+    here = []
+    for part in parts:
+        if part is None:
+            return []
+        first, last, suffix = part.groups()
+        if first and last and int(first) > int(last):
+            return []
+        here.append(int(first) < size if first else min(size, int(suffix)) > 0)
+    return here
+
+
 def _json(status: int, error: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     body = encode({"errors": [dict(error)]})
-    return Response(body, status, {"Cache-Control": "no-store"} | dict(headers or {}), "application/json")
+    return Response(body, status, HARMLESS | {"Cache-Control": "no-store"} | dict(headers or {}), "application/json")
