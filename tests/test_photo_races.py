@@ -29,6 +29,10 @@ async def untags(served: Served, at: str) -> Any:
     return await ask_as(served, UNTAG, face=f"f{at}", image=f"i{at}")
 
 
+async def untags_as_admin(served: Served, at: str) -> Any:
+    return await ask_as(served, UNTAG, None, ADMIN, face=f"f{at}", image=f"i{at}")
+
+
 async def renames(served: Served, at: str) -> Any:
     return await ask_as(served, RENAME, role=ADMIN, input={"personId": f"p{at}", "name": "New"})
 
@@ -39,6 +43,10 @@ async def renames_the_other(served: Served, at: str) -> Any:
 
 async def deletes(served: Served, at: str) -> Any:
     return await ask_as(served, DELETE, id=f"i{at}")
+
+
+async def deletes_as_admin(served: Served, at: str) -> Any:
+    return await ask_as(served, DELETE, None, ADMIN, id=f"i{at}")
 
 
 async def merges(served: Served, at: str) -> Any:
@@ -93,7 +101,7 @@ async def place(served: Served, count: int) -> None:
         await put(served, *them, tagged(photo(f"i{number}"), faces, *them), *faces)
 
 
-@pytest.mark.parametrize("outer", [tags, untags, renames, deletes])
+@pytest.mark.parametrize("outer", [tags, untags, untags_as_admin, renames, deletes, deletes_as_admin])
 async def test_what_changed_since_it_was_read_is_read_again(
     served: Served, monkeypatch: pytest.MonkeyPatch, outer: Operation
 ) -> None:
