@@ -244,7 +244,7 @@ def _has(tags: str, etag: str) -> bool:
 
 
 def _check_range(request: Request, response: FileResponse, size: int) -> None:
-    """Refuse parts that the file has not, and pass over what names no parts. https://www.rfc-editor.org/rfc/rfc9110#name-range
+    """Refuse parts that the file has not, and pass over what names no parts (RFC 9110, 14.2).
 
     `FileResponse` answers what is left.
     """

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pictures import claimed_png, encoded, jpeg, png
-from PIL import Image
+from PIL import Image, ImageCms
 from upload_forms import sent
 
 from datastore.errors import BadUserInput
@@ -104,6 +104,19 @@ def test_a_jpeg_of_very_many_scans_is_not_decoded() -> None:
     assert refused(bomb) == "The original must have at most 100 scans."
 
 
+def test_a_large_jpeg_may_have_fewer_scans() -> None:
+    """So that all of them together take about as long."""
+    small = jpeg(16, 16, progressive=True)
+    at = small.index(b"\xff\xc2") + 5
+    whole = small[:at] + struct.pack(">HH", 2_500, 4_000) + small[at + 4 :]
+    first = whole.index(b"\xff\xda")
+    second = whole.index(b"\xff\xda", first + 2)
+    bomb = whole[:second] + whole[first:second] * 75 + whole[second:]
+
+    assert refused(bomb) == "The original must have at most 80 scans."
+    assert pictures.MOST_SCANNED // pictures.MOST_PIXELS == 20
+
+
 def test_what_a_camera_puts_behind_a_picture_is_no_scan_of_it() -> None:
     whole, film = jpeg(40, 40, progressive=True), b"\xff\xda" * 200
 
@@ -180,6 +193,79 @@ def test_whatever_is_transparent_or_grey_becomes_plain(mode: str, color: Any) ->
     shown = Image.open(BytesIO(examine("original", file.getvalue(), PNG).thumbnail))
 
     assert (shown.mode, min(shown.convert("L").tobytes()) > 200) == ("RGB", True)
+
+
+def swapped() -> bytes:
+    """The profile of colours in which red is what green is in sRGB, and green is red."""
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    return profile.replace(b"rXYZ", b"none").replace(b"gXYZ", b"rXYZ").replace(b"none", b"gXYZ")
+
+
+def thumbnail_of(image: Image.Image, kind: PictureType, **more: Any) -> tuple[tuple[int, ...], bytes]:
+    """A thumbnail's colour, and the thumbnail."""
+    file = BytesIO()
+    image.save(file, kind.name, **more)
+    content = examine("original", file.getvalue(), kind).thumbnail
+    pixel = Image.open(BytesIO(content)).getpixel((5, 5))
+    assert isinstance(pixel, tuple)
+    return pixel, content
+
+
+@pytest.mark.parametrize("kind", PictureType)
+def test_colours_are_those_that_the_profile_means(kind: PictureType) -> None:
+    pixel, content = thumbnail_of(Image.new("RGB", (30, 30), "red"), kind, icc_profile=swapped())
+
+    assert (pixel[0] < 60, pixel[1] > 200, pixel[2] < 60) == (True, True, True)
+    assert Image.open(BytesIO(content)).info.get("icc_profile") is None
+
+
+def test_a_profile_goes_with_transparency_and_palettes() -> None:
+    clear = Image.new("RGBA", (30, 30), (255, 0, 0, 0))
+    palette = Image.new("RGB", (30, 30), "red").quantize(4)
+
+    assert min(thumbnail_of(clear, PNG, icc_profile=swapped())[0]) > 250
+    assert thumbnail_of(palette, PNG, icc_profile=swapped())[0][1] > 200
+    assert min(thumbnail_of(palette, PNG, icc_profile=swapped(), transparency=0)[0]) > 250
+
+
+@pytest.mark.parametrize("profile", [b"x", swapped()[:200], b"\0" * 500], ids=["short", "cut", "empty"])
+def test_a_damaged_profile_counts_as_none(profile: bytes) -> None:
+    pixel, _ = thumbnail_of(Image.new("RGB", (30, 30), "red"), JPEG, icc_profile=profile)
+
+    assert (pixel[0] > 200, pixel[1] < 60) == (True, True)
+
+
+@pytest.mark.parametrize(("mode", "color"), [("L", 200), ("CMYK", (0, 0, 0, 55))])
+def test_a_profile_of_other_colours_counts_as_none(mode: str, color: Any) -> None:
+    pixel, _ = thumbnail_of(Image.new(mode, (30, 30), color), JPEG, icc_profile=swapped())
+
+    assert all(195 <= part <= 205 for part in pixel)
+
+
+@pytest.mark.parametrize(
+    ("thumbnail", "original", "fits"),
+    [
+        ((480, 360), (4_000, 3_000), True),
+        ((480, 344), (4_000, 3_000), True),
+        ((480, 340), (4_000, 3_000), False),
+        ((3, 400), (640, 480), False),
+        ((360, 480), (4_000, 3_000), False),
+        ((480, 3), (16_000, 85), True),  # 2.55
+        ((3, 480), (85, 16_000), True),
+        ((480, 6), (16_000, 85), False),
+        ((1, 1), (3, 2), True),
+    ],
+)
+def test_a_thumbnail_has_the_shape_of_its_original(
+    thumbnail: tuple[int, int], original: tuple[int, int], fits: bool
+) -> None:
+    given = Picture(*thumbnail, b""), Picture(*original, b"")
+    if fits:
+        pictures.check_shape(*given)
+        return
+    with pytest.raises(BadUserInput) as caught:
+        pictures.check_shape(*given)
+    assert caught.value.extensions == {"code": "BAD_USER_INPUT", "reason": "WRONG_SHAPE", "file": "thumbnail"}
 
 
 def test_sixteen_bits_of_grey_stay_grey() -> None:

@@ -24,7 +24,8 @@ from datastore.metering import Deadline
 from datastore.photos.pictures import Pictures, PictureType
 from datastore.photos.releases import LIFETIME, Releases
 from datastore.photos.removals import incoming
-from datastore.photos.uploads import Reservation, Uploads
+from datastore.photos.reservations import Reservation
+from datastore.photos.uploads import Uploads
 from datastore.store import Store
 from pipelines.photos.janitor import Janitor
 from runtime import new_id
@@ -260,10 +261,15 @@ async def test_asked_for_again_a_reservation_takes_no_second_place(served: Serve
 
 
 async def test_asked_for_again_with_something_else_it_is_a_conflict(served: Served) -> None:
-    said = {"description": "At sea", "tags": ["Sea"], "takenAt": "2026-01-01T00:00:00.123456Z"}
+    said: dict[str, Any] = {"description": "At sea", "tags": ["Sea"], "takenAt": "2026-01-01T00:00:00.123456Z"}
     await reserved(served, imageId=OWN_ID, **said)
     served.clock.forward(minutes=1)
-    others = {"contentType": "PNG", "description": "On land", "tags": [], "takenAt": "2026-01-02T00:00:00Z"}
+    others: dict[str, Any] = {
+        "contentType": "PNG",
+        "description": "On land",
+        "tags": [],
+        "takenAt": "2026-01-02T00:00:00Z",
+    }
     refused = [await create(served, imageId=OWN_ID, **{name: value}) for name, value in others.items()]
     nothing_else = [await create(served, imageId=OWN_ID, **given) for given in ({}, said, {"tags": [" sea "]})]
 

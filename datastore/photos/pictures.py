@@ -25,7 +25,7 @@ THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 480, 80
 # take 160 MB, and some 650 MB in all as WebP.
 FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
 # A JPEG is decoded scan by scan, each over the whole picture: cameras write one, a progressive one has ten or so, and
-# one of thousands keeps a decoder busy for minutes. All of them together may go over so many pixels: for about a second.
+# one of thousands keeps a decoder busy for minutes. All together they may go over so many pixels: for about a second.
 MOST_SCANS, MOST_SCANNED = 100, 800_000_000
 # So much wider or higher than the original a client's thumbnail may be.
 MOST_OFF = 0.05
@@ -226,8 +226,10 @@ def _in_srgb(image: Image.Image) -> Image.Image:
     profile = image.info.get("icc_profile")
     if not profile:
         return image
-    if image.mode == "P":
-        image = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+    elif image.mode == "P":
+        image = image.convert("RGB")
     mode = image.mode if image.mode in ("RGB", "RGBA") else "RGB"
     try:
         seen = ImageCms.profileToProfile(image, BytesIO(profile), ImageCms.createProfile("sRGB"), outputMode=mode)
