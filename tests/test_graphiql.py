@@ -286,8 +286,8 @@ def test_a_picture_is_uploaded_and_its_thumbnail_is_seen(page: "Page", gateway: 
     assert photos.locator("p:first-of-type").all_inner_texts().count("Nothing but teal") == 1
 
 
-def test_of_several_files_each_is_told_of_and_one_that_fails_keeps_its_place(page: "Page", tmp_path: Path) -> None:
-    reserved, old = [], ""
+def test_of_several_files_each_is_told_of_and_one_that_fails_gives_its_place_back(page: "Page", tmp_path: Path) -> None:
+    reserved, given_up, old = [], [], ""
 
     def watch(route: "Route") -> None:
         """Lets the first photo's thumbnail be one that cannot be seen any more."""
@@ -297,6 +297,9 @@ def test_of_several_files_each_is_told_of_and_one_that_fails_keeps_its_place(pag
         data = answer.get("data") or {}
         if "createPhoto" in data:
             reserved.append(data["createPhoto"]["imageId"])
+        if "cancelUpload" in data:
+            sent = json.loads(route.request.post_data or "")
+            given_up.append((sent["variables"]["imageId"], data["cancelUpload"]))
         if "photos" in data:
             first = data["photos"]["nodes"][0]
             old, first["thumbnailUrl"] = first["thumbnailUrl"], "/media/expired"
@@ -321,8 +324,8 @@ def test_of_several_files_each_is_told_of_and_one_that_fails_keeps_its_place(pag
         ]
     )
     expect(photos).to_have_count(13)
-    assert len(reserved) == 2
-    assert len({*reserved}) == 1
+    assert len({*reserved}) == 2
+    assert given_up == [(reserved[0], True)]
 
     page.locator(".role-switch select").select_option(label="nobody")
     give(page, tmp_path, teal_jpg=picture())

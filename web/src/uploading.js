@@ -21,7 +21,9 @@ const RESERVE = `mutation Reserve($input: CreatePhotoInput!) {
 const ENTER = 'mutation Enter($name: String!) { createPhotoUser(input: { displayName: $name }) { userId } }';
 const CONFIRM = `mutation Confirm($imageId: ID!) { completePhoto(imageId: $imageId) { ${PHOTO} } }`;
 
-// Places that were taken for a file which then failed: the next of the kind takes them, instead of another.
+const GIVE_UP = 'mutation GiveUp($imageId: ID!) { cancelUpload(imageId: $imageId) }';
+
+// Places of files that failed and which could not be given back: the next of the kind takes them, instead of another.
 const spare = new Map();
 
 /**
@@ -39,13 +41,18 @@ export async function upload(file, description, { endpoint, authorization, tell,
   const kind = JSON.stringify([authorization, input]);
   const { imageId, original } = await place(input, spare.get(kind), asked);
   spare.set(kind, imageId);
-  if (file.size > original.maxBytes) throw tooLarge(file, original.maxBytes);
-  const words = `Uploading ${file.name}…`;
-  await send({ ...original, url: local(original.url) }, file, (part) => tell({ words, part }));
-  tell({ words: `Looking at ${file.name}…` });
-  const { completePhoto } = await asked(CONFIRM, { imageId });
-  spare.delete(kind);
-  return completePhoto;
+  try {
+    if (file.size > original.maxBytes) throw tooLarge(file, original.maxBytes);
+    const words = `Uploading ${file.name}…`;
+    await send({ ...original, url: local(original.url) }, file, (part) => tell({ words, part }));
+    tell({ words: `Looking at ${file.name}…` });
+    const { completePhoto } = await asked(CONFIRM, { imageId });
+    spare.delete(kind);
+    return completePhoto;
+  } catch (error) {
+    await asked(GIVE_UP, { imageId }).then(() => spare.delete(kind), () => {});
+    throw error;
+  }
 }
 
 async function typeOf(file) {
