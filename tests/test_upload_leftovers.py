@@ -362,3 +362,17 @@ async def test_of_two_that_give_up_and_confirm_one_does(served: Served) -> None:
         assert (confirmed.errors is None) != cancelled.data["cancelUpload"]
     photos = len(await items(served, "IMAGE"))
     assert (await count(served), len(files(served)), await items(served, "UPLOAD")) == (photos, 2 * photos, [])
+
+
+async def test_an_upload_that_is_confirmed_again_and_again_is_given_up_later(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await uploaded(served, jpeg())
+
+    async def overtaken(*_: Any) -> None:
+        return None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Releases, "_end", overtaken)
+        assert (await cancel(served, id)).codes == ["THROTTLED"]
+    assert (await cancel(served, id)).data == {"cancelUpload": True}
