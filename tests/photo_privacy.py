@@ -66,7 +66,8 @@ def operations(kind: str, name: str, values: Values, types: Sequence[str] = ()) 
     given = ", ".join(f"{argument}: ${argument}" for argument in field.args)
     returned = get_named_type(field.type)
     for shown in types if isinstance(returned, GraphQLInterfaceType) else [returned.name]:
-        selected = f"{{ __typename ... on {shown} {_selection(SCHEMA.type_map[shown])} }}"
+        of = SCHEMA.type_map[shown]
+        selected = f"{{ __typename ... on {shown} {_selection(of)} }}" if is_composite_type(of) else ""
         call = f"({declared}) {{ {name}({given}) {selected} }}" if declared else f"{{ {name} {selected} }}"
         for variables in _ways(name, field.args, values):
             yield f"{kind} {call}", variables
