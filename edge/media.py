@@ -260,7 +260,7 @@ def _check_range(request: Request, response: FileResponse, size: int) -> None:
 
 
 def _parts(given: str, size: int) -> list[bool]:
-    """Of each part that a Range names, whether the file has any of it. None for what is not right."""
+    """Of each part that a Range names, whether the file has any of it; nothing for what is no Range."""
     unit, _, named = given.partition("=")
     parts = [PART.fullmatch(part.strip(" \t")) for part in named.split(",")]
     if unit.lower() != "bytes":

@@ -376,3 +376,21 @@ async def test_an_upload_that_is_confirmed_again_and_again_is_given_up_later(
         patched.setattr(Releases, "_end", overtaken)
         assert (await cancel(served, id)).codes == ["THROTTLED"]
     assert (await cancel(served, id)).data == {"cancelUpload": True}
+
+
+async def test_a_confirmation_of_what_was_given_up_makes_no_photo_of_what_came_in_its_place(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    confirming = Uploads._confirmed
+
+    async def late(self: Uploads, *given: Any) -> Any:
+        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        assert (await create(served, imageId=OWN_ID)).errors is None
+        return await confirming(self, *given)
+
+    monkeypatch.setattr(Uploads, "_confirmed", late)
+
+    assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
+    assert (await count(served), len(await items(served, "UPLOAD")), await items(served, "IMAGE")) == (1, 1, [])
+    assert files(served) == set()

@@ -298,8 +298,8 @@ class Uploads:
             logger.warning("Files of the upload %s could not be removed: %s", image_id, problem)
 
     def _confirming(self, photo: Photo) -> list[Action]:
-        values = self._open_values(photo.email)
-        condition = keys.COMPLETE_PHOTO.condition
+        values = self._open_values(photo.email) | {"kept": photo.original_key}
+        condition = f"{keys.COMPLETE_PHOTO.condition} AND {keys.KNOWS}"
         return [
             Action("Delete", key=keys.upload(photo.image_id), condition=condition, values=values),
             Action("Put", item=photo_item(photo), condition=keys.ABSENT),

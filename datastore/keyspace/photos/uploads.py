@@ -153,6 +153,8 @@ NOTE = (
 ABSENT = "attribute_not_exists(PK)"
 # And what one gives up must be: one's own.
 OWN = CANCEL_UPLOAD.condition
+# What a reservation is confirmed with, it must know: another of the same id may have come in its place.
+KNOWS = "contains(objectKeys, :kept)"
 # What gives a user's place back, in a transaction with what held it.
 GIVE_BACK = "SET uploadCount = uploadCount - :one"
 HAS_ONE = "attribute_exists(PK) AND uploadCount >= :one"
