@@ -5,6 +5,7 @@ somebody does.
 import asyncio
 import logging
 import os
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -394,3 +395,31 @@ async def test_a_confirmation_of_what_was_given_up_makes_no_photo_of_what_came_i
     assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
     assert (await count(served), len(await items(served, "UPLOAD")), await items(served, "IMAGE")) == (1, 1, [])
     assert files(served) == set()
+
+
+async def test_a_confirmation_that_comes_too_late_leaves_the_same_files_to_what_came_in_its_place(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    write, confirming = Uploads._confirming, Uploads._confirmed
+
+    async def late(self: Uploads, *given: Any) -> Any:
+        monkeypatch.setattr(Uploads, "_confirmed", confirming)
+        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        await uploaded(served, jpeg(), imageId=OWN_ID)
+        monkeypatch.setattr(Uploads, "_confirming", breaks)
+        assert (await complete(served, OWN_ID)).codes == ["INTERNAL"]
+        monkeypatch.setattr(Uploads, "_confirming", expired)
+        return await confirming(self, *given)
+
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("The power is off.")
+
+    def expired(self: Uploads, photo: Any) -> Any:
+        delete, put = write(self, photo)
+        return [replace(delete, values={**(delete.values or {}), "now": 2**40}), put]
+
+    monkeypatch.setattr(Uploads, "_confirmed", late)
+
+    assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
+    assert shown(served) >= {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}

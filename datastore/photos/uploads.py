@@ -309,9 +309,12 @@ class Uploads:
         """Of two that confirm at once the second answers the first one's photo."""
         there = await self._photo(wanted.image_id)
         if isinstance(wanted, Photo):
-            # The reservation may have been released, and its files removed, before these were written.
+            # The reservation may have been released, and its files removed, before these were written. One that came in
+            # its place may have the same files.
+            anew = await self._store.get(keys.COMPLETE_PHOTO, keys.upload(wanted.image_id)) or {}
             shown = (there.original_key, there.thumbnail_key) if there else ()
-            await self._remove(wanted.image_id, {wanted.original_key, wanted.thumbnail_key}.difference(shown))
+            own = {wanted.original_key, wanted.thumbnail_key}
+            await self._remove(wanted.image_id, own.difference(shown, anew.get("objectKeys") or ()))
         if there is None or there.email != wanted.email:
             raise no_upload()
         return there
