@@ -7,8 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import clients, data, fan_out, feed_stream, feeds, matches, naive_tick, queries, subscriptions
+from benchmarks import clients, data, fan_out, feed_stream, feeds, matches, naive_tick, photos, queries, subscriptions
 from benchmarks.measuring import run
+from benchmarks.photos_report import FullReport
 from benchmarks.report import Report
 from benchmarks.server import serving
 from datastore.database import StoreOptions, open_database
@@ -44,17 +45,21 @@ PARTS = (
     *("clients", "gateway", "subscriptions"),
     *("ticks", "naive", "news", "viewers"),
     *("feed", "fanout", "pipeline"),
+    "photos",
 )
 
 
-async def measure(extent: Extent, parts: Collection[str]) -> Report:
+async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
     """On engines that are there for this alone."""
     began = time.perf_counter()
-    report = Report(extent.rounds)
+    report = FullReport(extent.rounds)
     if not {"clients", "gateway", "subscriptions"}.isdisjoint(parts):
         await _measure_gateway(report, extent, parts)
     await _measure_matches(report, extent, parts)
     await _measure_feed(report, extent, parts)
+    if "photos" in parts:
+        _say("measuring the photo library")
+        report.photos = await photos.measure(extent.rounds, extent.effort)
     report.seconds = time.perf_counter() - began
     return report
 
