@@ -117,6 +117,25 @@ def test_a_large_jpeg_may_have_fewer_scans() -> None:
     assert pictures.MOST_SCANNED // pictures.MOST_PIXELS == 20
 
 
+def hiding_scans(number: int) -> bytes:
+    """Where a restart marker is due there is a reserved marker, and behind it what looks like its segment."""
+    whole = jpeg(64, 64)
+    tables, frame = whole[2 : whole.index(b"\xff\xc0")], whole.index(b"\xff\xc4")
+    header = whole[whole.index(b"\xff\xc0") : frame].replace(b"\x01\x22\x00", b"\x01\x11\x00")
+    codes = whole[frame : whole.index(b"\xff\xda")]
+    scan = b"\xff\xda\x00\x08\x01\x01\x00\x00\x3f\x00"
+    hidden = (scan + b"\x00") * number
+    start = b"\xff\xd8" + tables + header + codes + b"\xff\xdd\x00\x04\x00\x01" + scan
+    start += b"\x00" * 4 + b"\xff\x02" + struct.pack(">H", len(hidden) + 2) + hidden
+    others = (scan.replace(b"\x01\x01\x00", b"\x01" + bytes([part]) + b"\x11") + b"\x00" * 8 for part in (2, 3))
+    return start + b"".join(others) + b"\xff\xd9"
+
+
+def test_no_scan_hides_behind_a_marker_that_decoders_pass_over() -> None:
+    assert examine("original", hiding_scans(90), JPEG).width == 64
+    assert refused(hiding_scans(500)) == "The original must have at most 100 scans."
+
+
 def test_what_a_camera_puts_behind_a_picture_is_no_scan_of_it() -> None:
     whole, film = jpeg(40, 40, progressive=True), b"\xff\xda" * 200
 
