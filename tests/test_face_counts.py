@@ -76,7 +76,8 @@ class Play:
         return await ask_as(self.served, DELETE, self.owners[id := self.chance.choice(list(self.owners))], id=id)
 
     async def end(self) -> None:
-        """Merges that met others are asked for again, until each is done."""
+        """Merges that met others, and those of who was not counted, are asked for again, until each is done."""
+        self.served.clock.forward(minutes=11)
         for _ in range(3):
             for item in await stored(self.served, "PERSON"):
                 if "mergedInto" in item:

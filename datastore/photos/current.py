@@ -33,6 +33,8 @@ T = TypeVar("T")
 CHANGES = Backoff(first=0.02, most=0.5, tries=12)
 # As many faces as one item has room for, with ids of any usual length.
 MOST_LISTED = 500
+UNCOUNTED = "(attribute_not_exists(faceCount) OR attribute_type(faceCount, :nothing))"
+STAYS = "(attribute_not_exists(mergedInto) OR attribute_type(mergedInto, :nothing))"
 # While a person gets another name, a Query may come between the item that goes and the one that comes.
 MOVING_SECONDS = 0.05
 
@@ -186,9 +188,11 @@ class Current:
         Faces do not come to somebody who is becoming another. No count falls below 0, however it came to be.
         """
         seen, condition = person.get("faceCount"), "attribute_exists(PK)"
+        if seen is None and person.get("mergedInto") is not None and change <= 0:
+            return _still_uncounted(person)
         if seen is None:
             counted = await self._store.count(person_keys.COUNT_FACES, face_values(person["personId"]))
-            condition += " AND (attribute_not_exists(faceCount) OR attribute_type(faceCount, :nothing))"
+            condition += f" AND {UNCOUNTED} AND {STAYS}"
             values: dict[str, Any] = {"count": max(0, counted + change), "nothing": "NULL"}
         elif seen + change < 0:
             condition += " AND faceCount = :seen"
@@ -224,6 +228,16 @@ class Current:
         async with self._at_once:
             items = [item async for item in self._store.query_all(person_keys.FACES_OF_PERSON, values)]
         return [FaceOnPhoto(face_keys.face_parts(key_of(SPARKS, item))[0], person_id) for item in items]
+
+
+def _still_uncounted(person: Item) -> Action:
+    """No count begins of who is becoming another: by an index that lags it might say 0, which ends the merge."""
+    return Action(
+        "ConditionCheck",
+        key=key_of(SPARKS, person),
+        condition=f"mergedInto = :into AND {UNCOUNTED}",
+        values={"into": person["mergedInto"], "nothing": "NULL"},
+    )
 
 
 def face_values(person_id: str) -> dict[str, str]:

@@ -93,7 +93,6 @@ class Merging:
         """
         pair = await until_unchanged(lambda: self._begin(one, into))
         delays = LAGGING.delays(lambda: 1.0)
-        counted = pair.one is None or pair.one.get("faceCount") is not None
         if pair.one is None:
             await self._move_all(one, into)
         while pair.one is not None:
@@ -103,7 +102,7 @@ class Merging:
                 continue
             # What nobody counted is not known to be none.
             more = pair.one.get("faceCount") is None or pair.one["faceCount"] > 0
-            delay = next(delays, None) if more or not counted else None
+            delay = next(delays, None) if more else None
             if delay is not None:
                 await asyncio.sleep(delay)
             elif more and not self._is_old(pair.one):
