@@ -30,7 +30,7 @@ MOST_SCANS, MOST_SCANNED = 100, 800_000_000
 # So much wider or higher than the original a client's thumbnail may be.
 MOST_OFF = 0.05
 # https://www.w3.org/Graphics/JPEG/itu-t81.pdf, table B.1: the markers that have a segment. Those up to 0xBF are
-# reserved: decoders that look for a restart marker pass over such a one alone, and read on in what looks like a segment.
+# reserved: decoders that look for a restart marker pass over such a one alone, and read on in its segment.
 MARKER, SCAN, END = re.compile(rb"\xff[\xc0-\xcf\xd9-\xfe]"), b"\xff\xda", b"\xff\xd9"
 ORIENTATION = 0x0112  # the EXIF tag
 # How a picture is turned to be looked at; not for 1, which is upright. https://www.exif.org/Exif2-2.PDF, 4.6.4 A
