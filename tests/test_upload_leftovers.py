@@ -397,29 +397,75 @@ async def test_a_confirmation_of_what_was_given_up_makes_no_photo_of_what_came_i
     assert files(served) == set()
 
 
-async def test_a_confirmation_that_comes_too_late_leaves_the_same_files_to_what_came_in_its_place(
+async def test_a_deletion_that_comes_late_takes_no_files_of_a_photo_made_again(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of the same id and picture, while what the first photo left is removed twice."""
     await uploaded(served, jpeg(), imageId=OWN_ID)
-    write, confirming = Uploads._confirming, Uploads._confirmed
+    await complete(served, OWN_ID)
+    first = files(served)
+    began, going = asyncio.Event(), asyncio.Event()
+    delete = LocalObjects.delete
+
+    async def slow(self: LocalObjects, object_keys: Any) -> None:
+        if not began.is_set():
+            began.set()
+            await going.wait()
+        await delete(self, object_keys)
+
+    monkeypatch.setattr(LocalObjects, "delete", slow)
+    late = asyncio.create_task(done(served, DELETE, id=OWN_ID))
+    await began.wait()
+    await janitor(served).tidy()
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    assert (await complete(served, OWN_ID)).errors is None
+    again = files(served)
+    going.set()
+    await late
+
+    assert (files(served), len(again), first & again) == (again, 2, set())
+
+
+async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same id and picture, which is made after it was looked up whether it is there."""
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    confirming, remove = Uploads._confirmed, Uploads._remove
 
     async def late(self: Uploads, *given: Any) -> Any:
         monkeypatch.setattr(Uploads, "_confirmed", confirming)
         assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
         await uploaded(served, jpeg(), imageId=OWN_ID)
-        monkeypatch.setattr(Uploads, "_confirming", breaks)
-        assert (await complete(served, OWN_ID)).codes == ["INTERNAL"]
-        monkeypatch.setattr(Uploads, "_confirming", expired)
+        monkeypatch.setattr(Uploads, "_remove", later)
         return await confirming(self, *given)
 
-    def breaks(*_: Any) -> None:
-        raise RuntimeError("The power is off.")
-
-    def expired(self: Uploads, photo: Any) -> Any:
-        delete, put = write(self, photo)
-        return [replace(delete, values={**(delete.values or {}), "now": 2**40}), put]
+    async def later(self: Uploads, *given: Any) -> None:
+        monkeypatch.setattr(Uploads, "_remove", remove)
+        other = Uploads(served.store(), served.gateway.objects, Pictures(), served.clock.now)
+        await other.complete(OWN_ID, ADA)
+        await remove(self, *given)
 
     monkeypatch.setattr(Uploads, "_confirmed", late)
 
-    assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
+    assert (await complete(served, OWN_ID)).codes == []
+    assert (len(await items(served, "IMAGE")), len(files(served))) == (1, 2)
+
+
+async def test_a_confirmation_that_is_late_leaves_its_files_to_the_reservation_that_knows_them(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another that confirms the same by an earlier clock still may."""
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    write = Uploads._confirming
+
+    def expired(self: Uploads, *given: Any) -> Any:
+        delete, put = write(self, *given)
+        return [replace(delete, values={**(delete.values or {}), "now": 2**40}), put]
+
+    with monkeypatch.context() as late:
+        late.setattr(Uploads, "_confirming", expired)
+        assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
     assert shown(served) >= {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+    assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+    assert files(served) == set()

@@ -132,6 +132,7 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
                 taken_at=NOON,
                 created_at=NOON,
                 expires_at=NOON + LIFETIME,
+                nonce=new_id(),
             )
             try:
                 await uploads.reserve(wanted, chosen=False)

@@ -14,7 +14,11 @@ from datastore.photos.pictures import PictureType
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A place that is taken by a photo that is not uploaded yet, and what the photo will be."""
+    """A place that is taken by a photo that is not uploaded yet, and what the photo will be.
+
+    `nonce` is any text that comes once. It tells two reservations of the same id apart: in the names of their files, so
+    that whoever comes late to remove those of the one takes none of the other's, though both are of the same picture.
+    """
 
     image_id: str
     email: str
@@ -24,6 +28,7 @@ class Reservation:
     taken_at: datetime
     created_at: datetime
     expires_at: datetime
+    nonce: str
 
 
 def reservation_from(item: Mapping[str, Any]) -> Reservation:
@@ -36,6 +41,7 @@ def reservation_from(item: Mapping[str, Any]) -> Reservation:
         taken_at=from_iso(item["takenAt"]),
         created_at=from_iso(item["createdAt"]),
         expires_at=from_seconds(item["expires"]),
+        nonce=item.get("nonce") or "",
     )
 
 
@@ -53,6 +59,7 @@ def reservation_item(reservation: Reservation) -> Item:
         "takenAt": iso(reservation.taken_at),
         "createdAt": iso(reservation.created_at),
         "expires": to_seconds(reservation.expires_at),
+        "nonce": reservation.nonce or None,
     }
     return {name: value for name, value in item.items() if value is not None}
 

@@ -31,7 +31,7 @@ from datastore.store import Action, Store
 
 MOST_ORIGINAL_BYTES, MOST_THUMBNAIL_BYTES = 25 * 2**20, 512 * 2**10
 ORIGINAL, THUMBNAIL = "original", "thumbnail"
-# Of the hash of a photo's files, which the files' names end with.
+# Of the hash of a photo's reservation and files, which the files' names end with.
 DIGITS = 16
 # Reserving is begun anew when what stood in its way is gone: a count that was not kept, expired reservations.
 TRIES = 5
@@ -307,17 +307,23 @@ class Uploads:
 
     async def _confirmed_by_another(self, wanted: Photo | Reservation) -> Photo:
         """Of two that confirm at once the second answers the first one's photo."""
-        there = await self._photo(wanted.image_id)
         if isinstance(wanted, Photo):
-            # The reservation may have been released, and its files removed, before these were written. One that came in
-            # its place may have the same files.
-            anew = await self._store.get(keys.COMPLETE_PHOTO, keys.upload(wanted.image_id)) or {}
-            shown = (there.original_key, there.thumbnail_key) if there else ()
-            own = {wanted.original_key, wanted.thumbnail_key}
-            await self._remove(wanted.image_id, own.difference(shown, anew.get("objectKeys") or ()))
+            await self._take_back(wanted)
+        there = await self._photo(wanted.image_id)
         if there is None or there.email != wanted.email:
             raise no_upload()
         return there
+
+    async def _take_back(self, photo: Photo) -> None:
+        """Remove the files of a photo that is not made: its reservation may have been released, and its files removed,
+        before these were written. A reservation that knows them still looks after them, and others may confirm it.
+        """
+        reservation = await self._store.get(keys.COMPLETE_PHOTO, keys.upload(photo.image_id)) or {}
+        # Read after it: where it is gone, whether these are the files of what came of it is decided.
+        there = await self._photo(photo.image_id)
+        shown = (there.original_key, there.thumbnail_key) if there else ()
+        own = {photo.original_key, photo.thumbnail_key}
+        await self._remove(photo.image_id, own.difference(shown, reservation.get("objectKeys") or ()))
 
 
 def _reserving(reservation: Reservation, *, chosen: bool) -> list[Action]:
@@ -361,5 +367,8 @@ def _full(user: Mapping[str, Any], **details: Any) -> Conflict:
 
 def _kept(reservation: Reservation, original: bytes, thumbnail: bytes) -> tuple[str, str]:
     """Where the original and the thumbnail of a photo are."""
-    name = f"{reservation.image_id}-{sha256(original + thumbnail).hexdigest()[:DIGITS]}"
+    digest = sha256(reservation.nonce.encode())
+    for content in (original, thumbnail):
+        digest.update(content)
+    name = f"{reservation.image_id}-{digest.hexdigest()[:DIGITS]}"
     return f"originals/{name}.{reservation.content_type.ending}", f"thumbnails/{name}.jpg"

@@ -66,6 +66,7 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         taken_at=given["taken_at"] or context.now,
         created_at=context.now,
         expires_at=context.now + LIFETIME,
+        nonce=context.services.new_id(),
     )
     said = ["content_type", *(name for name, value in given.items() if value is not None)]
     return await context.uploads.reserve(wanted, chosen=input.image_id is not None, said=said)
