@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,11 +10,12 @@ from conftest import Served
 from photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, photo, put, tagged, user
 from photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, tag
 
+from datastore.declarations import AccessPattern
 from datastore.errors import Unavailable
 from datastore.photos import editing
 from datastore.photos.current import Current
 from datastore.photos.removals import Removals
-from datastore.store import Action
+from datastore.store import Action, Store
 from resolvers.access import Role
 
 AT = "2026-06-25T10:00:00.250Z"
@@ -215,11 +216,44 @@ async def test_a_photo_with_more_faces_than_fit_goes_in_some_steps(
 
 
 async def test_where_no_count_is_kept_a_photo_goes_all_the_same(served: Served) -> None:
-    for kept in ((), (user(),), (user(uploadCount=0),), (user(uploadCount=None),)):
+    for kept in ((), (user(uploadCount=0),)):
         await put(served, *kept, photo("i"))
 
         assert await done(served, DELETE, id="i") is not None
         assert await stored(served) == list(kept)
+
+
+@pytest.mark.parametrize("count", [{}, {"uploadCount": None}])
+async def test_where_no_count_is_kept_it_begins_with_a_deletion(served: Served, count: Any) -> None:
+    owner = user(**count)
+    del owner["uploadLimit"]
+    await put(served, owner, photo("i"), photo("j"), photo("k", EVE))
+
+    answer = await ask_as(served, DELETE, id="i")
+
+    assert (answer.errors, answer.made.count("Query sparks.email-PK-index")) == (None, 1)
+    assert await stored(served, "USER") == [user(uploadCount=1, uploadLimit=100)]
+
+
+async def test_a_photo_that_goes_while_the_photos_are_counted_holds_no_place(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(served, user(), photo("i"), photo("j"))
+    count = Store.count
+
+    async def slow(store: Store, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
+        counted = await count(store, pattern, values)
+        monkeypatch.setattr(Store, "count", count)
+        assert await done(served, DELETE, id="i") is not None
+        return counted
+
+    monkeypatch.setattr(Store, "count", slow)
+    reserve = 'mutation { createPhoto(input: {contentType: JPEG, description: "New"}) { imageId } }'
+    answer = await ask_as(served, reserve)
+
+    # One that is left, and one that is to come.
+    assert answer.errors is None
+    assert await stored(served, "USER") == [user(uploadCount=2)]
 
 
 async def test_of_many_who_delete_a_photo_at_once_one_is_told_of_it(served: Served) -> None:

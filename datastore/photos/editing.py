@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from datastore.attributes import Item
 from datastore.expressions import set_or_remove
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import faces as face_keys
@@ -18,12 +19,13 @@ from datastore.photos.library import FaceOnPhoto, Photo, photo_from
 from datastore.photos.lookups import Lookups
 from datastore.photos.removals import Removals, removal_item
 from datastore.photos.tagging import MOST_FACES, without_face
+from datastore.photos.users import UPLOAD_LIMIT
 from datastore.records import record
 from datastore.settling import all_settled
 from datastore.store import Action, Store
 
-# A user who has no place to give back, or is not there.
-HAS_NONE = "attribute_not_exists(uploadCount) OR attribute_type(uploadCount, :nothing) OR uploadCount < :one"
+# A user who has no place to give back.
+HAS_NONE = "uploadCount < :one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +100,25 @@ class Editing:
         return [
             *_gone(photo.image_id, photo.faces),
             *await current.count_changes(persons, [face.person_id for face in there]),
-            *_given_back(photo.email, (user or {}).get("uploadCount")),
+            await self._given_back(photo.email, user),
             Action("Put", item=removal_item(photo, self.now)),
         ]
+
+    async def _given_back(self, email: str, user: Item | None) -> Action:
+        """The user's place. Where no count is kept it begins without the photo: one that was begun meanwhile has it."""
+        key = user_keys.user(email)
+        if user is None:
+            return Action("ConditionCheck", key=key, condition=upload_keys.ABSENT)
+        count, one = user.get("uploadCount"), {"one": 1}
+        if count is None:
+            begin = upload_keys.BEGIN_COUNTING
+            values = {"partition": email, "prefix": keys.PREFIX}
+            counted = await self.store.count(upload_keys.COUNT_PHOTOS, values)
+            kept = {"count": max(0, counted - 1), "limit": UPLOAD_LIMIT, "null": "NULL"}
+            return Action("Update", key=key, update=begin.update, condition=begin.condition, values=kept)
+        if count < 1:
+            return Action("ConditionCheck", key=key, condition=HAS_NONE, values=one)
+        return Action("Update", key=key, update=upload_keys.GIVE_BACK, condition=upload_keys.HAS_ONE, values=one)
 
     async def _take_off(self, current: Current, photo: Photo, faces: Sequence[FaceOnPhoto]) -> None:
         """Take some faces off a photo, in one transaction."""
@@ -125,14 +143,6 @@ def _deletion(photo: Photo) -> Action:
 
 def _gone(image_id: str, faces: Iterable[FaceOnPhoto]) -> list[Action]:
     return [Action("Delete", key=face_keys.face(face.face_id, image_id)) for face in faces]
-
-
-def _given_back(email: str, count: int | None) -> list[Action]:
-    """The user's place, where it is counted; where it is not, that it is not meanwhile."""
-    key = user_keys.user(email)
-    if not count or count < 1:
-        return [Action("ConditionCheck", key=key, condition=HAS_NONE, values={"one": 1, "nothing": "NULL"})]
-    return [Action("Update", key=key, update=upload_keys.GIVE_BACK, condition=upload_keys.HAS_ONE, values={"one": 1})]
 
 
 def _names(photo: Photo, faces: Iterable[FaceOnPhoto]) -> dict[str, str | None]:
