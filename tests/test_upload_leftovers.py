@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 from dataclasses import replace
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -352,6 +353,32 @@ async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
     monkeypatch.setattr(Releases, "_left_by", slow)
 
     assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
+
+
+async def test_files_that_are_written_while_an_upload_is_released_are_removed(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The confirmation began a second before the end, and breaks off; the janitor read the upload before."""
+    id = await uploaded(served, jpeg())
+    left_by, before = Releases._left_by, served.clock.now + timedelta(minutes=59, seconds=59)
+    late = Uploads(served.store(), served.gateway.objects, Pictures(), before)
+
+    async def slow(self: Releases, image_id: str, item: Any) -> Any:
+        found = await left_by(self, image_id, item)
+        if not item.get("objectKeys"):
+            with pytest.raises(RuntimeError):
+                await late.complete(id, ADA)
+        return found
+
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("The power is off.")
+
+    monkeypatch.setattr(Uploads, "_confirming", breaks)
+    monkeypatch.setattr(Releases, "_left_by", slow)
+    served.clock.forward(hours=1)
+
+    assert await janitor(served).release_expired() == 1
     assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
 
 

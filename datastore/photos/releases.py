@@ -27,7 +27,7 @@ MOST_AHEAD = timedelta(minutes=5)
 # the janitor releases the others.
 LOOKED_AT, RELEASED_AT_ONCE = 100, 5
 PAGE = 100
-# Cancelling is begun anew when the files of the reservation changed meanwhile.
+# Ending a reservation is begun anew when its files changed meanwhile.
 TRIES = 5
 
 
@@ -109,19 +109,24 @@ class Releases:
             item = await self._store.get(keys.CANCEL_UPLOAD, keys.upload(image_id))
             if item is None or item.get("email") != email:
                 return False
-            object_keys = await self._end(image_id, item, _as_read(image_id, item))
+            object_keys = await self._end(image_id, item, _own(image_id, item))
             if object_keys is not None:
                 return await self._finished(image_id, object_keys)
         raise Throttled("The upload is being confirmed at the same time; try again.")
 
     async def _give_back(self, image_id: str) -> list[str] | None:
         """The files that it leaves, which are noted; None where there was nothing to give back."""
-        item = await self._store.get(keys.RELEASE, keys.upload(image_id))
-        if item is None:
-            return None
-        over = {"now": int(self._now.timestamp())}
-        delete = Action("Delete", key=keys.upload(image_id), condition=keys.RELEASE.condition, values=over)
-        return await self._end(image_id, item, delete)
+        over, before = {"now": int(self._now.timestamp())}, None
+        for _ in range(TRIES):
+            item = await self._store.get(keys.RELEASE, keys.upload(image_id))
+            if item is None or item == before:
+                return None
+            delete = _as_read(image_id, item, keys.RELEASE.condition, over)
+            object_keys = await self._end(image_id, item, delete)
+            if object_keys is not None:
+                return object_keys
+            before = item
+        return None
 
     async def _end(self, image_id: str, item: Item, delete: Action) -> list[str] | None:
         """Give the place of a reservation back, if it can be deleted so. Answers as `_give_back` does."""
@@ -165,11 +170,21 @@ class Releases:
         return True
 
 
-def _as_read(image_id: str, item: Item) -> Action:
-    """Delete one's own reservation unless files were added to it meanwhile: nobody would know of them any more."""
-    me, kept = {"me": item["email"]}, item.get("objectKeys")
-    if not kept:
-        condition = f"{keys.OWN} AND attribute_not_exists(objectKeys)"
-        return Action("Delete", key=keys.upload(image_id), condition=condition, values=me)
-    condition = f"{keys.OWN} AND objectKeys = :keys"
-    return Action("Delete", key=keys.upload(image_id), condition=condition, values={**me, "keys": set(kept)})
+def _own(image_id: str, item: Item) -> Action:
+    return _as_read(image_id, item, keys.OWN, {"me": item["email"]})
+
+
+def _as_read(image_id: str, item: Item, condition: str | None, values: Mapping[str, Any]) -> Action:
+    """Delete a reservation unless files were added to it meanwhile, of which nobody would know any more, or another
+    came in its place.
+    """
+    conditions, compared = [condition], dict(values)
+    for name in ("objectKeys", "nonce"):
+        if name in item:
+            conditions.append(f"{name} = :{name}")
+            compared[name] = item[name]
+        else:
+            conditions.append(f"attribute_not_exists({name})")
+    return Action(
+        "Delete", key=keys.upload(image_id), condition=" AND ".join(filter(None, conditions)), values=compared
+    )
