@@ -297,6 +297,20 @@ async def test_what_cannot_be_removed_now_is_removed_later(
     assert await stored(served) == [user(uploadCount=0)]
 
 
+async def test_files_that_are_to_be_removed_already_are_not_forgotten_by_a_deletion(served: Served) -> None:
+    earlier, key = f"originals/{ADA}/earlier.jpg", "REMOVAL#i"
+    note = {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": "i", "objectKeys": [earlier]}
+    await put(served, user(uploadCount=1), photo("i"), note | {"createdAt": AT})
+    for file in (earlier, *FILES):
+        await objects(served).write(file, b"a picture", content_type="image/jpeg")
+
+    await done(served, DELETE, id="i")
+    await Removals(served.store(), objects(served)).finish_all()
+
+    assert [await objects(served).read(file, most_bytes=100) for file in (earlier, *FILES)] == [None] * 3
+    assert await stored(served) == [user(uploadCount=0)]
+
+
 async def test_a_photo_that_lists_a_face_twice_goes_and_it_is_counted_once(served: Served) -> None:
     twice, other = face("f", "i", "p"), face("g", "j", "p")
     await put(served, user(uploadCount=1), tagged(photo("i"), [twice, twice], person("p")), twice, other)

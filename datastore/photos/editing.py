@@ -101,8 +101,15 @@ class Editing:
             *_gone(photo.image_id, photo.faces),
             *await current.count_changes(persons, [face.person_id for face in there]),
             await self._given_back(photo.email, user),
-            Action("Put", item=removal_item(photo, self.now)),
+            self._noted(photo),
         ]
+
+    def _noted(self, photo: Photo) -> Action:
+        """What is to be removed, beside what a note that is there names: of an upload with the same id."""
+        item = removal_item(photo, self.now)
+        values = {"type": item["entityType"], "id": photo.image_id, "at": item["createdAt"], "none": []}
+        key = upload_keys.removal(photo.image_id)
+        return Action("Update", key=key, update=upload_keys.NOTE, values=values | {"keys": item["objectKeys"]})
 
     async def _given_back(self, email: str, user: Item | None) -> Action:
         """The user's place. Where no count is kept it begins without the photo: one that was begun meanwhile has it."""
