@@ -223,6 +223,16 @@ async def test_where_no_count_is_kept_a_photo_goes_all_the_same(served: Served) 
         assert await stored(served) == list(kept)
 
 
+async def test_a_photo_whose_revision_others_wrote_as_null_is_changed_and_deleted(served: Served) -> None:
+    await put(served, user(uploadCount=2), photo("i", revision=None), photo("j", revision=None), person("p"))
+
+    await tag(served, "i", "p")
+    assert (await one(served, "IMAGE#i") or {})["revision"] == 1
+    for image_id in ("i", "j"):
+        assert await done(served, DELETE, id=image_id) is not None
+    assert await stored(served) == [person("p"), user(uploadCount=0)]
+
+
 @pytest.mark.parametrize("count", [{}, {"uploadCount": None}])
 async def test_where_no_count_is_kept_it_begins_with_a_deletion(served: Served, count: Any) -> None:
     owner = user(**count)

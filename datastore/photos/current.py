@@ -94,6 +94,7 @@ def shown_change(before: Photo, after: Photo) -> Action:
             "names": dict(after.person_names),
             "faces": faces_attribute(_with_room(after.faces)),
             "revision": before.revision,
+            "nothing": "NULL",
             "next": before.revision + 1,
         },
     )

@@ -144,8 +144,8 @@ class Editing:
 
 
 def _deletion(photo: Photo) -> Action:
-    values = {"me": photo.email, "revision": photo.revision}
-    return Action("Delete", key=photo.key, condition=keys.DELETE_PHOTO.condition, values=values)
+    values = {"me": photo.email, "revision": photo.revision, "nothing": "NULL"}
+    return Action("Delete", key=photo.key, condition=keys.OWN_UNCHANGED, values=values)
 
 
 def _gone(image_id: str, faces: Iterable[FaceOnPhoto]) -> list[Action]:

@@ -96,7 +96,10 @@ DELETE_PHOTO = AccessPattern(
     condition="email = :me AND (attribute_not_exists(revision) OR revision = :revision)",
     consistent=True,
 )
-# What a transaction asks of a photo that it changes: that it is as it was read.
-UNCHANGED = "attribute_exists(PK) AND (attribute_not_exists(revision) OR revision = :revision)"
+# That a photo shows whom it showed when it was read. Others write an attribute that is not there as null, too.
+AS_READ = "(attribute_not_exists(revision) OR attribute_type(revision, :nothing) OR revision = :revision)"
+# What a transaction asks of a photo that it changes, and of one that it deletes.
+UNCHANGED = f"attribute_exists(PK) AND {AS_READ}"
+OWN_UNCHANGED = f"email = :me AND {AS_READ}"
 
 PATTERNS = (PHOTO, PHOTO_NOW, PHOTOS, PHOTOS_BY_USER, UPDATE_PHOTO, DELETE_PHOTO)
