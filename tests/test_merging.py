@@ -178,7 +178,9 @@ async def test_who_is_not_counted_and_has_no_faces_in_the_index_stays_as_long_as
     uncounted = {name: value for name, value in person("p").items() if name != "faceCount"} | missing
     await put(served, uncounted, person("q"))
 
-    assert (await merge(served, "p", "q")).codes == ["CONFLICT"]
+    first = await merge(served, "p", "q")
+    assert first.codes == ["CONFLICT"]
+    assert first.errors[0]["message"].endswith("ask for it again in 10 minutes.")
     served.clock.forward(minutes=11)
     assert (await merge(served, "p", "q")).errors is None
     assert await stored(served, "PERSON") == [person("q")]

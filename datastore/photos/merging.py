@@ -106,10 +106,7 @@ class Merging:
             if delay is not None:
                 await asyncio.sleep(delay)
             elif more and not self._is_old(pair.one):
-                raise Conflict(
-                    "The index may not show all faces yet. The merge is begun: to finish it, ask for it again soon.",
-                    retryable=True,
-                )
+                raise _open(pair.one)
             elif await self._end(pair.one, pair.into):
                 break
         return whole(await until_unchanged(lambda: self._merged(one, into)))
@@ -232,6 +229,17 @@ class Merging:
         except Changed:
             return False
         return True
+
+
+def _open(one: Item) -> Conflict:
+    """What a caller is told of a merge that cannot end yet: of who is not counted only the index can tell, in time."""
+    when = "soon"
+    if one.get("faceCount") is None:
+        when = f"in {LONGEST_LAG // timedelta(minutes=1)} minutes"
+    return Conflict(
+        f"The index may not show all faces yet. The merge is begun: to finish it, ask for it again {when}.",
+        retryable=True,
+    )
 
 
 def _no_more_of(one: str, into: Item) -> Action:
