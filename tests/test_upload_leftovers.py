@@ -90,6 +90,27 @@ async def test_a_place_that_was_taken_late_is_given_back_when_the_photo_is_confi
     assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
 
 
+@pytest.mark.usefixtures("late")
+async def test_a_photo_that_is_confirmed_again_ends_no_upload_that_came_after_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The photo is deleted, and its id reserved anew, by the time the place that was taken late is given back."""
+    left_by = Releases._left_by
+
+    async def slow(self: Releases, image_id: str, item: Any) -> Any:
+        monkeypatch.setattr(Releases, "_left_by", left_by)
+        await done(served, DELETE, id=OWN_ID)
+        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        await uploaded(served, jpeg(), imageId=OWN_ID)
+        return await left_by(self, image_id, item)
+
+    monkeypatch.setattr(Releases, "_left_by", slow)
+    await complete(served, OWN_ID)
+
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (1, 1)
+    assert (await complete(served, OWN_ID)).errors is None
+
+
 async def test_what_is_uploaded_again_after_a_photo_goes_with_it(served: Served) -> None:
     upload = await reserved(served)
     id = upload["imageId"]

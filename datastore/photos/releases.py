@@ -109,10 +109,14 @@ class Releases:
             item = await self._store.get(keys.CANCEL_UPLOAD, keys.upload(image_id))
             if item is None or item.get("email") != email:
                 return False
-            object_keys = await self._end(image_id, item, _own(image_id, item))
-            if object_keys is not None:
-                return await self._finished(image_id, object_keys)
+            if await self.give_up(image_id, item):
+                return True
         raise Throttled("The upload is being confirmed at the same time; try again.")
+
+    async def give_up(self, image_id: str, item: Item) -> bool:
+        """The same of one that was read. False, and nothing is changed, when it changed meanwhile."""
+        delete = _as_read(image_id, item, keys.OWN, {"me": item["email"]})
+        return await self._finished(image_id, await self._end(image_id, item, delete))
 
     async def _give_back(self, image_id: str) -> list[str] | None:
         """The files that it leaves, which are noted; None where there was nothing to give back."""
@@ -168,10 +172,6 @@ class Releases:
         except TransactionCancelled:
             return False
         return True
-
-
-def _own(image_id: str, item: Item) -> Action:
-    return _as_read(image_id, item, keys.OWN, {"me": item["email"]})
 
 
 def _as_read(image_id: str, item: Item, condition: str | None, values: Mapping[str, Any]) -> Action:

@@ -174,10 +174,12 @@ class Uploads:
         # Looked for in any case: an id that is a photo's by now may have been reserved again at the last moment.
         photo = await self._photo(image_id)
         if photo is not None and photo.email == email:
-            if reservation is not None and reservation.email == email:
-                await self._give_up(image_id, email)
-            # The first time may have been cut off before, and what was uploaded since is nobody's.
-            await self._remove(image_id, incoming(image_id))
+            if item is not None and reservation is not None and reservation.email == email:
+                # The place that the id took again although its photo is there; else it would be held for an hour.
+                await self._releases.give_up(image_id, item)
+            else:
+                # The first time may have been cut off before, and what was uploaded since is nobody's.
+                await self._remove(image_id, incoming(image_id))
             return photo
         if photo is not None or reservation is None or reservation.email != email or self._is_over(reservation):
             raise no_upload()
@@ -187,25 +189,6 @@ class Uploads:
         if upload is None or others is None:
             return await self._confirmed_by_another(reservation)
         return await self._confirmed(upload.photo, others)
-
-    async def _give_up(self, image_id: str, email: str) -> None:
-        """Give the place back that an id took again although its photo is there; else it would be held for an hour."""
-        try:
-            await self._store.transact(
-                SPARKS,
-                [
-                    Action("Delete", key=keys.upload(image_id), condition=keys.OWN, values={"me": email}),
-                    Action(
-                        "Update",
-                        key=user_keys.user(email),
-                        update=keys.GIVE_BACK,
-                        condition=keys.HAS_ONE,
-                        values={"one": 1},
-                    ),
-                ],
-            )
-        except TransactionCancelled:
-            logger.info("The reservation %s is given up by others.", image_id)
 
     async def _photo(self, image_id: str) -> Photo | None:
         values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
