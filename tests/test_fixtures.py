@@ -546,6 +546,8 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
         "no-follow-on": ("10", "20", "10"),
         "super-over": ("10", "20", "20", "10"),
     }
+    # Stored when its word was not known yet.
+    await play(served, one("new"), status="Int.", phase=MatchPhase.UNKNOWN)
     for id, teams in sides.items():
         innings = tuple(
             InningsScore(at, team, super_over=id == "super-over" and at > 2) for at, team in enumerate(teams, 1)
@@ -555,13 +557,16 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
     await sync(served, *[given(word, status=word, startTime=LATER) for word in words])
 
     listed = await served.ask(f'{{ matchesByLeague(leagueCode: "IPL") {{ nodes {{ {TOLD} }} }} }}')
-    alone = await served.ask(f"query ($ids: [ID!]!) {{ matches(ids: $ids) {{ {TOLD} }} }}", {"ids": [*sides, *words]})
+    alone = await served.ask(
+        f"query ($ids: [ID!]!) {{ matches(ids: $ids) {{ {TOLD} }} }}", {"ids": ["new", *sides, *words]}
+    )
 
     nodes = {node["matchId"]: node for node in listed.data["matchesByLeague"]["nodes"]}
     assert list(nodes.values()) == sorted(alone.data["matches"], key=lambda node: list(nodes).index(node["matchId"]))
     assert listed.made == ["Query cricket-fixtures.leagueCode-startTime-index"]
     assert {id: nodes[id]["followOn"] for id in sides} == {id: id == "follow-on" for id in sides}
     assert {word: nodes[word]["phase"] for word in words} == words
+    assert nodes["new"]["phase"] == "INTERRUPTED"
 
 
 async def test_a_damaged_match_does_not_end_its_page(served: Served) -> None:

@@ -186,7 +186,8 @@ def match_from(item: Mapping[str, Any]) -> Match:
         away_team_id=item["awayTeamId"],
         start_time=from_iso(item["startTime"]),
         status=status,
-        phase=MatchPhase(phase) if phase else phase_of(status),
+        # A word that was new when it was stored may be known by now, as lists read it.
+        phase=phase_of(status) if phase in (None, "", MatchPhase.UNKNOWN.value) else MatchPhase(phase),
         season_id=item.get("seasonId"),
         round=item.get("round"),
         format=item.get("format"),

@@ -44,7 +44,7 @@ from resolvers.subscribing import follow
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
 # Of so many changes that are published while a livestream is read it is remembered how they found it; and of so many
 # that come later one should have found it as it was read.
-MOST_WHILE_READ, MOST_IN_DOUBT = 100, 10
+MOST_WHILE_READ, MOST_IN_DOUBT = 100, 3
 
 logger = logging.getLogger(__name__)
 
