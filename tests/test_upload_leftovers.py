@@ -203,6 +203,34 @@ async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(serve
     assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
 
 
+async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = await reserved(served)
+    id = upload["imageId"]
+    await send(served.http, upload["original"], jpeg(60, 40))
+    confirming = Uploads._confirmed
+
+    async def breaks(*_: Any) -> Any:
+        raise RuntimeError("The power is off.")
+
+    async def late(self: Uploads, *given: Any) -> Any:
+        monkeypatch.setattr(Uploads, "_confirmed", breaks)
+        await send(served.http, upload["original"], jpeg(80, 40))
+        other = Uploads(served.store(), served.gateway.objects, Pictures(), served.clock.now)
+        with pytest.raises(RuntimeError):
+            await other.complete(id, ADA)
+        assert len(files(served)) == 5
+        return await confirming(self, *given)
+
+    monkeypatch.setattr(Uploads, "_confirmed", late)
+    answer = await complete(served, id)
+
+    assert (answer.errors, answer.data["completePhoto"]["width"]) == (None, 60)
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert len(files(served)) == 2
+
+
 async def test_files_that_were_written_before_it_broke_off_are_released(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -185,10 +185,10 @@ class Uploads:
             raise no_upload()
         async with self._pictures.room(email):
             upload = await self._checked(reservation)
-            others = None if upload is None else await self._keep(upload)
-        if upload is None or others is None:
+            known = None if upload is None else await self._keep(upload)
+        if upload is None or known is None:
             return await self._confirmed_by_another(reservation)
-        return await self._confirmed(upload.photo, others)
+        return await self._confirmed(upload.photo, known)
 
     async def _photo(self, image_id: str) -> Photo | None:
         values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
@@ -218,11 +218,11 @@ class Uploads:
         except BadUserInput:
             raise refused(file, Reason.TOO_LARGE, f"may have at most {most_bytes} bytes.") from None
 
-    async def _keep(self, upload: Checked) -> Collection[str] | None:
+    async def _keep(self, upload: Checked) -> set[str] | None:
         """Write the files of a photo to where they stay. What is written is what was checked, whatever is uploaded
         meanwhile, and each content has a key of its own: of several who confirm at once nobody writes over another's.
 
-        The reservation knows the keys before, so that whoever ends it can remove the files. Answers those of others;
+        The reservation knows the keys before, so that whoever ends it can remove the files. Answers all that it knows;
         None, and nothing is written, when there is no such reservation any more.
         """
         photo = upload.photo
@@ -234,7 +234,7 @@ class Uploads:
             return None
         await self._objects.write(photo.original_key, upload.original, content_type=photo.content_type or "")
         await self._objects.write(photo.thumbnail_key, upload.thumbnail, content_type=PictureType.JPEG.value)
-        return set(written.item["objectKeys"]) - own
+        return set(written.item["objectKeys"])
 
     def _open_values(self, email: str) -> dict[str, Any]:
         """What `COMPLETE_PHOTO`'s condition compares with."""
@@ -262,16 +262,26 @@ class Uploads:
             revision=0,
         )
 
-    async def _confirmed(self, photo: Photo, others: Collection[str]) -> Photo:
-        """`others` are the files of earlier tries, which are nobody's from now on."""
-        try:
-            await self._store.transact(SPARKS, self._confirming(photo))
-        except TransactionCancelled as cancelled:
-            if "ConditionalCheckFailed" not in cancelled.reasons:
-                raise
-            return await self._confirmed_by_another(photo)
-        await self._remove(photo.image_id, [*incoming(photo.image_id), *others])
-        return photo
+    async def _confirmed(self, photo: Photo, known: set[str]) -> Photo:
+        """`known` are the files that the reservation knows. Those of other tries are nobody's from now on.
+
+        Raises `Throttled` when others try again and again meanwhile.
+        """
+        for _ in range(TRIES):
+            try:
+                await self._store.transact(SPARKS, self._confirming(photo, known))
+            except TransactionCancelled as cancelled:
+                if "ConditionalCheckFailed" not in cancelled.reasons:
+                    raise
+                now_known = set((cancelled.items[0] or {}).get("objectKeys") or ())
+                if photo.original_key not in now_known or now_known == known:
+                    return await self._confirmed_by_another(photo)
+                known = now_known
+            else:
+                others = known - {photo.original_key, photo.thumbnail_key}
+                await self._remove(photo.image_id, [*incoming(photo.image_id), *others])
+                return photo
+        raise Throttled("The upload is being confirmed by others at the same time; try again.")
 
     async def _remove(self, image_id: str, object_keys: Collection[str]) -> None:
         """Whoever waits for something else is not told when files stay."""
@@ -280,8 +290,8 @@ class Uploads:
         except DomainError as problem:
             logger.warning("Files of the upload %s could not be removed: %s", image_id, problem)
 
-    def _confirming(self, photo: Photo) -> list[Action]:
-        values = self._open_values(photo.email) | {"kept": photo.original_key}
+    def _confirming(self, photo: Photo, known: set[str]) -> list[Action]:
+        values = self._open_values(photo.email) | {"known": known}
         condition = f"{keys.COMPLETE_PHOTO.condition} AND {keys.KNOWS}"
         return [
             Action("Delete", key=keys.upload(photo.image_id), condition=condition, values=values),

@@ -154,8 +154,9 @@ NOTE = (
 ABSENT = "attribute_not_exists(PK)"
 # And what one gives up must be: one's own.
 OWN = CANCEL_UPLOAD.condition
-# What a reservation is confirmed with, it must know: another of the same id may have come in its place.
-KNOWS = "contains(objectKeys, :kept)"
+# A reservation that is confirmed knows the files that were read, and no others: those of who confirms it at the same
+# time would be forgotten with it.
+KNOWS = "objectKeys = :known"
 # What gives a user's place back, in a transaction with what held it.
 GIVE_BACK = "SET uploadCount = uploadCount - :one"
 HAS_ONE = "attribute_exists(PK) AND uploadCount >= :one"
