@@ -297,7 +297,7 @@ class Context:
 
     @cached_property
     def uploads(self) -> Uploads:
-        return Uploads(self.store, self.services.objects, self.services.pictures, self.now)
+        return Uploads(self.store, self.services.objects, self.services.pictures, self.now, self.new_store)
 
 
 Info = strawberry.Info[Context, None]

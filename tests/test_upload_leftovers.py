@@ -5,6 +5,7 @@ somebody does.
 import asyncio
 import logging
 import os
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from io import BytesIO
@@ -28,7 +29,7 @@ from datastore.objects.none import NoObjects
 from datastore.photos.pictures import Pictures
 from datastore.photos.releases import Releases
 from datastore.photos.removals import Removals, incoming
-from datastore.photos.uploads import Uploads
+from datastore.photos.uploads import Uploads, _endings
 
 OWN_ID = uuid7(NOON, "a client's own")
 
@@ -191,7 +192,9 @@ async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(serve
 
     await send(served.http, upload["original"], jpeg(60, 40))
     slow: Any = Slow()
-    late = asyncio.create_task(Uploads(served.store(), slow, Pictures(), served.clock.now).complete(id, ADA))
+    late = asyncio.create_task(
+        Uploads(served.store(), slow, Pictures(), served.clock.now, served.store).complete(id, ADA)
+    )
     await held.wait()
     await send(served.http, upload["original"], jpeg(300, 100))
     answer = await complete(served, id)
@@ -217,7 +220,7 @@ async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload
     async def late(self: Uploads, *given: Any) -> Any:
         monkeypatch.setattr(Uploads, "_confirmed", breaks)
         await send(served.http, upload["original"], jpeg(80, 40))
-        other = Uploads(served.store(), served.gateway.objects, Pictures(), served.clock.now)
+        other = Uploads(served.store(), served.gateway.objects, Pictures(), served.clock.now, served.store)
         with pytest.raises(RuntimeError):
             await other.complete(id, ADA)
         assert len(files(served)) == 5
@@ -411,7 +414,7 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
     """The confirmation began a second before the end, and breaks off; the janitor read the upload before."""
     id = await uploaded(served, jpeg())
     left_by, before = Releases._left_by, served.clock.now + timedelta(minutes=59, seconds=59)
-    late = Uploads(served.store(), served.gateway.objects, Pictures(), before)
+    late = Uploads(served.store(), served.gateway.objects, Pictures(), before, served.store)
 
     async def slow(self: Releases, image_id: str, item: Any) -> Any:
         found = await left_by(self, image_id, item)
@@ -429,6 +432,31 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
 
     assert await janitor(served).release_expired() == 1
     assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
+
+
+async def test_files_that_are_written_after_an_upload_was_given_up_are_removed(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The confirmation is cut off, and its thread writes on."""
+    id = await uploaded(served, jpeg())
+    began, going, write = threading.Event(), threading.Event(), LocalObjects._write
+
+    def slow(self: LocalObjects, key: str, content: bytes) -> None:
+        began.set()
+        going.wait(10)
+        write(self, key, content)
+
+    monkeypatch.setattr(LocalObjects, "_write", slow)
+    uploads = Uploads(served.store(), served.gateway.objects, Pictures(), served.clock.now, served.store)
+    cut_off = asyncio.create_task(uploads.complete(id, ADA))
+    await asyncio.to_thread(began.wait, 10)
+    cut_off.cancel()
+    await asyncio.gather(cut_off, return_exceptions=True)
+    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    going.set()
+    await asyncio.wait_for(asyncio.gather(*_endings), 10)
+
+    assert (cut_off.cancelled(), files(served), await stored(served, "REMOVAL")) == (True, set(), [])
 
 
 async def test_of_two_that_give_up_and_confirm_one_does(served: Served) -> None:
@@ -518,7 +546,7 @@ async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_aga
 
     async def later(self: Uploads, *given: Any) -> None:
         monkeypatch.setattr(Uploads, "_remove", remove)
-        other = Uploads(served.store(), served.gateway.objects, Pictures(), served.clock.now)
+        other = Uploads(served.store(), served.gateway.objects, Pictures(), served.clock.now, served.store)
         await other.complete(OWN_ID, ADA)
         await remove(self, *given)
 

@@ -122,7 +122,7 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
 
         async def reserve(number: int) -> str:
             store = Store(client, prefix=served.gateway._store.prefix, deadline=Deadline(30), token=new_id)
-            uploads = Uploads(store, served.gateway.objects, Pictures(), NOON)
+            uploads = Uploads(store, served.gateway.objects, Pictures(), NOON, served.store)
             wanted = Reservation(
                 image_id=uuid7(NOON, str(number)),
                 email=ADA,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 
 from datastore.attributes import Item
@@ -10,6 +11,9 @@ from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import uploads as keys
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.photos.pictures import PictureType
+
+# Of the hash of a photo's reservation and files, which the files' names end with.
+DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +76,12 @@ def as_kept(reservation: Reservation) -> Reservation:
         created_at=from_iso(iso(reservation.created_at)),
         expires_at=from_seconds(to_seconds(reservation.expires_at)),
     )
+
+
+def file_keys(reservation: Reservation, original: bytes, thumbnail: bytes) -> tuple[str, str]:
+    """Where the original and the thumbnail of a photo are kept."""
+    digest = sha256(reservation.nonce.encode())
+    for content in (original, thumbnail):
+        digest.update(content)
+    name = f"{reservation.image_id}-{digest.hexdigest()[:DIGITS]}"
+    return f"originals/{name}.{reservation.content_type.ending}", f"thumbnails/{name}.jpg"

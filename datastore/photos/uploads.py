@@ -4,12 +4,13 @@ A reservation lasts an hour. Its files go to `incoming/<imageId>/`, where their 
 are written by us, as they were checked, to where nobody can upload.
 """
 
+import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from asyncio import Task
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from hashlib import sha256
 from typing import Any
 
 from datastore.client import TransactionCancelled
@@ -24,21 +25,21 @@ from datastore.photos.library import Photo, photo_from, photo_item
 from datastore.photos.pictures import Picture, Pictures, PictureType, Reason, check_shape, refused
 from datastore.photos.releases import Releases
 from datastore.photos.removals import incoming
-from datastore.photos.reservations import Reservation, as_kept, reservation_from, reservation_item
+from datastore.photos.reservations import Reservation, as_kept, file_keys, reservation_from, reservation_item
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
 from datastore.records import record
 from datastore.store import Action, Store
 
 MOST_ORIGINAL_BYTES, MOST_THUMBNAIL_BYTES = 25 * 2**20, 512 * 2**10
 ORIGINAL, THUMBNAIL = "original", "thumbnail"
-# Of the hash of a photo's reservation and files, which the files' names end with.
-DIGITS = 16
 # Reserving is begun anew when what stood in its way is gone: a count that was not kept, expired reservations.
 TRIES = 5
 # What a client may say of a photo, by its name in the API.
 FIELDS = {"content_type": "contentType", "description": "description", "tags": "tags", "taken_at": "takenAt"}
 
 logger = logging.getLogger(__name__)
+# What goes on when its caller has gone away; the loop itself keeps no hold of it.
+_endings: set[Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,16 @@ class Checked:
 
 
 class Uploads:
-    """One method for each access pattern. What has expired by `now` counts as gone, whether or not it is released."""
+    """One method for each access pattern. What has expired by `now` counts as gone, whether or not it is released.
 
-    def __init__(self, store: Store, objects: ObjectStore, pictures: Pictures, now: datetime) -> None:
+    `open_store` gives a store with time of its own, for what is still to be done when the caller has gone away.
+    """
+
+    def __init__(
+        self, store: Store, objects: ObjectStore, pictures: Pictures, now: datetime, open_store: Callable[[], Store]
+    ) -> None:
         self._store = store
+        self._open_store = open_store
         self._objects = objects
         self._pictures = pictures
         self._now = now
@@ -232,16 +239,39 @@ class Uploads:
         )
         if not written.ok or written.item is None:
             return None
+        await self._write(upload)
+        return set(written.item["objectKeys"])
+
+    async def _write(self, upload: Checked) -> None:
+        """A thread writes on when the caller has gone away; whoever ended the reservation may be done by then."""
+        writing = asyncio.create_task(self._written(upload))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            ending = asyncio.create_task(self._end_writing(writing, upload.photo))
+            _endings.add(ending)
+            ending.add_done_callback(_endings.discard)
+            raise
+
+    async def _written(self, upload: Checked) -> None:
+        photo = upload.photo
         await self._objects.write(photo.original_key, upload.original, content_type=photo.content_type or "")
         await self._objects.write(photo.thumbnail_key, upload.thumbnail, content_type=PictureType.JPEG.value)
-        return set(written.item["objectKeys"])
+
+    async def _end_writing(self, writing: Task[None], photo: Photo) -> None:
+        await asyncio.gather(writing, return_exceptions=True)
+        later = Uploads(self._open_store(), self._objects, self._pictures, self._now, self._open_store)
+        try:
+            await later._take_back(photo)
+        except Exception as problem:  # there is nobody to be told
+            logger.warning("Files of the upload %s may stay: %s", photo.image_id, type(problem).__name__)
 
     def _open_values(self, email: str) -> dict[str, Any]:
         """What `COMPLETE_PHOTO`'s condition compares with."""
         return {"me": email, "now": int(self._now.timestamp())}
 
     def _made(self, reservation: Reservation, picture: Picture, original: bytes, thumbnail: bytes) -> Photo:
-        original_key, thumbnail_key = _kept(reservation, original, thumbnail)
+        original_key, thumbnail_key = file_keys(reservation, original, thumbnail)
         return Photo(
             key=photo_keys.photo(reservation.image_id, photo_keys.taken(reservation.taken_at)),
             image_id=reservation.image_id,
@@ -356,12 +386,3 @@ def _full(user: Mapping[str, Any], **details: Any) -> Conflict:
     limit = UPLOAD_LIMIT if user.get("uploadLimit") is None else int(user["uploadLimit"])
     photos = "1 photo" if limit == 1 else f"{limit} photos"
     return Conflict(f"You may have at most {photos}, uploads on their way included.", limit=limit, **details)
-
-
-def _kept(reservation: Reservation, original: bytes, thumbnail: bytes) -> tuple[str, str]:
-    """Where the original and the thumbnail of a photo are."""
-    digest = sha256(reservation.nonce.encode())
-    for content in (original, thumbnail):
-        digest.update(content)
-    name = f"{reservation.image_id}-{digest.hexdigest()[:DIGITS]}"
-    return f"originals/{name}.{reservation.content_type.ending}", f"thumbnails/{name}.jpg"
