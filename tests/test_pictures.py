@@ -146,7 +146,17 @@ def test_what_a_camera_puts_behind_a_picture_is_no_scan_of_it() -> None:
 
 def test_the_scans_of_any_bytes_are_counted_soon() -> None:
     for content in (b"\xff" * 10**6, b"\xff\x00" * 10**6, b"\xff\xda", b"\xff", b"", b"\xff\xd8\xff\xda\x00\x00"):
-        assert pictures._scans(content) <= 1
+        pictures._check_scans("original", content, pictures.MOST_PIXELS)
+    with pytest.raises(BadUserInput):
+        pictures._check_scans("original", b"\xff\xd8" + b"\xff\xda\x00\x00" * 2, pictures.MOST_SCANNED)
+
+
+def test_the_scans_among_very_many_segments_are_not_counted_to_the_end() -> None:
+    whole = jpeg(40, 40)
+    comments = b"\xff\xfe\x00\x02" * pictures.MOST_SEGMENTS
+
+    assert examine("original", whole[:2] + comments[:4_000] + whole[2:], JPEG).width == 40
+    assert refused(whole[:2] + comments + whole[2:]) == "The original must have at most 10000 segments."
 
 
 def resident() -> int:

@@ -27,6 +27,9 @@ FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
 # A JPEG is decoded scan by scan, each over the whole picture: cameras write one, a progressive one has ten or so, and
 # one of thousands keeps a decoder busy for minutes. All together they may go over so many pixels: for about a second.
 MOST_SCANS, MOST_SCANNED = 100, 800_000_000
+# Scans and other segments are counted in Python, while nothing else runs: of so many for some milliseconds. A picture
+# of 25 MB with all that cameras and profiles tell has some hundreds.
+MOST_SEGMENTS = 10_000
 # So much wider or higher than the original a client's thumbnail may be.
 MOST_OFF = 0.05
 # https://www.w3.org/Graphics/JPEG/itu-t81.pdf, table B.1: the markers that have a segment. Those up to 0xBF are
@@ -185,18 +188,19 @@ def _too_large(file: str) -> BadUserInput:
 
 def _check_scans(file: str, content: bytes, pixels: int) -> None:
     most = min(MOST_SCANS, MOST_SCANNED // pixels)
-    if _scans(content) > most:
-        raise refused(file, Reason.TOO_MANY_SCANS, f"must have at most {most} scans.")
-
-
-def _scans(content: bytes) -> int:
-    """How many scans the first picture in a JPEG has: behind its end there may be further pictures, or a film."""
-    return sum(marker == SCAN for marker in _markers(content))
+    scans = 0
+    for segments, marker in enumerate(_markers(content), 1):
+        scans += marker == SCAN
+        if scans > most:
+            raise refused(file, Reason.TOO_MANY_SCANS, f"must have at most {most} scans.")
+        if segments > MOST_SEGMENTS:
+            raise refused(file, Reason.TOO_MANY_SCANS, f"must have at most {MOST_SEGMENTS} segments.")
 
 
 def _markers(content: bytes) -> Iterator[bytes]:
-    """The markers up to the end of the picture. What segments hold is passed over; in the data of scans there are none
-    but those that have no segment.
+    """The markers up to the end of the first picture: behind it there may be further ones, or a film.
+
+    What segments hold is passed over; in the data of scans there are none but those that have no segment.
     """
     at = 2
     while (found := MARKER.search(content, at)) is not None and found[0] != END:
