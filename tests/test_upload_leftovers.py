@@ -27,7 +27,7 @@ from datastore.keyspace.photos import uploads as keys
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
 from datastore.photos.pictures import Pictures
-from datastore.photos.releases import Releases
+from datastore.photos.releases import RELEASED_AT_ONCE, Releases
 from datastore.photos.removals import Removals, incoming
 from datastore.photos.uploads import Uploads, _endings
 
@@ -276,6 +276,22 @@ async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog:
     assert [item["PK"] for item in await stored(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#00"]
     assert (files(served), await count(served)) == (set(), 0)
     assert (told, len(told_of_files(caplog))) == (2, 2)
+
+
+async def test_damaged_uploads_do_not_keep_a_user_from_the_places_of_good_ones(served: Served) -> None:
+    def damaged(number: int) -> dict[str, Any]:
+        key = f"UPLOAD#00{number}"
+        made = {"email": ADA, "createdAt": "2026-01-01T00:00:00Z", "expires": None}
+        return {"PK": key, "SK": key, "entityType": "UPLOAD"} | made
+
+    await put(served, user(uploadCount=0, uploadLimit=1), *map(damaged, range(RELEASED_AT_ONCE)))
+    await reserved(served)
+    full = await create(served)
+    served.clock.forward(hours=1)
+
+    assert full.codes == ["CONFLICT"]
+    assert (await create(served)).errors is None
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (1, RELEASED_AT_ONCE + 1)
 
 
 def told_of_files(caplog: pytest.LogCaptureFixture) -> list[str]:

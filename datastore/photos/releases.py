@@ -58,10 +58,15 @@ class Releases:
         """
         values = {"partition": email, "prefix": keys.PREFIX}
         page = await self._store.query(keys.UPLOADS_OF_USER, values, limit=LOOKED_AT)
-        over = [listed for listed in readable(_listed_from, page.items) if self._is_over(listed)][:RELEASED_AT_ONCE]
-        for listed in over:
-            await self._give_back(listed.image_id)
-        return bool(over)
+        gone = 0
+        for listed in filter(self._is_over, readable(_listed_from, page.items)):
+            released = await self._give_back(listed.image_id) is not None
+            # One that stays is damaged: it does not keep the others.
+            if released or await self._store.get(keys.RELEASE, keys.upload(listed.image_id)) is None:
+                gone += 1
+            if gone == RELEASED_AT_ONCE:
+                break
+        return gone > 0
 
     async def expired(self) -> AsyncIterator[str]:
         """SPARKS-P1: the ids of all reservations that have expired, the oldest first; no younger ones are read than may
