@@ -86,8 +86,9 @@ async def test_a_repeat_that_comes_late_takes_no_photo_its_files(served: Served)
 async def test_a_place_that_was_taken_late_is_given_back_when_the_photo_is_confirmed_again(served: Served) -> None:
     assert (await complete(served, OWN_ID)).errors is None
     assert (await complete(served, OWN_ID)).made == ["GetItem sparks", "Query sparks"]
+    await janitor(served).tidy()
 
-    assert (await count(served), await items(served, "UPLOAD")) == (1, [])
+    assert (await count(served), await items(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
     assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
 
 

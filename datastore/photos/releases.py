@@ -114,14 +114,20 @@ class Releases:
             item = await self._store.get(keys.CANCEL_UPLOAD, keys.upload(image_id))
             if item is None or item.get("email") != email:
                 return False
-            if await self.give_up(image_id, item):
-                return True
+            object_keys = await self._end_as_read(image_id, item)
+            if object_keys is not None:
+                return await self._finished(image_id, object_keys)
         raise Throttled("The upload is being confirmed at the same time; try again.")
 
     async def give_up(self, image_id: str, item: Item) -> bool:
-        """The same of one that was read. False, and nothing is changed, when it changed meanwhile."""
+        """The same of one that was read; its files are left to the janitor. False, and nothing is changed, when it
+        changed meanwhile.
+        """
+        return await self._end_as_read(image_id, item) is not None
+
+    async def _end_as_read(self, image_id: str, item: Item) -> list[str] | None:
         delete = _as_read(image_id, item, keys.OWN, {"me": item["email"]})
-        return await self._finished(image_id, await self._end(image_id, item, delete))
+        return await self._end(image_id, item, delete)
 
     async def _give_back(self, image_id: str) -> list[str] | None:
         """The files that it leaves, which are noted; None where there was nothing to give back."""

@@ -45,9 +45,9 @@ COMPLETE_PHOTO = AccessPattern(
     id="SPARKS-W1",
     question="Confirm an upload: the photo is in the library from now on; asked for again, it changes nothing",
     table=SPARKS,
-    # Of one that is confirmed already the photo is answered, and a place that its id took again is given back, as one
-    # that is given up. Where its files will be is noted before they are written.
-    operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
+    # Of one that is confirmed already the photo is answered, and a place that its id took again is given back, its
+    # files noted. Where its files will be is noted before they are written.
+    operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems"),
     who=Who.USER,
     fields=("completePhoto",),
     condition="attribute_exists(PK) AND email = :me AND expires > :now",
