@@ -6,11 +6,11 @@ bytes have ids of one length, and longer ones by steps of 32.
 """
 
 import hmac
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
+from datastore import base64url
 from datastore.padding import padded, unpadded
 
 LONGEST = 500
@@ -23,15 +23,13 @@ class UserIds:
         self._cipher = AESSIV(hmac.digest(secret, b"photo user", "sha512"))
 
     def of(self, email: str) -> str:
-        return urlsafe_b64encode(self._cipher.encrypt(padded(email.encode()), None)).rstrip(b"=").decode()
+        return base64url.encode(self._cipher.encrypt(padded(email.encode()), None))
 
     def email_of(self, user_id: str) -> str | None:
         """The email an id stands for, or None for a text that is no such id."""
         if len(user_id) > LONGEST:
             return None
         try:
-            raw = urlsafe_b64decode(user_id + "=" * (-len(user_id) % 4))
-            email = unpadded(self._cipher.decrypt(raw, None)).decode()
+            return unpadded(self._cipher.decrypt(base64url.decode(user_id), None)).decode()
         except (InvalidTag, ValueError):
             return None
-        return email if self.of(email) == user_id else None

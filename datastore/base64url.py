@@ -1,0 +1,15 @@
+"""Bytes as texts that go into URLs and ids: base64url without padding (RFC 4648, section 5), in one spelling."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+
+def encode(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def decode(text: str) -> bytes:
+    """The bytes. Raises `ValueError` for a text that `encode` does not make: base64 reads several spellings of them."""
+    raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    if encode(raw) != text:
+        raise ValueError("not as it is written here")
+    return raw
