@@ -18,6 +18,11 @@ node_modules/.ready: package-lock.json
 	npm ci --no-fund --no-audit --loglevel=error
 	touch $@
 
+# The public clients and checkers that tests run against the gateway; serving needs none of them.
+tests/clients/node_modules/.ready: tests/clients/package-lock.json
+	npm ci --prefix tests/clients --no-fund --no-audit --loglevel=error
+	touch $@
+
 web/dist/index.html: node_modules/.ready $(WEB_SOURCES) package.json
 	npm run --silent build
 	touch $@
@@ -26,7 +31,7 @@ serve: setup
 	$(BIN)/python gateway.py serve $(ARGS)
 
 # The commands under test are processes of their own: with their bytecode kept they start in half the time.
-test: setup
+test: setup tests/clients/node_modules/.ready
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile $(ARGS)
 
 # The feed's random workload at full length, some ten minutes: 20,000 operations by 200 users, four times over.
@@ -56,4 +61,4 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -c requirements-dev.txt -o requirements.txt
 
 clean:
-	rm -rf $(VENV) node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) node_modules tests/clients/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis

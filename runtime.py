@@ -6,11 +6,11 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -32,7 +32,8 @@ from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
 from edge import graphiql
-from edge.execution import OnResult
+from edge.documents.prepared import Documents
+from edge.execution import Observe, Runner
 from edge.http import GraphQLHTTP
 from edge.identity import Tokens, TokenSettings
 from edge.media import Media
@@ -52,9 +53,6 @@ from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Identity, Role
 from resolvers.context import Context, Places, Services
-
-if TYPE_CHECKING:
-    from schema import Schema
 
 INGEST_EVERY_SECONDS = 60.0
 INGEST_STOP_SECONDS = 5.0
@@ -92,14 +90,14 @@ class Gateway:
         *,
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = new_id,
-        on_result: OnResult | None = None,
+        observers: Collection[Observe] = (),
     ) -> None:
         self.settings = settings
         self.matches = pipeline_setup(Source(settings.matches or Source.NONE))
         self._store = store
         self._now = now
         self._new_id = new_id
-        self._on_result = on_result
+        self._observers = observers
         self._session: aiohttp.ClientSession | None = None
         self.database: Database | None = None
         self.services: Services | None = None
@@ -128,32 +126,29 @@ class Gateway:
         self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
 
     @cached_property
-    def _schema(self) -> "Schema":
-        # Commands that serve nothing start a quarter sooner without it.
+    def runner(self) -> Runner:
+        # Commands that serve nothing start a quarter sooner without the schema.
         import schema
 
-        return schema.build()
+        return Runner(
+            Documents(schema.build()),
+            self.open_context,
+            deadline=self.settings.deadline_seconds,
+            observers=self._observers,
+        )
 
     @cached_property
     def http(self) -> GraphQLHTTP:
-        return GraphQLHTTP(
-            self._schema,
-            self.open_context,
-            self.tokens.identify,
-            deadline=self.settings.deadline_seconds,
-            on_result=self._on_result,
-        )
+        return GraphQLHTTP(self.runner, self.tokens.identify)
 
     @cached_property
     def socket(self) -> GraphQLWebSocket:
         return GraphQLWebSocket(
-            self._schema,
-            self.open_context,
+            self.runner,
             self.tokens.identify,
             allowed_origins=self.settings.allowed_origins,
-            limits=SocketLimits(deadline=self.settings.deadline_seconds),
+            limits=SocketLimits(),
             clock=lambda: self._now().timestamp(),
-            on_result=self._on_result,
         )
 
     def open_context(self, identity: Identity | None) -> Context:

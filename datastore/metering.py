@@ -33,6 +33,12 @@ class Meter:
     def units(self) -> float:
         return sum(call.units for call in self.calls)
 
+    def take(self) -> "Meter":
+        """What was added up so far; from now on it counts anew."""
+        taken = Meter()
+        taken.calls, self.calls = self.calls, []
+        return taken
+
 
 class Deadline:
     """The moment by which a request must be done. `remaining` raises `Timeout` once it has passed."""

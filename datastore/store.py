@@ -55,8 +55,16 @@ class QueryPage:
 class Store:
     """A request's view of the store. Point reads of one tick go out as one BatchGetItem (see `loading`)."""
 
-    def __init__(self, client: Client, *, prefix: str, deadline: Deadline, token: Callable[[], str]) -> None:
-        self.meter = Meter()
+    def __init__(
+        self,
+        client: Client,
+        *,
+        prefix: str,
+        deadline: Deadline,
+        token: Callable[[], str],
+        meter: Meter | None = None,
+    ) -> None:
+        self.meter = Meter() if meter is None else meter
         self.deadline = deadline
         self._client = client
         self._prefix = prefix

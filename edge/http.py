@@ -1,36 +1,26 @@
 """GraphQL over HTTP: POST and GET, one JSON answer each, whatever goes wrong."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sized
+import math
+from collections.abc import Mapping, Sized
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import orjson
-import strawberry
+from graphql.language import OperationType
 from starlette.types import Receive, Scope, Send
-from strawberry.types import ExecutionResult
-from strawberry.types.graphql import OperationType
 
-from datastore.errors import BadUserInput, DomainError, Internal, Timeout, Unauthenticated, Unavailable
-from edge.execution import (
-    Identify,
-    OnResult,
-    OpenContext,
-    Operation,
-    OperationNotAllowed,
-    Runner,
-    answer,
-    encode,
-    masked,
-    read_operation,
-    told_error,
-)
+from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unauthenticated, Unavailable
+from edge.answers import Outcome, encode, masked, told_error
+from edge.execution import Identify, Request, Runner
 from edge.identity import bearer
+from edge.operations import Caller, Operation, Transport, read_operation
 from resolvers.access import Identity
 
 MAX_BODY = 262_144
-DEADLINE = 30.0
+BODY_SECONDS = 30.0
 
 _JSON = "application/json"
 _GRAPHQL = "application/graphql-response+json"
@@ -39,7 +29,15 @@ _ALLOWED = {
     "GET": frozenset({OperationType.QUERY}),
     "POST": frozenset({OperationType.QUERY, OperationType.MUTATION}),
 }
-_STATUS_OF_CODE = {Unauthenticated.code: 401, Unavailable.code: 503, Timeout.code: 504, Internal.code: 500}
+_STATUS_OF_CODE = {
+    Unauthenticated.code: 401,
+    Throttled.code: 429,
+    Internal.code: 500,
+    Unavailable.code: 503,
+    Timeout.code: 504,
+}
+# Proxies and clients of any age are to slow down, or come back later.
+_WHATEVER_THE_TYPE = (Throttled.code, Unavailable.code)
 
 
 class Reply(NamedTuple):
@@ -70,19 +68,16 @@ class GraphQLHTTP:
 
     def __init__(
         self,
-        schema: strawberry.Schema,
-        open_context: OpenContext,
+        runner: Runner,
         identify: Identify,
         *,
         max_body: int = MAX_BODY,
-        deadline: float = DEADLINE,
-        on_result: OnResult | None = None,
+        body_seconds: float = BODY_SECONDS,
     ) -> None:
-        self._runner = Runner(schema, deadline, on_result)
-        self._open_context = open_context
+        self._runner = runner
         self._identify = identify
         self._max_body = max_body
-        self._deadline = deadline
+        self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
@@ -104,17 +99,17 @@ class GraphQLHTTP:
         content_type = _negotiated(headers.get("accept", ""))
         if content_type is None:
             raise Refused(406, BadUserInput(f"Answers come as {_GRAPHQL} or {_JSON}; Accept names neither."))
-        operation = await self._operation(scope, headers, receive)
-        result = await self._execute(operation, headers, allowed, receive)
-        body = answer(result)
-        return Reply(_status(body) if content_type == _GRAPHQL else 200, encode(body), content_type)
+        asked = await self._operation(scope, headers, receive)
+        caller = Caller(await self._caller(headers), _address(scope))
+        outcome = await self._execute(asked, caller, allowed, receive)
+        return Reply(_status(outcome, content_type), outcome.body, content_type, _told_by(outcome))
 
     async def _operation(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Operation:
         try:
             if scope["method"] == "GET":
-                return read_operation(self._query_parameters(scope["query_string"]))
+                return _with_wishes(read_operation(self._query_parameters(scope["query_string"])), headers)
             _check_content(headers)
-            return read_operation(_decoded(await self._body(headers, receive), "The body"))
+            return _with_wishes(read_operation(_decoded(await self._body(headers, receive), "The body")), headers)
         except BadUserInput as error:
             raise Refused(400, error) from None
 
@@ -137,7 +132,7 @@ class GraphQLHTTP:
         if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_body):
             raise self._too_large()
         try:
-            async with asyncio.timeout(self._deadline):
+            async with asyncio.timeout(self._body_seconds):
                 return await self._streamed(receive)
         except TimeoutError:
             # Closed, so that neither the body's rest is waited for nor a socket held with a byte now and then.
@@ -167,14 +162,16 @@ class GraphQLHTTP:
         return Refused(413, BadUserInput(f"A request may hold at most {self._max_body} bytes."))
 
     async def _execute(
-        self, operation: Operation, headers: Mapping[str, str], allowed: Iterable[OperationType], receive: Receive
-    ) -> ExecutionResult:
+        self, asked: Operation, caller: Caller, allowed: frozenset[OperationType], receive: Receive
+    ) -> Outcome:
         watch = _Watch(receive)
         try:
-            context = self._open_context(await self._caller(headers))
-            return await self._runner.run(operation, context, allowed)
-        except OperationNotAllowed as refusal:
-            raise _not_carried(refusal.kind) from None
+            request = await self._runner.prepare(asked, caller, Transport.HTTP)
+            if not isinstance(request, Request):
+                return request
+            if request.kind not in allowed:
+                raise _not_carried(request.kind)
+            return await self._runner.run(request)
         except asyncio.CancelledError:
             watch.absolve()
             raise
@@ -288,10 +285,40 @@ def _weighted(media_range: str) -> tuple[str, float] | None:
     return (media, weight) if parameters.get("charset", "utf-8") in ("utf-8", "utf8") else None
 
 
-def _status(body: dict[str, Any]) -> int:
-    if "data" in body:
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _with_wishes(operation: Operation, headers: Mapping[str, str]) -> Operation:
+    """What is asked for by headers, beside the operation."""
+    return replace(
+        operation,
+        idempotency_key=headers.get("idempotency-key"),
+        explain=headers.get("x-explain") == "1",
+        traceparent=headers.get("traceparent"),
+    )
+
+
+def _status(outcome: Outcome, content_type: str) -> int:
+    """Older clients, which ask for plain JSON, take everything but 200 for a failure of the way here."""
+    if not outcome.is_failure or (content_type == _JSON and outcome.code not in _WHATEVER_THE_TYPE):
         return 200
-    return _STATUS_OF_CODE.get(body["errors"][0]["extensions"]["code"], 400)
+    return _STATUS_OF_CODE.get(outcome.code or "", 400)
+
+
+def _told_by(outcome: Outcome) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers that an outcome brings along."""
+    told: dict[str, str] = {}
+    if outcome.allowance is not None:
+        told["ratelimit-limit"] = f"{outcome.allowance.limit:.0f}"
+        told["ratelimit-remaining"] = f"{max(outcome.allowance.remaining, 0):.0f}"
+        told["ratelimit-reset"] = f"{math.ceil(outcome.allowance.reset)}"
+    if outcome.is_failure and "retryAfter" in outcome.described[0]["extensions"]:
+        told["retry-after"] = f"{math.ceil(outcome.described[0]['extensions']['retryAfter'])}"
+    if outcome.replayed is not None:
+        told["idempotency-replayed"] = "true"
+    return tuple((name.encode(), value.encode()) for name, value in told.items())
 
 
 async def _send(send: Send, reply: Reply) -> None:

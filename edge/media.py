@@ -21,7 +21,7 @@ from datastore.errors import BadUserInput, Conflict, Forbidden, NotFound, Timeou
 from datastore.moments import to_seconds
 from datastore.objects import INCOMING, UPLOAD_LIFETIME, ObjectStore
 from datastore.objects.local import LocalObjects, Receiving
-from edge.execution import encode, masked, told_error
+from edge.answers import encode, masked, told_error
 from edge.http import ClientGone, Refused
 from edge.upload_form import MOST_AROUND, UploadForm
 

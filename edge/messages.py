@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from datastore.errors import BadUserInput
-from edge.execution import Operation, read_operation
+from edge.operations import Operation, read_operation
 
 
 class Farewell(NamedTuple):

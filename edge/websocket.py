@@ -6,38 +6,23 @@ https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
-import strawberry
-from graphql import GraphQLError
+from graphql.language import OperationType
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
-from strawberry.types import ExecutionResult
-from strawberry.types.graphql import OperationType
 
 from datastore.errors import BadUserInput, SlowSubscriber, Unauthenticated, Unavailable
-from edge.execution import (
-    Identify,
-    OnResult,
-    OpenContext,
-    Operation,
-    OperationNotAllowed,
-    Runner,
-    answer,
-    belongs_to_no_field,
-    described,
-    described_failure,
-    domain_error,
-    encode,
-    told_error,
-)
+from edge.answers import Outcome, domain_error, encode, failure, told_error
+from edge.execution import Identify, Request, Runner
 from edge.identity import bearer
 from edge.messages import GOING_AWAY, Broken, Farewell, Message, read_message, requested_operation
+from edge.operations import Caller, Operation, Transport
 from resolvers.access import Identity
 
 SUBPROTOCOL = "graphql-transport-ws"
@@ -45,7 +30,6 @@ SUBPROTOCOL = "graphql-transport-ws"
 MAX_REASON_BYTES = 123
 EVENTS_PER_TURN = 16
 
-_SINGLE_RESULT = frozenset({OperationType.QUERY, OperationType.MUTATION})
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +41,6 @@ class SocketLimits:
     ping_every: float = 12.0
     unanswered_pings: int = 2
     send_timeout: float = 10.0
-    deadline: float = 30.0
     max_operations: int = 100
 
 
@@ -73,17 +56,14 @@ class GraphQLWebSocket:
 
     def __init__(
         self,
-        schema: strawberry.Schema,
-        open_context: OpenContext,
+        runner: Runner,
         identify: Identify,
         *,
         allowed_origins: Collection[str] = (),
         limits: SocketLimits = SocketLimits(),
         clock: Callable[[], float] = time.time,
-        on_result: OnResult | None = None,
     ) -> None:
-        self.runner = Runner(schema, limits.deadline, on_result)
-        self.open_context = open_context
+        self.runner = runner
         self.identify = identify
         self.limits = limits
         self.clock = clock
@@ -98,7 +78,7 @@ class GraphQLWebSocket:
             return
         known = SUBPROTOCOL in scope["subprotocols"]
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if known else None})
-        socket = _Socket(self, headers, receive, send)
+        socket = _Socket(self, headers, scope["client"][0] if scope.get("client") else "", receive, send)
         if not known:
             socket.end(Farewell(4406, "Subprotocol not acceptable"))
         self._sockets[socket] = asyncio.current_task()
@@ -129,8 +109,9 @@ class _Socket:
     Whoever finds that it is over calls `end`; `run` then stops everything and says goodbye.
     """
 
-    def __init__(self, edge: GraphQLWebSocket, headers: Headers, receive: Receive, send: Send) -> None:
+    def __init__(self, edge: GraphQLWebSocket, headers: Headers, address: str, receive: Receive, send: Send) -> None:
         self._edge = edge
+        self._address = address
         self._limits = edge.limits
         self._headers = headers
         self._receive = receive
@@ -280,7 +261,7 @@ class _Socket:
         except Broken:
             raise
         except Exception as error:
-            last = {"type": "error", "payload": described_failure(error)}
+            last = {"type": "error", "payload": failure(error).described}
         if self._is_wanted(id):
             # The id is free again before the peer can know that the operation is over.
             del self._operations[id]
@@ -293,17 +274,19 @@ class _Socket:
     async def _run(self, id: str, operation: Operation) -> dict[str, Any]:
         """Send the results, and return the message that ends the operation."""
         self._check_token()
-        context = self._edge.open_context(self._identity)
-        try:
-            result = await self._edge.runner.run(operation, context, _SINGLE_RESULT)
-        except OperationNotAllowed:
-            return await self._stream(id, await self._edge.runner.subscribe(operation, context))
-        return await self._next(id, result) or {"type": "complete"}
+        runner = self._edge.runner
+        caller = Caller(self._identity, self._address)
+        request = await runner.prepare(_with_wishes(operation), caller, Transport.WEBSOCKET)
+        if not isinstance(request, Request):
+            return {"type": "error", "payload": request.described}
+        if request.kind is OperationType.SUBSCRIPTION:
+            return await self._stream(id, runner.stream(request))
+        return await self._next(id, await runner.run(request)) or {"type": "complete"}
 
-    async def _stream(self, id: str, results: AsyncGenerator[ExecutionResult, None]) -> dict[str, Any]:
+    async def _stream(self, id: str, outcomes: AsyncGenerator[Outcome, None]) -> dict[str, Any]:
         sent = 0
-        async with aclosing(results):
-            async for result in results:
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
                 # A source that always has an event ready, and a peer that takes it, would leave nobody else a turn.
                 sent += 1
                 if sent % EVENTS_PER_TURN == 0:
@@ -311,19 +294,30 @@ class _Socket:
                 if not self._is_wanted(id):
                     break
                 self._check_token()
-                last = await self._next(id, result)
+                last = await self._next(id, outcome)
                 if last is not None:
                     return last
         return {"type": "complete"}
 
-    async def _next(self, id: str, result: ExecutionResult) -> dict[str, Any] | None:
-        """Send a result. Errors about the operation as a whole are returned instead, as the message that ends it."""
-        errors = result.errors or ()
-        _check_pace(errors)
-        if belongs_to_no_field(result):
-            return {"type": "error", "payload": described(errors)}
-        await self._write({"id": id, "type": "next", "payload": orjson.Fragment(encode(answer(result)))})
+    async def _next(self, id: str, outcome: Outcome) -> dict[str, Any] | None:
+        """Send an answer. Errors about the operation as a whole are returned instead, as the message that ends it."""
+        _check_pace(outcome)
+        if outcome.is_failure:
+            return {"type": "error", "payload": outcome.described}
+        await self._write({"id": id, "type": "next", "payload": orjson.Fragment(outcome.body)})
         return None
+
+
+def _with_wishes(operation: Operation) -> Operation:
+    """What HTTP has headers for comes in the extensions here."""
+    extensions = operation.extensions or {}
+    key, traceparent = extensions.get("idempotencyKey"), extensions.get("traceparent")
+    return replace(
+        operation,
+        idempotency_key=key if isinstance(key, str) else None,
+        explain=extensions.get("explain") is True,
+        traceparent=traceparent if isinstance(traceparent, str) else None,
+    )
 
 
 def _authorization(payload: Mapping[str, Any], headers: Headers) -> str | None:
@@ -344,8 +338,8 @@ def _same_host(origin: str, host: str) -> bool:
         return False
 
 
-def _check_pace(errors: Sequence[GraphQLError]) -> None:
-    for error in errors:
+def _check_pace(outcome: Outcome) -> None:
+    for error in outcome.errors:
         slow = domain_error(error)
         if isinstance(slow, SlowSubscriber):
             raise Broken(4410, f"Too slow: {slow}")

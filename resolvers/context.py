@@ -31,7 +31,7 @@ from datastore.matches.live_changes import ParsedMatches
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.team_seasons import TeamSeasons
 from datastore.matches.teams import Teams
-from datastore.metering import Deadline
+from datastore.metering import Deadline, Meter
 from datastore.objects import ObjectStore
 from datastore.photos.appearances import Appearances
 from datastore.photos.editing import Editing
@@ -92,6 +92,7 @@ class Context:
     def __init__(self, services: Services, identity: Identity | None) -> None:
         self.services = services
         self.identity = identity
+        self.meter = Meter()
         self.renew()
 
     def renew(self) -> None:
@@ -145,6 +146,7 @@ class Context:
             prefix=self.services.prefix,
             deadline=Deadline(self.services.deadline_seconds),
             token=self.services.new_id,
+            meter=self.meter,
         )
 
     @cached_property

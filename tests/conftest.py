@@ -30,10 +30,10 @@ from datastore.keyspace import TABLES
 from datastore.metering import Call
 from datastore.store import Store
 from edge.application import application
+from edge.execution import Report
 from edge.settings import Settings
 from edge.socket_protocol import UVICORN_WS_OPTIONS
 from resolvers.access import Role
-from resolvers.context import Context
 from runtime import Gateway
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,7 +102,7 @@ class Served:
         self.url = url
         self.http = http
         self.clock = clock
-        self.finished: list[Context] = []
+        self.reports: list[Report] = []
 
     def token(self, user: str = "ada", role: Role = Role.USER, email: str | None = None) -> str:
         return self.gateway.tokens.issue(user, role, email)
@@ -120,12 +120,12 @@ class Served:
         email: str | None = None,
     ) -> Answer:
         """POST an operation, signed in as `user` (with a verified email) or not at all."""
-        self.finished.clear()
+        self.reports.clear()
         body = {"query": query, "variables": variables}
         headers = self.headers(user, role, email)
         async with self.http.post(f"{self.url}/graphql", json=body, headers=headers) as response:
             answer = await response.json(content_type=None)
-        calls = [call for context in self.finished for call in context.store.meter.calls]
+        calls = [call for report in self.reports for call in report.latest]
         return Answer(answer.get("data"), answer.get("errors"), response.status, calls)
 
     def store(self) -> Store:
@@ -312,12 +312,12 @@ async def client(proxy: Proxy) -> AsyncIterator[Client]:
 async def served(settings: Settings, store_options: StoreOptions, clock: Clock) -> AsyncIterator[Served]:
     """A gateway that serves."""
     async with AsyncExitStack() as stack:
-        finished: list[Context] = []
+        reports: list[Report] = []
         gateway = Gateway(
             settings,
             store_options,
             now=clock,
-            on_result=lambda _name, context, _result, _seconds: finished.append(context),  # type: ignore[arg-type]
+            observers=[reports.append],
         )
         await stack.enter_async_context(gateway.running())
         await stack.enter_async_context(listening(gateway))
@@ -326,7 +326,7 @@ async def served(settings: Settings, store_options: StoreOptions, clock: Clock) 
         if not store_options.embedded:  # else it has made them itself
             await make_tables(gateway.database)
         running = Served(gateway, settings.url, http, clock)
-        running.finished = finished
+        running.reports = reports
         yield running
 
 

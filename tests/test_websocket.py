@@ -12,21 +12,19 @@ from typing import Any
 import pytest
 import strawberry
 import uvicorn
-from graphql import GraphQLError
-from strawberry.extensions import ParserCache, ValidationCache
-from strawberry.types import ExecutionContext
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
+from datastore.metering import Meter
+from edge.documents.prepared import Documents
+from edge.execution import Runner
 from edge.socket_protocol import UVICORN_WS_OPTIONS, SocketProtocol
 from edge.websocket import SUBPROTOCOL, GraphQLWebSocket, SocketLimits
 from resolvers.access import Identity, Role
 
 NOW = 1_800_000_000.0
-QUICK = SocketLimits(
-    init_timeout=0.2, ping_every=0.1, unanswered_pings=1000, send_timeout=0.3, deadline=0.3, max_operations=3
-)
+QUICK = SocketLimits(init_timeout=0.2, ping_every=0.1, unanswered_pings=1000, send_timeout=0.3, max_operations=3)
 
 
 class World:
@@ -54,6 +52,10 @@ class Toy:
         world.contexts += 1
         self.identity = identity
         self.renew()
+
+    @property
+    def meter(self) -> Meter:
+        return Meter()
 
     def renew(self) -> None:
         self.loaded: dict[str, float] = {}
@@ -171,14 +173,7 @@ class Subscription:
             world.closed += 1
 
 
-class QuietSchema(strawberry.Schema):
-    def process_errors(self, errors: list[GraphQLError], execution_context: ExecutionContext | None = None) -> None:
-        """The edge logs what is worth logging."""
-
-
-SCHEMA = QuietSchema(
-    Query, Mutation, Subscription, extensions=[lambda: ParserCache(maxsize=512), lambda: ValidationCache(maxsize=512)]
-)
+SCHEMA = strawberry.Schema(Query, Mutation, Subscription)
 
 
 async def identify(token: str | None) -> Identity | None:
@@ -247,7 +242,8 @@ class Peer:
 async def serving(**how: Any) -> AsyncIterator[Served]:
     """Hold that neither a connection, nor a task, nor an event source is left afterwards."""
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
-    edge = GraphQLWebSocket(SCHEMA, Toy, identify, **{"limits": QUICK, "clock": world.clock, **how})
+    runner = Runner(Documents(SCHEMA), Toy, deadline=0.3)
+    edge = GraphQLWebSocket(runner, identify, **{"limits": QUICK, "clock": world.clock, **how})
     config = uvicorn.Config(edge, port=0, log_config=None, lifespan="off", **UVICORN_WS_OPTIONS)
     config.load()
     server = uvicorn.Server(config)
@@ -277,7 +273,7 @@ def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was logged as an error, but for the errors that the edge masks."""
     records = caplog.get_records("setup") + caplog.get_records("call")
     errors = [record for record in records if record.levelno >= logging.ERROR]
-    return [record.getMessage() for record in errors if record.name != "edge.execution"]
+    return [record.getMessage() for record in errors if record.name != "edge.answers"]
 
 
 @pytest.fixture

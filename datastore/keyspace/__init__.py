@@ -1,7 +1,7 @@
 """All tables and access patterns there are. A new system is a new page beside these and a line here."""
 
 from datastore.declarations import AccessPattern, Table
-from datastore.keyspace import earthquakes, feeds, matches, photos, sightings
+from datastore.keyspace import earthquakes, feeds, gateway, matches, photos, sightings
 
 TABLES: tuple[Table, ...] = (
     sightings.BLIP,
@@ -9,6 +9,7 @@ TABLES: tuple[Table, ...] = (
     *photos.TABLES,
     earthquakes.EARTHQUAKES,
     *matches.TABLES,
+    *gateway.TABLES,
 )
 PATTERNS: tuple[AccessPattern, ...] = (
     *sightings.PATTERNS,
@@ -16,4 +17,5 @@ PATTERNS: tuple[AccessPattern, ...] = (
     *photos.PATTERNS,
     *earthquakes.PATTERNS,
     *matches.PATTERNS,
+    *gateway.PATTERNS,
 )

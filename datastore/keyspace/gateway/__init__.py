@@ -1,0 +1,7 @@
+"""What the gateway keeps of its own: a page for each kind of item."""
+
+from datastore.declarations import AccessPattern, Table
+from datastore.keyspace.gateway.table import GATEWAY
+
+TABLES: tuple[Table, ...] = (GATEWAY,)
+PATTERNS: tuple[AccessPattern, ...] = ()

@@ -1,0 +1,183 @@
+"""The answers of an operation, as every transport sends them, and what may be said about its errors."""
+
+import logging
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from secrets import token_hex
+from typing import Any
+
+import orjson
+from graphql import ExecutionResult, FieldNode, GraphQLError
+
+from datastore.emails import without_emails
+from datastore.errors import BadUserInput, DomainError, Internal
+
+MAX_ERRORS = 20
+# Messages of graphql-core quote the value they complain about, which can be as long as the request.
+MAX_MESSAGE = 1000
+MASKED = "Something went wrong on our side."
+
+_log = logging.getLogger(__name__)
+
+
+class Stage(StrEnum):
+    """How far an operation came."""
+
+    PARSING = "parsing"
+    VALIDATION = "validation"
+    SELECTION = "selection"
+    ADMISSION = "admission"
+    EXECUTION = "execution"
+
+
+@dataclass(slots=True)
+class Allowance:
+    """What a caller's budget holds after an operation: read units in all, those left, and seconds until it is full."""
+
+    limit: float
+    remaining: float
+    reset: float
+
+
+@dataclass
+class Outcome:
+    """What became of an operation, or of one event of a subscription.
+
+    `stage` is where it ended; `replayed` the body of an earlier answer that is given again, byte for byte.
+    """
+
+    data: dict[str, Any] | None = None
+    errors: Sequence[GraphQLError] = ()
+    stage: Stage = Stage.EXECUTION
+    extensions: dict[str, Any] = field(default_factory=dict)
+    allowance: Allowance | None = None
+    replayed: bytes | None = None
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether it is nothing but errors about the operation as a whole: it never ran, or was broken off."""
+        return self.data is None and bool(self.errors) and all(error.path is None for error in self.errors)
+
+    @property
+    def code(self) -> str | None:
+        """The first error's code."""
+        return str(self.described[0]["extensions"]["code"]) if self.errors else None
+
+    @cached_property
+    def described(self) -> list[dict[str, Any]]:
+        """The errors as a client may see them. What is masked is logged once."""
+        return described(self.errors)
+
+    @cached_property
+    def body(self) -> bytes:
+        """The response: without `data` when nothing was executed, with at most `MAX_ERRORS` errors."""
+        return encode(self._map()) if self.replayed is None else self.replayed
+
+    def _map(self) -> dict[str, Any]:
+        body: dict[str, Any] = {}
+        if self.errors:
+            body["errors"] = self.described
+        if not self.is_failure:
+            body["data"] = self.data
+        extensions = dict(self.extensions)
+        if len(self.errors) > MAX_ERRORS:
+            extensions["omittedErrors"] = len(self.errors) - MAX_ERRORS
+        if extensions:
+            body["extensions"] = extensions
+        return body
+
+
+def outcome_of(result: ExecutionResult) -> Outcome:
+    """What graphql-core answered."""
+    return Outcome(result.data, result.errors or ())
+
+
+def failure(error: Exception, stage: Stage = Stage.EXECUTION) -> Outcome:
+    """An outcome that is nothing but this error."""
+    located = error if isinstance(error, GraphQLError) else GraphQLError(str(error), original_error=error)
+    return Outcome(errors=[located], stage=stage)
+
+
+def domain_error(error: GraphQLError) -> DomainError | None:
+    """The `DomainError` inside, also through wrapping and through a task group that only failed with such errors."""
+    leaves = list(_leaves(_cause(error)))
+    known = [leaf for leaf in leaves if isinstance(leaf, DomainError)]
+    return known[0] if known and len(known) == len(leaves) else None
+
+
+def _cause(error: GraphQLError) -> BaseException:
+    cause: BaseException = error
+    while isinstance(cause, GraphQLError) and cause.original_error is not None:
+        cause = cause.original_error
+    return cause
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for part in error.exceptions:
+        yield from _leaves(part)
+
+
+def described(errors: Sequence[GraphQLError]) -> list[dict[str, Any]]:
+    """The errors as a client may see them, at most `MAX_ERRORS`."""
+    return [_described(error) for error in errors[:MAX_ERRORS]]
+
+
+def _described(error: GraphQLError) -> dict[str, Any]:
+    known = domain_error(error)
+    if known is not None:
+        told = told_error(known)
+    elif _is_callers_fault(error):
+        told = {
+            "message": _shortened(error.message),
+            "extensions": {"code": BadUserInput.code, **(error.extensions or {})},
+        }
+    else:
+        told = masked(_cause(error), error.path)
+    if error.locations:
+        told["locations"] = [{"line": place.line, "column": place.column} for place in error.locations]
+    if error.path is not None:
+        told["path"] = error.path
+    return told
+
+
+def told_error(error: DomainError) -> dict[str, Any]:
+    """A domain error in the form of the wire."""
+    return {"message": _shortened(str(error)), "extensions": error.extensions}
+
+
+def _is_callers_fault(error: GraphQLError) -> bool:
+    """Whether the document or its variables are to blame, and not a resolver or a value it returned."""
+    cause = _cause(error)
+    if isinstance(cause, GraphQLError) and (error.path is None or "code" in (error.extensions or {})):
+        return True
+    if error.path is None:
+        return bool(error.locations) or isinstance(cause, RecursionError)
+    # Only errors about arguments point at something else than the field itself.
+    return bool(error.nodes) and not any(isinstance(node, FieldNode) for node in error.nodes or ())
+
+
+def masked(cause: BaseException, where: object = None) -> dict[str, Any]:
+    """Say nothing but an id, under which the log has everything."""
+    error_id = token_hex(8)
+    # What an exception says may hold what was stored.
+    trace = without_emails("".join(traceback.format_exception(cause)))
+    _log.error("Error %s at %s\n%s", error_id, where, trace)
+    return {"message": MASKED, "extensions": {"code": Internal.code, "errorId": error_id}}
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= MAX_MESSAGE else message[:MAX_MESSAGE] + "…"
+
+
+def encode(body: dict[str, Any]) -> bytes:
+    """JSON. A value that JSON cannot express (a lone surrogate, a huge integer) is a fault of ours like any other."""
+    try:
+        return orjson.dumps(body)
+    except TypeError as error:
+        return orjson.dumps({"errors": [masked(error)], "data": None})

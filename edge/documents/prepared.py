@@ -1,0 +1,115 @@
+"""A document made ready: parsed, validated, and kept for the next request with the same text."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import strawberry
+from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, parse, validate
+from graphql.language import OperationType
+
+from edge.answers import MAX_ERRORS, Stage
+
+# A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
+DOCUMENTS_KEPT = 256
+LONGEST_KEPT = 8192
+
+
+class Rejected(Exception):
+    """A document, or what is asked of it, is not executed. `errors` say why."""
+
+    def __init__(self, stage: Stage, errors: list[GraphQLError]) -> None:
+        super().__init__(errors[0].message)
+        self.stage = stage
+        self.errors = errors
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedOperation:
+    """One operation of a document that may be executed."""
+
+    document: "Document"
+    node: OperationDefinitionNode
+
+    @property
+    def name(self) -> str | None:
+        return self.node.name.value if self.node.name else None
+
+    @property
+    def kind(self) -> OperationType:
+        return self.node.operation
+
+    def estimate(self, variables: Mapping[str, Any]) -> float:
+        """The read units that it will cost with these variables, before anything is read."""
+        return 0.0
+
+
+class Document:
+    """A document that was parsed and found valid."""
+
+    def __init__(self, text: str, node: DocumentNode) -> None:
+        self.text = text
+        self.node = node
+        self._operations = [
+            PreparedOperation(self, part) for part in node.definitions if isinstance(part, OperationDefinitionNode)
+        ]
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the text, by which logs tell documents apart."""
+        return hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()
+
+    def operation(self, name: str | None) -> PreparedOperation:
+        """The operation of that name, or the only one there is. Raises `Rejected`."""
+        if name is None and len(self._operations) == 1:
+            return self._operations[0]
+        found = next((operation for operation in self._operations if name and operation.name == name), None)
+        if found is not None:
+            return found
+        raise Rejected(Stage.SELECTION, [GraphQLError(self._missing(name))])
+
+    def _missing(self, name: str | None) -> str:
+        if name is not None:
+            return "The document has no operation of that name."
+        if self._operations:
+            return "The document holds several operations: name one in operationName."
+        return "The document holds no operation."
+
+
+class Documents:
+    """Makes documents ready. What was found of a text is kept: what it became, or why it was rejected."""
+
+    def __init__(self, schema: strawberry.Schema) -> None:
+        self.schema: GraphQLSchema = schema._schema
+        self._kept: OrderedDict[str, Document | Rejected] = OrderedDict()
+
+    def prepare(self, text: str) -> Document:
+        """The document. Raises `Rejected`."""
+        found = self._kept.get(text)
+        if found is not None:
+            self._kept.move_to_end(text)
+        else:
+            found = self._prepared(text)
+            self._keep(text, found)
+        if isinstance(found, Rejected):
+            raise Rejected(found.stage, found.errors)
+        return found
+
+    def _prepared(self, text: str) -> Document | Rejected:
+        if not text.strip():
+            return Rejected(Stage.PARSING, [GraphQLError("The query is empty.")])
+        try:
+            node = parse(text)
+        except GraphQLError as error:
+            return Rejected(Stage.PARSING, [error])
+        errors = validate(self.schema, node, max_errors=MAX_ERRORS)
+        return Rejected(Stage.VALIDATION, errors) if errors else Document(text, node)
+
+    def _keep(self, text: str, found: Document | Rejected) -> None:
+        if len(text) <= LONGEST_KEPT:
+            self._kept[text] = found
+            if len(self._kept) > DOCUMENTS_KEPT:
+                self._kept.popitem(last=False)

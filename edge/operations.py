@@ -1,0 +1,65 @@
+"""What a client asks for, and who asks: what HTTP, WebSocket and server-sent events read alike."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from datastore.errors import BadUserInput
+from resolvers.access import Identity
+
+
+class Transport(StrEnum):
+    """How an operation came."""
+
+    HTTP = "http"
+    EVENTS = "sse"
+    WEBSOCKET = "websocket"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, and from which address: those without a token are told apart by it."""
+
+    identity: Identity | None
+    address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a client asks to be executed: a document, or the id of a known one.
+
+    `idempotency_key` makes a mutation happen once; `explain` asks what it does to DynamoDB.
+    """
+
+    query: str | None
+    variables: dict[str, Any] | None = None
+    name: str | None = None
+    extensions: dict[str, Any] | None = None
+    document_id: str | None = None
+    idempotency_key: str | None = None
+    explain: bool = False
+    traceparent: str | None = None
+
+
+def read_operation(payload: object) -> Operation:
+    """The operation in a decoded JSON body or message; `BadUserInput` names the field that is wrong."""
+    if not isinstance(payload, dict):
+        raise BadUserInput("The request must be a JSON object.")
+    extensions = _object(payload, "extensions")
+    query, document_id = payload.get("query"), payload.get("documentId")
+    if document_id is not None and not (isinstance(document_id, str) and document_id):
+        raise BadUserInput("documentId must be a string.")
+    known = document_id is not None or "persistedQuery" in (extensions or {})
+    if not isinstance(query, str) and (query is not None or not known):
+        raise BadUserInput("query must be a string.")
+    name = payload.get("operationName")
+    if name is not None and not isinstance(name, str):
+        raise BadUserInput("operationName must be a string.")
+    return Operation(query, _object(payload, "variables"), name or None, extensions, document_id)
+
+
+def _object(payload: dict[str, Any], field: str) -> dict[str, Any] | None:
+    value = payload.get(field)
+    if value is not None and not isinstance(value, dict):
+        raise BadUserInput(f"{field} must be an object.")
+    return value
