@@ -212,14 +212,16 @@ class Client:
     def _report(self, tries: "_Tries", answer: Mapping[str, Any], meter: Meter | None) -> None:
         if meter is None and self.on_call is None:
             return
+        seconds = time.monotonic() - tries.started
         call = Call(
             tries.operation,
             _tables(tries.payload),
             tries.payload.get("IndexName"),
             _units(answer),
             tries.attempts,
-            time.monotonic() - tries.started,
+            seconds,
             tries.payload,
+            time.time() - seconds,
         )
         if meter is not None:
             meter.calls.append(call)

@@ -10,7 +10,10 @@ from datastore.errors import Timeout
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One DynamoDB request as it went over the wire; `units` are the capacity units it reported."""
+    """One DynamoDB request as it went over the wire; `units` are the capacity units it reported.
+
+    `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries.
+    """
 
     operation: str
     tables: tuple[str, ...]
@@ -19,6 +22,7 @@ class Call:
     attempts: int
     seconds: float
     request: Mapping[str, Any] = field(repr=False)
+    began: float = 0.0
 
 
 class Meter:
