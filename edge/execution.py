@@ -22,6 +22,7 @@ from edge.operations import Caller, Operation, Transport
 from resolvers.access import Identity
 
 DEADLINE = 30.0
+CANCELLED = "CANCELLED"
 
 
 class OperationContext(Protocol):
@@ -83,7 +84,8 @@ class Report:
     """What became of an operation, for logs and metrics: told once when it is over, also of a subscription.
 
     `units` are what DynamoDB reported, `calls` how many calls there were, over all events; `latest` are those of the
-    last one. `sent` counts bytes.
+    last one. `sent` counts bytes. `codes` and `error_ids` are those of the errors that were told. One that nobody waited
+    for to the end has the code CANCELLED.
     """
 
     asked: Operation
@@ -101,11 +103,16 @@ class Report:
     events: int = 0
     sent: int = 0
     seconds: float = 0.0
+    error_ids: list[str] = field(default_factory=list)
+    trace_id: str | None = None
 
     def add(self, outcome: Outcome) -> None:
         self.stage = outcome.stage
         self.sent += len(outcome.body)
-        self.codes += [str(error["extensions"]["code"]) for error in outcome.described]
+        for error in outcome.described:
+            self.codes.append(str(error["extensions"]["code"]))
+            if "errorId" in error["extensions"]:
+                self.error_ids.append(error["extensions"]["errorId"])
 
     def measure(self, meter: Meter) -> float:
         """Add what was done since the last time, and tell its units."""
@@ -118,6 +125,19 @@ class Report:
 
 
 Observe = Callable[[Report], None]
+
+
+class Tracing(Protocol):
+    """Spans of operations and of the calls they make."""
+
+    def began(self, report: Report) -> None:
+        """An operation begins: from now on `trace_id` says under which trace it is found, if it is sampled."""
+
+    def measured(self, report: Report) -> None:
+        """`report.latest` are calls that were made for it."""
+
+    def ended(self, report: Report) -> None:
+        """It is over."""
 
 
 class Runner:
@@ -133,6 +153,7 @@ class Runner:
         budgets: Budgets | None = None,
         once: Once | None = None,
         observers: Collection[Observe] = (),
+        tracing: Tracing | None = None,
     ) -> None:
         self._documents = documents
         self._open_context = open_context
@@ -141,6 +162,7 @@ class Runner:
         self._budgets = budgets
         self._once = once
         self._observers = observers
+        self._tracing = tracing
 
     async def prepare(self, asked: Operation, caller: Caller, transport: Transport) -> Request | Outcome:
         """The operation made ready, or why it will not be executed."""
@@ -155,6 +177,7 @@ class Runner:
             outcome = Outcome(errors=refusal.errors, stage=refusal.stage)
         except DomainError as error:
             outcome = failure(error, Stage.SELECTION)
+        self._begin(report)
         report.add(outcome)
         self._tell(report, began)
         return outcome
@@ -168,12 +191,15 @@ class Runner:
 
     async def run(self, request: Request) -> Outcome:
         """Execute a query or a mutation."""
-        report = _report(request)
+        report = self._begin(_report(request))
         began = time.perf_counter()
         try:
             outcome = await self._timed(request, report)
             report.add(outcome)
             return outcome
+        except asyncio.CancelledError:
+            report.codes.append(CANCELLED)
+            raise
         finally:
             self._tell(report, began)
 
@@ -195,7 +221,7 @@ class Runner:
         try:
             outcome = await self._execute(request, context)
         finally:
-            spent = report.measure(context.meter)
+            spent = self._measure(report, context)
             await self._settle(request, spent - request.estimate)
         outcome.allowance = allowance
         return outcome
@@ -214,7 +240,7 @@ class Runner:
 
     async def stream(self, request: Request) -> AsyncGenerator[Outcome, None]:
         """The answers of a subscription. The caller closes the generator, which releases the event source."""
-        report = _report(request)
+        report = self._begin(_report(request))
         began = time.perf_counter()
         results = self._events(request, report)
         try:
@@ -243,7 +269,7 @@ class Runner:
                 async for result in results:
                     yield outcome_of(result)
                     # What an event reads is paid for once it has been sent, beyond what was paid for the start.
-                    spent = report.measure(context.meter)
+                    spent = self._measure(report, context)
                     await self._settle(request, spent - paid)
                     paid = 0.0
         except (GraphQLError, DomainError):
@@ -271,8 +297,21 @@ class Runner:
         if self._budgets is not None and units:
             await self._budgets.settle(request.caller, units)
 
+    def _begin(self, report: Report) -> Report:
+        if self._tracing is not None:
+            self._tracing.began(report)
+        return report
+
+    def _measure(self, report: Report, context: OperationContext) -> float:
+        spent = report.measure(context.meter)
+        if self._tracing is not None:
+            self._tracing.measured(report)
+        return spent
+
     def _tell(self, report: Report, began: float) -> None:
         report.seconds = time.perf_counter() - began
+        if self._tracing is not None:
+            self._tracing.ended(report)
         for observe in self._observers:
             observe(report)
 
