@@ -31,6 +31,7 @@ from datastore.database import StoreOptions
 from datastore.objects.local import LocalObjects
 from edge.application import application
 from edge.identity import Tokens, TokenSettings
+from edge.observing.operation_log import JsonLines
 from edge.server import listen, serve_until_signal
 from edge.settings import Settings
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
@@ -158,7 +159,7 @@ def serve(
         fan_out_bound=fan_out_bound,
         metrics_port=metrics_port,
     )
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    _log_as(settings.log_format)
     try:
         sockets = listen(host, port)
     except OSError as problem:
@@ -171,6 +172,14 @@ def serve(
         await _warn_unless_ready(gateway)
 
     run(lambda: serve_until_signal(gateway, sockets, started))
+
+
+def _log_as(form: str) -> None:
+    """Log to standard error: lines for people, or an object a line for programs."""
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if form == "json" else plain)
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def _set_up(

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -37,6 +37,9 @@ from edge.execution import Observe, Runner
 from edge.http import GraphQLHTTP
 from edge.identity import Tokens, TokenSettings
 from edge.media import Media
+from edge.observing.metrics_page import MetricsPage
+from edge.observing.operation_log import log_operation
+from edge.observing.operation_metrics import OperationMetrics
 from edge.settings import Misconfigured, Settings
 from edge.websocket import GraphQLWebSocket, SocketLimits
 from pipelines.demo import Demo
@@ -53,6 +56,9 @@ from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Identity, Role
 from resolvers.context import Context, Places, Services
+
+if TYPE_CHECKING:
+    from edge.observing.tracing import OperationTracing
 
 INGEST_EVERY_SECONDS = 60.0
 INGEST_STOP_SECONDS = 5.0
@@ -103,6 +109,7 @@ class Gateway:
         self.services: Services | None = None
         self.ingest: EarthquakeIngest | None = None
         self.metrics = StreamMetrics()
+        self.figures = OperationMetrics(self.metrics.registry, store.prefix)
         self._ingests: set[asyncio.Task[IngestSummary]] = set()
         self.tokens = Tokens(
             TokenSettings(
@@ -122,6 +129,7 @@ class Gateway:
             secret=settings.secret.encode(),
             base_url=lambda: settings.reached_at,
         )
+        self.metrics_page = MetricsPage(self.metrics.registry, self.tokens.identify, settings.metrics_token)
         self.media = Media(self.objects, now, allowed_origins=settings.allowed_origins)
         self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
 
@@ -134,8 +142,17 @@ class Gateway:
             Documents(schema.build()),
             self.open_context,
             deadline=self.settings.deadline_seconds,
-            observers=self._observers,
+            observers=(self.figures.operation, log_operation, *self._observers),
+            tracing=self.tracing,
         )
+
+    @cached_property
+    def tracing(self) -> "OperationTracing | None":
+        if not self.settings.traces:
+            return None
+        from edge.observing.tracing import exporting  # a tenth of a second, which only those pay who want it
+
+        return exporting(self._store.prefix)
 
     @cached_property
     def http(self) -> GraphQLHTTP:
@@ -175,6 +192,9 @@ class Gateway:
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
+            self.database.client.on_call = self.figures.call
+            if self.tracing is not None:
+                stack.callback(self.tracing.close)
             self.objects.open()
             stack.callback(self.objects.close)
             self.graphiql.bucket = self.objects.origin()

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from edge import graphiql
 from edge.http import GraphQLHTTP
 from edge.media import Media
+from edge.observing.metrics_page import MetricsPage
 from edge.websocket import GraphQLWebSocket
 
 READY_SECONDS = 2.0
@@ -23,6 +24,7 @@ class Behind(Protocol):
 
     graphiql: graphiql.Config
     media: Media
+    metrics_page: MetricsPage
 
     @property
     def http(self) -> GraphQLHTTP:
@@ -64,6 +66,7 @@ def application(behind: Behind) -> Starlette:
             Route("/media", behind.media),
             Route("/media/{token}", behind.media),
             Mount("/graphiql/assets", graphiql.assets()),
+            Route("/metrics", behind.metrics_page.respond),
             Route("/healthz", lambda _: JSONResponse({"alive": True})),
             Route("/readyz", ready),
         ],

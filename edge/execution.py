@@ -84,8 +84,8 @@ class Report:
     """What became of an operation, for logs and metrics: told once when it is over, also of a subscription.
 
     `units` are what DynamoDB reported, `calls` how many calls there were, over all events; `latest` are those of the
-    last one. `sent` counts bytes. `codes` and `error_ids` are those of the errors that were told. One that nobody waited
-    for to the end has the code CANCELLED.
+    last one. `sent` counts bytes. `codes` and `error_ids` are those of the errors that were told; an operation that
+    nobody waited for to its end has the code CANCELLED.
     """
 
     asked: Operation

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
 SHORTEST_SECRET = 32
+SHORTEST_METRICS_TOKEN = 16
+LOG_FORMATS = ("text", "json")
 SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
 EVERY_ADDRESS = ("0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -33,6 +35,9 @@ class Settings:
 
     `photo_bucket` is where photos are kept, in S3 or, at `s3_url`, in a service that speaks its API. `public_url` is
     where clients reach the gateway: the listening URL if nothing is said.
+
+    `metrics_token` may be borne to see `/metrics`; `log_format` is text or json; `traces` tells whether spans are sent
+    to where OpenTelemetry's own variables say.
 
     Raises `Misconfigured` for a JWKS without an issuer and an audience, and for an `s3_url` without a bucket.
     """
@@ -59,6 +64,9 @@ class Settings:
     photo_bucket: str | None = None
     s3_url: str | None = None
     public_url: str | None = None
+    metrics_token: str | None = None
+    log_format: str = "text"
+    traces: bool = False
 
     def __post_init__(self) -> None:
         wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
@@ -104,6 +112,8 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
         "photo_bucket": "GATEWAY_PHOTO_BUCKET",
         "s3_url": "GATEWAY_S3_URL",
         "public_url": "GATEWAY_PUBLIC_URL",
+        "metrics_token": "GATEWAY_METRICS_TOKEN",
+        "log_format": "GATEWAY_LOG_FORMAT",
     }
     lists = {
         "areas": "GATEWAY_AREAS",
@@ -115,6 +125,7 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
     found: dict[str, Any] = {field: environment[name] for field, name in texts.items() if environment.get(name)}
     found |= {field: _list(name, environment[name]) for field, name in lists.items() if environment.get(name)}
     found |= {field: _positive(name, environment[name]) for field, name in seconds.items() if environment.get(name)}
+    found["traces"] = _sends_traces(environment)
     found |= {field: value for field, value in given.items() if value is not None}
     _check(found)
     return found
@@ -133,8 +144,20 @@ def _check(found: Mapping[str, Any]) -> None:
             raise Misconfigured(
                 f"{name} must be an http(s) URL such as https://photos.example.com, not {found[field]!r}."
             )
+    if len(found.get("metrics_token", "x" * SHORTEST_METRICS_TOKEN)) < SHORTEST_METRICS_TOKEN:
+        raise Misconfigured(f"GATEWAY_METRICS_TOKEN must have at least {SHORTEST_METRICS_TOKEN} characters.")
+    if found.get("log_format", "text") not in LOG_FORMATS:
+        raise Misconfigured(f"GATEWAY_LOG_FORMAT must be text or json, not {found['log_format']!r}.")
     if not _BUCKET.fullmatch(found.get("photo_bucket", "bucket")):
         raise Misconfigured(f"GATEWAY_PHOTO_BUCKET must be the name of a bucket, not {found['photo_bucket']!r}.")
+
+
+def _sends_traces(environment: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry's variables name a place to send traces to."""
+    switched_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    places = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    wanted = any(environment.get(name) for name in places)
+    return wanted and not switched_off and environment.get("OTEL_TRACES_EXPORTER", "otlp") == "otlp"
 
 
 def _is_address(text: str) -> bool:

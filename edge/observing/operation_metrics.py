@@ -1,0 +1,100 @@
+"""Figures about operations and the DynamoDB calls behind them, for Prometheus.
+
+Labels are bounded by the schema and the tables: clients choose names of operations, so those are none.
+"""
+
+from collections.abc import Callable, Sequence
+
+from graphql import FieldNode
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.process_collector import ProcessCollector
+
+from datastore.metering import Call
+from edge.documents.prepared import PreparedOperation
+from edge.execution import Report
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
+RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
+
+
+class OperationMetrics:
+    """`operation` hears of each operation that is over, `call` of each call to DynamoDB, also of background work.
+
+    `prefix` is what the store's table names begin with: figures have the declared names.
+    """
+
+    def __init__(self, registry: CollectorRegistry, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._registry = registry
+        of_operations = ("transport", "type", "field")
+        self._operations = self._counter(
+            "gateway_operations", "Operations by their first error's code, or OK.", *of_operations, "code"
+        )
+        self._seconds = self._histogram(
+            "gateway_operation_duration_seconds", "How long queries and mutations took.", SECONDS, *of_operations
+        )
+        self._units = self._histogram(
+            "gateway_operation_units", "Capacity units that DynamoDB reported for an operation.", UNITS, "type"
+        )
+        self._ratio = self._histogram(
+            "gateway_operation_units_to_estimate", "Units reported for each unit that was estimated.", RATIOS, "type"
+        )
+        self._refused = self._counter("gateway_operations_refused", "Operations that never ran.", "stage", "code")
+        self._events = self._counter("gateway_events", "Events that subscribers were sent.", "transport")
+        self._bytes = self._counter("gateway_sent_bytes", "Bytes of answers and events.", "transport")
+        of_calls = ("operation", "table", "index")
+        self._calls = self._counter("gateway_dynamodb_calls", "Calls to DynamoDB.", *of_calls)
+        self._capacity = self._counter("gateway_dynamodb_units", "Capacity units that DynamoDB reported.", *of_calls)
+        self._retries = self._counter("gateway_dynamodb_retries", "Tries beyond the first.", *of_calls)
+        self._waits = self._histogram(
+            "gateway_dynamodb_call_duration_seconds", "How long a call took, with all its tries.", SECONDS, "operation"
+        )
+        ProcessCollector(registry=registry)
+
+    def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None:
+        """A figure that is read when it is asked for."""
+        Gauge(name, help_, registry=self._registry).set_function(read)
+
+    def operation(self, report: Report) -> None:
+        """Count an operation that is over."""
+        transport = report.transport.value
+        code = report.codes[0] if report.codes else "OK"
+        if report.operation is None:
+            self._refused.labels(report.stage.value, code).inc()
+            return
+        kind, field = report.operation.kind.value, root_field(report.operation)
+        self._operations.labels(transport, kind, field, code).inc()
+        self._bytes.labels(transport).inc(report.sent)
+        if kind == "subscription":
+            self._events.labels(transport).inc(report.events)
+            return
+        self._seconds.labels(transport, kind, field).observe(report.seconds)
+        self._units.labels(kind).observe(report.units)
+        if report.estimate > 0 and report.calls:
+            self._ratio.labels(kind).observe(report.units / report.estimate)
+
+    def call(self, call: Call) -> None:
+        """Count a call to DynamoDB."""
+        labels = (call.operation, self._table(call.tables), call.index or "")
+        self._calls.labels(*labels).inc()
+        self._capacity.labels(*labels).inc(call.units)
+        if call.attempts > 1:
+            self._retries.labels(*labels).inc(call.attempts - 1)
+        self._waits.labels(call.operation).observe(call.seconds)
+
+    def _table(self, names: Sequence[str]) -> str:
+        """Which tables a batch or a transaction is over is up to clients, so it is not told."""
+        return names[0].removeprefix(self._prefix) if len(names) == 1 else "several"
+
+    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
+        return Counter(name, help_, labels, registry=self._registry)
+
+    def _histogram(self, name: str, help_: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(name, help_, labels, buckets=buckets, registry=self._registry)
+
+
+def root_field(operation: PreparedOperation) -> str:
+    """The field that an operation begins with: of a valid document, so one of the schema's."""
+    first = operation.node.selection_set.selections[0]
+    return first.name.value if isinstance(first, FieldNode) else "(fragment)"
