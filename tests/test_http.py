@@ -388,7 +388,7 @@ async def test_bodies_that_are_too_large(client: Client) -> None:
             yield b" " * 1000
 
     assert (await client.raw(chunks()))[0] == 413  # type: ignore[arg-type]
-    assert (await client.send("GET", "?query={me}" + "%20" * 4000))[0] == 413
+    assert (await client.send("GET", "?query={me}" + "%20" * 4000))[0] == 414
     assert await client.ask("{ me }") == (200, {"data": {"me": None}})
 
 

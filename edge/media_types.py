@@ -1,0 +1,58 @@
+"""Media types: which one an answer gets by `Accept`, and which ones a request may have."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+JSON = "application/json"
+GRAPHQL = "application/graphql-response+json"
+EVENTS = "text/event-stream"
+
+_UTF8 = ("utf-8", "utf8")
+
+
+class Wanted(NamedTuple):
+    """What an answer may come as: `single` is the type of one that is whole; a stream of events is taken, or liked
+    better than that."""
+
+    single: str | None
+    events: bool = False
+    rather_events: bool = False
+
+
+@lru_cache(maxsize=256)
+def wanted(accept: str) -> Wanted:
+    """What an `Accept` asks for (RFC 9110, 12.5.1), with its weights.
+
+    Wildcards and silence mean plain JSON, which is what older clients expect. Events have to be asked for by name.
+    """
+    if not accept.strip():
+        return Wanted(JSON)
+    weights = dict(filter(None, map(_weighted, accept.split(","))))
+    anything = weights.get("application/*", weights.get("*/*", 0.0))
+    plain = weights.get(JSON, anything)
+    graphql = weights.get(GRAPHQL, 0.0 if plain > 0 else anything)
+    events = weights.get(EVENTS, 0.0)
+    single = GRAPHQL if graphql > 0 and graphql >= plain else JSON if plain > 0 else None
+    return Wanted(single, events > 0, events > max(graphql, plain))
+
+
+@lru_cache(maxsize=256)
+def is_json(content_type: str) -> bool:
+    """Whether a `Content-Type` says JSON, in UTF-8."""
+    media, parameters = _parts(content_type)
+    return media == JSON and parameters.get("charset", "utf-8") in _UTF8
+
+
+def _weighted(media_range: str) -> tuple[str, float] | None:
+    media, parameters = _parts(media_range)
+    try:
+        weight = float(parameters.get("q", "1"))
+    except ValueError:
+        return None
+    return (media, weight) if 0 <= weight <= 1 and parameters.get("charset", "utf-8") in _UTF8 else None
+
+
+def _parts(value: str) -> tuple[str, dict[str, str]]:
+    media, *rest = (part.strip() for part in value.lower().split(";"))
+    pairs = (part.partition("=") for part in rest)
+    return media, {name.strip(): text.strip().strip('"') for name, _, text in pairs}

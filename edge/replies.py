@@ -1,0 +1,98 @@
+"""Whole answers over HTTP: their headers, and their status, which two editions of GraphQL over HTTP tell differently.
+
+https://graphql.github.io/graphql-over-http/draft/
+"""
+
+import math
+from enum import StrEnum
+from typing import NamedTuple
+
+from starlette.types import Send
+
+from datastore.errors import Forbidden, Internal, Throttled, Timeout, Unauthenticated, Unavailable
+from edge.answers import Outcome, Stage, encode, masked, told_error
+from edge.media_types import JSON
+from edge.refusals import Refused
+
+_STATUS_OF_CODE = {
+    Unauthenticated.code: 401,
+    Forbidden.code: 403,
+    Throttled.code: 429,
+    Internal.code: 500,
+    Unavailable.code: 503,
+    Timeout.code: 504,
+}
+# Proxies and clients of any age are to slow down, or come back later.
+_WHATEVER_THE_TYPE = (Throttled.code, Unavailable.code)
+
+
+class HttpProfile(StrEnum):
+    """Which edition the statuses follow: the one that the public audit holds, or the draft of 2026.
+
+    The draft tells an invalid document from one that cannot be parsed (422 and 400), for plain JSON too. Its status 294
+    for partial results is not sent: it is a SHOULD that the draft's own examples contradict.
+    """
+
+    EDITION_2025 = "2025"
+    DRAFT_2026 = "draft2026"
+
+
+class Reply(NamedTuple):
+    """A status and a JSON body."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
+    """What is answered when an operation has ended, or was not begun."""
+    return Reply(_status(outcome, content_type, profile), outcome.body, content_type, _told_by(outcome))
+
+
+def refusal(refused: Refused, content_type: str) -> Reply:
+    """What is answered to a request that is no GraphQL request, or not one that is taken."""
+    return Reply(refused.status, encode({"errors": [told_error(refused.error)]}), content_type, refused.headers)
+
+
+def fault(error: Exception) -> Reply:
+    """What is answered when something broke that should not."""
+    return Reply(500, encode({"errors": [masked(error)]}))
+
+
+async def send_reply(send: Send, answer: Reply) -> None:
+    headers = {
+        b"content-type": f"{answer.content_type}; charset=utf-8".encode(),
+        b"content-length": str(len(answer.body)).encode(),
+        b"cache-control": b"no-store",
+        b"vary": b"accept",
+    }
+    headers.update(answer.headers)
+    await send({"type": "http.response.start", "status": answer.status, "headers": [*headers.items()]})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _status(outcome: Outcome, content_type: str, profile: HttpProfile) -> int:
+    if not outcome.is_failure:
+        return 200
+    # In the older edition, clients that ask for plain JSON take everything but 200 for a failure of the way here.
+    if profile is HttpProfile.EDITION_2025 and content_type == JSON and outcome.code not in _WHATEVER_THE_TYPE:
+        return 200
+    if profile is HttpProfile.DRAFT_2026 and outcome.stage is not Stage.PARSING:
+        return _STATUS_OF_CODE.get(outcome.code or "", 422)
+    return _STATUS_OF_CODE.get(outcome.code or "", 400)
+
+
+def _told_by(outcome: Outcome) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers that an outcome brings along."""
+    told: dict[str, str] = {}
+    if outcome.allowance is not None:
+        told["ratelimit-limit"] = f"{outcome.allowance.limit:.0f}"
+        told["ratelimit-remaining"] = f"{max(outcome.allowance.remaining, 0):.0f}"
+        told["ratelimit-reset"] = f"{math.ceil(outcome.allowance.reset)}"
+    if outcome.is_failure and "retryAfter" in outcome.described[0]["extensions"]:
+        told["retry-after"] = f"{math.ceil(outcome.described[0]['extensions']['retryAfter'])}"
+    if outcome.replayed is not None:
+        told["idempotency-replayed"] = "true"
+    return tuple((name.encode(), value.encode()) for name, value in told.items())
