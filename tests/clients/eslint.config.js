@@ -1,0 +1,137 @@
+// Lints schema/api.graphql under graphql-eslint's presets "schema-recommended" and "schema-relay", every rule an error.
+//
+//     npm run --prefix tests/clients lint
+//
+// Where the API's form is fixed and a rule asks for another, exactly those types and fields are excepted here. An
+// exception that is not needed any more is an error too.
+
+import graphql from "@graphql-eslint/eslint-plugin";
+
+// An item's own id keeps the name it is stored under, beside the global `id` that Relay asks for; a device's token
+// keeps Apple's.
+const NAMED_AS_STORED = [
+  "Ball.ballId",
+  "Comment.commentId",
+  "Device.deviceToken",
+  "Face.faceId",
+  "League.leagueId",
+  "Livestream.livestreamId",
+  "Match.matchId",
+  "Notification.notificationId",
+  "Person.personId",
+  "Post.postId",
+  "Season.seasonId",
+  "Sighting.sightingId",
+  "Team.teamId",
+  "User.userId",
+  "Venue.venueId",
+  "Watch.watchId",
+];
+
+// Items that are read in lists, or by what they belong to: there is no point read for `node(id:)` to make.
+const READ_IN_LISTS = ["FeedEntry", "Follower", "Following", "Like", "LiveActivity", "RequestLog", "TeamSeason"];
+const READ_BY_OTHERS = ["Device", "Lock", "Me"];
+
+// Parts of an item, told with it.
+const PARTS = [
+  "Ball",
+  "BattingLine",
+  "BowlingLine",
+  "DisplayBatter",
+  "DisplayBowler",
+  "DisplayInnings",
+  "DisplaySide",
+  "Extras",
+  "FaceBoundingBox",
+  "FallOfWicket",
+  "Innings",
+  "LineupPlayer",
+  "LiveScore",
+  "Partnership",
+  "Result",
+  "Scorecard",
+  "Season",
+  "Target",
+  "Toss",
+  "Venue",
+  "Wicket",
+];
+
+// What is worked out or has just happened: there is nothing to come back for.
+const MOMENTS = [
+  "AuthorRank",
+  "CricketEvent",
+  "IngestSummary",
+  "LiveMatch",
+  "LiveScores",
+  "LoggedEvent",
+  "MatchUpdate",
+  "PhotoUpload",
+  "PostEngagement",
+  "Rejected",
+  "TagTrend",
+  "TrendingCategory",
+  "UploadField",
+  "UploadTarget",
+];
+
+const without = {
+  "no-typename-prefix": NAMED_AS_STORED,
+  "strict-id-in-types": [...READ_IN_LISTS, ...READ_BY_OTHERS, ...PARTS, ...MOMENTS],
+  "relay-edge-types": READ_IN_LISTS.map((type) => `${type}Edge`),
+};
+
+const plugin = { ...graphql, rules: { ...graphql.rules } };
+for (const [name, coordinates] of Object.entries(without)) {
+  plugin.rules[name] = excepting(graphql.rules[name], coordinates);
+}
+
+export default [
+  {
+    files: ["**/*.graphql"],
+    languageOptions: {
+      parser: graphql.parser,
+      parserOptions: { graphQLConfig: { schema: "schema/api.graphql" } },
+    },
+    plugins: { "@graphql-eslint": plugin },
+    linterOptions: { noInlineConfig: true },
+    rules: {
+      ...graphql.configs["flat/schema-recommended"].rules,
+      ...graphql.configs["flat/schema-relay"].rules,
+      // Relay's own types have no id.
+      "@graphql-eslint/strict-id-in-types": [
+        "error",
+        { exceptions: { types: ["PageInfo"], suffixes: ["Connection", "Edge"] } },
+      ],
+      // Connections have `nodes` beside `edges`, and what is short and bounded (innings, tags) is a plain list.
+      "@graphql-eslint/relay-edge-types": ["error", { listTypeCanWrapOnlyEdgeType: false }],
+    },
+  },
+];
+
+// The rule, silent about these types (`Type`) and fields (`Type.field`), and not about those it has nothing against.
+function excepting(rule, coordinates) {
+  return {
+    ...rule,
+    create(context) {
+      const unused = new Set(coordinates);
+      const report = (problem) => {
+        const coordinate = coordinateOf(problem.node);
+        if (coordinates.includes(coordinate)) unused.delete(coordinate);
+        else context.report(problem);
+      };
+      const visitors = rule.create(Object.create(context, { report: { value: report } }));
+      const atEnd = (node) => {
+        for (const coordinate of unused) {
+          context.report({ node, message: `The exception for ${coordinate} is not needed.` });
+        }
+      };
+      return { ...visitors, "Program:exit": atEnd };
+    },
+  };
+}
+
+function coordinateOf(name) {
+  const definition = name.parent;
+  return definition.kind === "FieldDefinition" ? `${definition.parent.name.value}.${name.value}` : name.value;
+}
