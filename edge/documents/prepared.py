@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -57,6 +57,11 @@ class Document:
             PreparedOperation(self, part) for part in node.definitions if isinstance(part, OperationDefinitionNode)
         ]
 
+    @property
+    def operations(self) -> Sequence[PreparedOperation]:
+        """All that it holds, in its order."""
+        return self._operations
+
     @cached_property
     def hash(self) -> str:
         """SHA-256 of the text, by which logs tell documents apart."""
@@ -85,9 +90,24 @@ class Documents:
     def __init__(self, schema: strawberry.Schema) -> None:
         self.schema: GraphQLSchema = schema._schema
         self._kept: OrderedDict[str, Document | Rejected] = OrderedDict()
+        self._pinned: dict[str, Document] = {}
+
+    def pin(self, documents: Iterable[Document]) -> None:
+        """Keep these however many others come, in place of those that were pinned before."""
+        self._pinned = {document.text: document for document in documents}
+
+    def check(self, text: str) -> Document:
+        """The document, which is not kept. Raises `Rejected`."""
+        found = self._prepared(text)
+        if isinstance(found, Rejected):
+            raise found
+        return found
 
     def prepare(self, text: str) -> Document:
         """The document. Raises `Rejected`."""
+        pinned = self._pinned.get(text)
+        if pinned is not None:
+            return pinned
         found = self._kept.get(text)
         if found is not None:
             self._kept.move_to_end(text)

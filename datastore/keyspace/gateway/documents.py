@@ -1,0 +1,50 @@
+"""Documents that are known by an id, in the table `gateway`: `DOCUMENTS` / `<id>`, an item each."""
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.gateway.table import GATEWAY
+from datastore.keyspace.parts import Key, join, split
+
+DOCUMENTS = "DOCUMENTS"
+
+
+def document(document_id: str) -> Key:
+    return Key(DOCUMENTS, join(document_id))
+
+
+def document_id(key: Key) -> str:
+    return split(key.sort)[0]
+
+
+DOCUMENT = AccessPattern(
+    id="GW-D1",
+    question="The text of the document that is known by an id",
+    table=GATEWAY,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="PK = DOCUMENTS, SK = <id>",
+)
+PUT_DOCUMENT = AccessPattern(
+    id="GW-D2",
+    question="Make a document known by an id, which never stands for another text",
+    table=GATEWAY,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(PK) OR #text = :text",
+)
+ALL_DOCUMENTS = AccessPattern(
+    id="GW-D3",
+    question="The documents that are known, by id",
+    table=GATEWAY,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="PK = :partition",
+)
+DELETE_DOCUMENT = AccessPattern(
+    id="GW-D4",
+    question="Forget a document",
+    table=GATEWAY,
+    operations=("DeleteItem",),
+    who=Who.INTERNAL,
+)
+
+PATTERNS = (DOCUMENT, PUT_DOCUMENT, ALL_DOCUMENTS, DELETE_DOCUMENT)
