@@ -61,7 +61,7 @@ def operations() -> list[str]:
 def test_the_schema_lints_clean() -> None:
     assert NODE is not None
     eslint = CLIENTS / "node_modules" / "eslint" / "bin" / "eslint.js"
-    arguments = ["--config", CLIENTS / "eslint.config.js", "--format", "json", SCHEMA]
+    arguments = ["--config", str(CLIENTS / "eslint.config.js"), "--format", "json", SCHEMA]
     linted = subprocess.run([NODE, eslint, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert linted.returncode in (0, 1), linted.stderr
     (report,) = json.loads(linted.stdout)
