@@ -18,6 +18,7 @@ from datastore.errors import BadUserInput, DomainError, Timeout
 from datastore.metering import Call, Meter
 from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
 from edge.documents.prepared import Document, Documents, PreparedOperation, Rejected
+from edge.documents.variables import check_variables
 from edge.operations import Caller, Operation, Transport
 from resolvers.access import Identity
 
@@ -172,7 +173,9 @@ class Runner:
             text = await self._text(asked, caller)
             report.document = document = self._documents.prepare(text)
             operation = document.operation(asked.name)
-            return Request(asked, caller, transport, operation, operation.estimate(asked.variables or {}))
+            variables = asked.variables or {}
+            check_variables(variables)
+            return Request(asked, caller, transport, operation, operation.estimate(variables))
         except Rejected as refusal:
             outcome = Outcome(errors=refusal.errors, stage=refusal.stage)
         except DomainError as error:

@@ -1,0 +1,38 @@
+"""What variables may hold, whatever the operation: looked at before anything is done with them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from datastore.errors import BadUserInput
+
+# The API's own inputs go three objects deep, and its longest list has 100 entries of some ten values.
+DEEPEST = 16
+MOST_VALUES = 5_000
+LONGEST_LIST = 1_000
+
+
+def check_variables(variables: Mapping[str, Any]) -> None:
+    """Raise `BadUserInput` for variables that are too deep or too many, or hold a list that is too long."""
+    level: list[tuple[str, Any]] = list(variables.items())
+    count, depth = len(level), 1
+    while level:
+        below: list[tuple[str, Any]] = []
+        for name, value in level:
+            if isinstance(value, dict):
+                below += [(name, inner) for inner in value.values()]
+            elif isinstance(value, list):
+                if len(value) > LONGEST_LIST:
+                    raise _too_large(name, f"lists of at most {LONGEST_LIST} entries", len(value))
+                below += [(name, inner) for inner in value]
+        count += len(below)
+        depth += 1
+        if count > MOST_VALUES:
+            raise _too_large(None, f"at most {MOST_VALUES} values", count)
+        if below and depth > DEEPEST:
+            raise _too_large(below[0][0], f"at most {DEEPEST} levels of lists and objects", depth)
+        level = below
+
+
+def _too_large(name: str | None, limit: str, found: int) -> BadUserInput:
+    where = "The variables" if name is None else f"The variable ${name[:100]}"
+    return BadUserInput(f"{where} may hold {limit}, not {found}.", field="variables")
