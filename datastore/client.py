@@ -153,8 +153,12 @@ class Client:
             async with asyncio.timeout(timeout):
                 answer = await self._persist(tries, body)
         except TimeoutError as problem:
+            tries.unsure = True
             raise _told(Timeout(LATE), tries, unsure=True) from problem
-        except (Timeout, Unavailable) as problem:
+        except asyncio.CancelledError:
+            tries.unsure = True
+            raise
+        except (Timeout, Unavailable, Throttled) as problem:
             raise _told(problem, tries, unsure=tries.unsure) from problem.__cause__
         except ConditionFailed as failed:
             failed.repeated = tries.unsure
@@ -222,6 +226,7 @@ class Client:
             seconds,
             tries.payload,
             time.time() - seconds,
+            tries.unsure,
         )
         if meter is not None:
             meter.calls.append(call)

@@ -55,6 +55,18 @@ class Conflict(DomainError):
     code = "CONFLICT"
 
 
+class IdempotencyMismatch(DomainError):
+    """The caller used this Idempotency-Key for another mutation, or with other variables."""
+
+    code = "IDEMPOTENCY_MISMATCH"
+
+
+class AnswerNotKept(DomainError):
+    """The mutation was executed before under this Idempotency-Key; its answer was too large to be kept."""
+
+    code = "IDEMPOTENCY_ANSWER_NOT_KEPT"
+
+
 class Throttled(DomainError):
     """DynamoDB went on throttling until the retries were used up."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from datastore.declarations import WRITES
 from datastore.errors import Timeout
 
 
@@ -12,7 +13,8 @@ from datastore.errors import Timeout
 class Call:
     """One DynamoDB request as it went over the wire; `units` are the capacity units it reported.
 
-    `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries.
+    `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries. `unsure` tells that
+    DynamoDB may have done what was asked although it did not say so.
     """
 
     operation: str
@@ -23,6 +25,12 @@ class Call:
     seconds: float
     request: Mapping[str, Any] = field(repr=False)
     began: float = 0.0
+    unsure: bool = False
+
+    @property
+    def wrote(self) -> bool:
+        """Whether it changed something, or may have: a condition that did not hold consumed, and changed, nothing."""
+        return self.operation.startswith(WRITES) and (self.units > 0 or self.unsure)
 
 
 class Meter:
