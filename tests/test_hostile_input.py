@@ -1,0 +1,142 @@
+"""Bodies, variables and documents that nobody honest sends: each is refused in words, and costs little."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Served
+
+GRAPHQL = "application/graphql-response+json"
+DEEP = 10_000
+
+
+def asking(**rest: Any) -> bytes:
+    return json.dumps({"query": "{ __typename }", **rest}).encode()
+
+
+def with_variable(text: str) -> bytes:
+    """A request whose one variable is this JSON text."""
+    return b'{"query": "query Q($n: Float) { __typename }", "variables": {"n": ' + text.encode() + b"}}"
+
+
+BODIES = {
+    "nothing": b"",
+    "null": b"null",
+    "a number": b"17",
+    "a string": b'"{ __typename }"',
+    "a list": b"[" + asking() + b"]",
+    "true": b"true",
+    "no JSON": b"{ __typename }",
+    "two objects": asking() + asking(),
+    "cut short": asking()[:-3],
+    "invalid UTF-8": b'{"query": "{ __typename } #\xff\xfe"}',
+    "overlong UTF-8": b'{"query": "{ __typename } #\xc0\xaf"}',
+    "UTF-16": asking().decode().encode("utf-16"),
+    "a byte order mark": b"\xef\xbb\xbf" + asking(),
+    "gzip": gzip.compress(asking()),
+    "NUL": b'{"query": "{ __typename }\x00"}',
+    "only NULs": b"\x00" * 1000,
+    "NaN": with_variable("NaN"),
+    "Infinity": with_variable("-Infinity"),
+    "1e400": with_variable("1e400"),
+    "5000 digits": with_variable("9" * 5000),
+    "a lone surrogate": b'{"query": "{ __typename }", "operationName": "\\ud800"}',
+    "a lone surrogate in the query": b'{"query": "{ __typename \\udfff }"}',
+    "deep lists": with_variable("[" * DEEP + "]" * DEEP),
+    "deep lists without an end": with_variable("[" * DEEP),
+    "deep objects": with_variable('{"a":' * DEEP + "1" + "}" * DEEP),
+    "a query that is a list": b'{"query": ["{ __typename }"]}',
+    "a query that is an object": b'{"query": {"kind": "Document"}}',
+    "variables that are a list": asking(variables=[1]),
+    "variables that are a string": asking(variables="{}"),
+    "extensions that are a number": asking(extensions=1),
+    "a name that is a number": asking(operationName=7),
+    "a name that there is not": asking(operationName="Nope"),
+    "a deep query": asking(query="{a" * DEEP + "}" * DEEP),
+    "a deep list in a query": json.dumps({"query": "{ nodes(ids: " + "[" * DEEP + "]" * DEEP + ") { id } }"}).encode(),
+    "a deep type in a query": json.dumps(
+        {"query": "query Q($a: " + "[" * DEEP + "ID" + "]" * DEEP + ") { areas }"}
+    ).encode(),
+    "an integer of 5000 digits in a query": json.dumps({"query": "{ areas a: posts(n: " + "9" * 5000 + ") }"}).encode(),
+    "a NUL in a query": asking(query="{ __type\x00name }"),
+    "a query of a bad escape": asking(query='{ node(id: "\\uD800") { id } }'),
+    "a long list": asking(query="query Q($n: [ID!]!) { nodes(ids: $n) { id } }", variables={"n": ["x"] * 5000}),
+    "many values": asking(variables={f"v{n}": n for n in range(6000)}),
+    "17 levels": asking(variables={"n": json.loads("[" * 17 + "1" + "]" * 17)}),
+}
+
+
+@pytest.fixture
+def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
+    yield
+    told = [record.getMessage() for record in caplog.get_records("call") if record.exc_info or "Error " in record.msg]
+    assert not told
+
+
+async def post(served: Served, body: bytes, **headers: str) -> tuple[int, Any]:
+    headers = {"content-type": "application/json", "accept": GRAPHQL, **headers}
+    async with served.http.post(f"{served.url}/graphql", data=body, headers=headers) as response:
+        return response.status, await response.json(content_type=None)
+
+
+@pytest.mark.usefixtures("no_tracebacks")
+async def test_each_is_refused_in_words(served: Served) -> None:
+    refused: dict[str, Any] = {}
+    for name, body in BODIES.items():
+        status, answer = await post(served, body)
+        codes = [error["extensions"]["code"] for error in answer["errors"]]
+        refused[name] = (400 <= status < 500, set(codes), "data" in answer, len(answer["errors"]) <= 20)
+        assert all(0 < len(error["message"]) <= 1001 for error in answer["errors"]), name
+        assert not any(inside in json.dumps(answer) for inside in ("Traceback", "orjson", "site-packages", ".py")), name
+    assert refused == dict.fromkeys(BODIES, (True, {"BAD_USER_INPUT"}, False, True))
+    # The gateway is as well as before.
+    assert (await served.ask("{ __typename }")).data == {"__typename": "Query"}
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.usefixtures("no_tracebacks")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="tells its memory in /proc only")
+async def test_they_leave_nothing_in_memory(served: Served) -> None:
+    large = [body + b" " * (200_000 - len(body)) for body in BODIES.values()]
+    for body in large:
+        await post(served, body)
+    before = resident_bytes()
+    for number in range(4):
+        for body in large:
+            # Texts that differ, so that what is kept of one does not serve the next.
+            await post(served, body.replace(b"__typename", b"__typename #%d" % number))
+    assert resident_bytes() - before < 24 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("variables", "limit"),
+    [
+        ({"n": ["x"] * 1001}, "1000 entries"),
+        ({"n": {str(n): list(range(1000)) for n in range(6)}}, "5000 values"),
+        ({"n": json.loads("[" * 16 + "1" + "]" * 16)}, "16 levels"),
+    ],
+)
+async def test_the_limit_that_variables_pass_is_named(served: Served, variables: Any, limit: str) -> None:
+    answer = await served.ask("{ __typename }", variables)
+    assert answer.codes == ["BAD_USER_INPUT"]
+    assert limit in (answer.errors or [])[0]["message"]
+    assert (answer.errors or [])[0]["extensions"]["field"] == "variables"
+
+
+async def test_variables_at_the_limit_pass(served: Served) -> None:
+    variables = {"n": ["x"] * 1000, "deep": json.loads("[" * 14 + "1" + "]" * 14)}
+    assert (await served.ask("{ __typename }", variables)).errors is None
+
+
+async def test_a_bomb_of_variables_in_a_get(served: Served) -> None:
+    text = "[" * 5000 + "]" * 5000
+    parameters = {"query": "{ __typename }", "variables": text}
+    async with served.http.get(f"{served.url}/graphql", params=parameters, headers={"accept": GRAPHQL}) as response:
+        assert 400 <= response.status < 500
+        assert (await response.json(content_type=None))["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
