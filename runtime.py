@@ -19,6 +19,7 @@ from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.cursors import Cursors
 from datastore.database import Database, StoreOptions, open_database
+from datastore.documents import KnownDocuments
 from datastore.earthquakes import IngestSummary
 from datastore.errors import BadUserInput, DomainError
 from datastore.expiry import sweep_forever
@@ -32,6 +33,7 @@ from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
 from edge import graphiql
+from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
 from edge.execution import Observe, Runner
 from edge.http import GraphQLHTTP
@@ -62,6 +64,8 @@ if TYPE_CHECKING:
 
 INGEST_EVERY_SECONDS = 60.0
 INGEST_STOP_SECONDS = 5.0
+# A client waits for it before its operation begins.
+DOCUMENT_SECONDS = 5.0
 JOB_PAUSE_SECONDS = 10.0
 # Delivering to all phones of a match reads page after page while it sends.
 PIPELINE_DEADLINE_SECONDS = 120.0
@@ -134,14 +138,25 @@ class Gateway:
         self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
 
     @cached_property
-    def runner(self) -> Runner:
+    def documents(self) -> Documents:
         # Commands that serve nothing start a quarter sooner without the schema.
         import schema
 
+        return Documents(schema.build())
+
+    @cached_property
+    def known(self) -> KnownTexts:
+        return KnownTexts(
+            self.settings.documents, self.documents, self._document_in_table, lambda: self._now().timestamp()
+        )
+
+    @cached_property
+    def runner(self) -> Runner:
         return Runner(
-            Documents(schema.build()),
+            self.documents,
             self.open_context,
             deadline=self.settings.deadline_seconds,
+            registry=self.known.registry,
             observers=(self.figures.operation, log_operation, *self._observers),
             tracing=self.tracing,
         )
@@ -172,6 +187,10 @@ class Gateway:
         assert self.services is not None, "The gateway is used before it has started."
         return Context(self.services, identity)
 
+    async def _document_in_table(self, document_id: str) -> str | None:
+        found = await KnownDocuments(self.open_store(DOCUMENT_SECONDS)).by_id(document_id)
+        return None if found is None else found.text
+
     def demo_tokens(self) -> list[dict[str, str]]:
         """Tokens for GraphiQL: in a demo, on this machine, and nowhere else. What is in AWS is no toy."""
         offered = self.settings.demo and self.settings.loopback and self._store.store != "aws"
@@ -189,6 +208,8 @@ class Gateway:
     @asynccontextmanager
     async def running(self, *, jobs: bool = True) -> AsyncIterator["Gateway"]:
         """Open the store, and all that works behind a serving gateway (`jobs`); close everything in the end."""
+        if jobs:
+            self.known.load()
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
@@ -212,6 +233,7 @@ class Gateway:
             stack.push_async_callback(self._finish_ingests)
             stack.enter_context(self.metrics_served(self.settings.metrics_port))
             if jobs:
+                stack.push_async_callback(self.known.aclose)
                 stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
                 stack.push_async_callback(self.socket.close)
             yield self
@@ -280,6 +302,8 @@ class Gateway:
         if self.settings.feed_pipeline:
             yield self.feed_pipeline().run
         yield Janitor(partial(self.open_store, PIPELINE_DEADLINE_SECONDS), self.objects, now=self._now).run
+        if self.known.watch is not None:
+            yield self.known.watch
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
 

@@ -43,6 +43,9 @@ class Registry(Protocol):
     async def text_of(self, asked: Operation, caller: Caller) -> str:
         """The text that is to be executed. Raises `DomainError` when there is none, or it may not be."""
 
+    async def accepted(self, asked: Operation, document: Document) -> None:
+        """Told once that text was found to be a valid document."""
+
 
 class Budgets(Protocol):
     """What callers may spend, in read units."""
@@ -172,6 +175,8 @@ class Runner:
         try:
             text = await self._text(asked, caller)
             report.document = document = self._documents.prepare(text)
+            if self._registry is not None:
+                await self._registry.accepted(asked, document)
             operation = document.operation(asked.name)
             variables = asked.variables or {}
             check_variables(variables)

@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
+from edge.documents.settings import DocumentSettings, document_settings
+
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
 SHORTEST_SECRET = 32
@@ -34,7 +37,7 @@ class Settings:
     handles the feed's changes too, and `metrics_port` where it answers Prometheus, on this machine only.
 
     `photo_bucket` is where photos are kept, in S3 or, at `s3_url`, in a service that speaks its API. `public_url` is
-    where clients reach the gateway: the listening URL if nothing is said.
+    where clients reach the gateway: the listening URL if nothing is said. `documents` tells which documents are known.
 
     `metrics_token` may be borne to see `/metrics`; `log_format` is text or json; `traces` tells whether spans are sent
     to where OpenTelemetry's own variables say.
@@ -126,9 +129,18 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
     found |= {field: _list(name, environment[name]) for field, name in lists.items() if environment.get(name)}
     found |= {field: _positive(name, environment[name]) for field, name in seconds.items() if environment.get(name)}
     found["traces"] = _sends_traces(environment)
+    if any(environment.get(name) for name in DOCUMENT_VARIABLES):
+        found["documents"] = _documents(environment)
     found |= {field: value for field, value in given.items() if value is not None}
     _check(found)
     return found
+
+
+def _documents(environment: Mapping[str, str]) -> DocumentSettings:
+    try:
+        return document_settings(environment)
+    except ValueError as problem:
+        raise Misconfigured(str(problem)) from None
 
 
 def _check(found: Mapping[str, Any]) -> None:

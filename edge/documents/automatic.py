@@ -5,11 +5,14 @@ queries short enough for GET. It is no protection: whoever may send a text may h
 """
 
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from redis.asyncio import Redis
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from edge.documents.manifest import sha256_of
@@ -19,7 +22,9 @@ BYTES_KEPT = 4 * 1024 * 1024
 LONGEST_KEPT = 32 * 1024
 SHARED_SECONDS = 24 * 3600
 # Nobody waits for a Redis that is away: after a failure it is left alone for a while.
+PATIENCE_SECONDS = 0.1
 PAUSE_SECONDS = 5.0
+CONNECTIONS = 16
 KEY = "gateway:apq:"
 
 _log = logging.getLogger(__name__)
@@ -79,25 +84,39 @@ class AutomaticDocuments:
 
 
 class RedisTexts:
-    """In Redis, each for 24 hours. While Redis is away nothing is found there, and nothing is kept; no request fails.
+    """In Redis at a `url`, each for 24 hours. While it is away nothing is found or kept there, and no request fails.
 
     `clock` tells seconds that never go back.
     """
 
-    def __init__(self, redis: Redis, clock: Callable[[], float]) -> None:
-        self._redis = redis
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS,
+            timeout=PATIENCE_SECONDS,
+            socket_timeout=PATIENCE_SECONDS,
+            socket_connect_timeout=PATIENCE_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+        )
+        self._redis = Redis.from_pool(pool)
         self._clock = clock
-        self._away_until = 0.0
+        self._away_until = float("-inf")
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
 
     async def get(self, document_hash: str) -> str | None:
         if self._is_away:
             return None
         try:
-            found = await self._redis.get(KEY + document_hash)
-            return found if found is None or isinstance(found, str) else bytes(found).decode()
-        except (RedisError, OSError, UnicodeDecodeError) as problem:
+            found: str | None = await self._redis.get(KEY + document_hash)
+        except UnicodeDecodeError:  # not of ours
+            return None
+        except (RedisError, OSError) as problem:
             self._leave(problem)
             return None
+        return found
 
     async def put(self, document_hash: str, text: str) -> None:
         if self._is_away:

@@ -1,0 +1,53 @@
+"""The known documents of a gateway: where they come from, and what keeps them fresh while it serves."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+from edge.documents.automatic import AutomaticDocuments, RedisTexts
+from edge.documents.prepared import Documents
+from edge.documents.registry import Registry
+from edge.documents.settings import TABLE, DocumentSettings, DocumentsMode
+from edge.documents.trusted import DocumentTable, ManifestFile, Source
+
+
+class KnownTexts:
+    """`read` brings a text from the table, `clock` tells seconds; with a `redis_url` processes share automatic ones."""
+
+    def __init__(
+        self,
+        settings: DocumentSettings,
+        documents: Documents,
+        read: Callable[[str], Awaitable[str | None]],
+        clock: Callable[[], float],
+        redis_url: str | None = None,
+    ) -> None:
+        enforced = settings.mode is DocumentsMode.ENFORCE
+        self._manifest: ManifestFile | None = None
+        self._shared = RedisTexts(redis_url) if redis_url and settings.automatic and not enforced else None
+        source: Source | None = None
+        if settings.mode is not DocumentsMode.OFF and settings.source == TABLE:
+            source = DocumentTable(read, clock)
+        elif settings.mode is not DocumentsMode.OFF and settings.source is not None:
+            source = self._manifest = ManifestFile(Path(settings.source), documents)
+        self.registry = Registry(
+            settings.mode,
+            source,
+            AutomaticDocuments(self._shared) if settings.automatic else None,
+            admin_bypass=settings.admin_bypass,
+        )
+
+    def load(self) -> None:
+        """Read the manifest, if there is one. Raises `Misconfigured` when it cannot be used."""
+        if self._manifest is not None:
+            self._manifest.load()
+
+    @property
+    def watch(self) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        """What reads the manifest again when it changes; None where there is none."""
+        return None if self._manifest is None else self._manifest.watch
+
+    async def aclose(self) -> None:
+        """Leave Redis."""
+        if self._shared is not None:
+            await self._shared.aclose()

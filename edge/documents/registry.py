@@ -1,0 +1,173 @@
+"""Which text stands for what a client asks, and whether it may be executed: by id, by hash, or as it is sent."""
+
+import logging
+from collections import OrderedDict
+from typing import Any, NamedTuple
+
+from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
+from edge.documents.automatic import AutomaticDocuments
+from edge.documents.manifest import LONGEST_ID, is_hash, plain_id, sha256_of
+from edge.documents.prepared import Document
+from edge.documents.settings import DocumentsMode
+from edge.documents.trusted import Source
+from edge.operations import Caller, Operation
+from resolvers.access import Role
+
+HASHES_TOLD = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class PersistedQueryNotFound(DomainError):
+    """The words and the code that clients of Apollo's protocol wait for: they send the text then."""
+
+    code = "PERSISTED_QUERY_NOT_FOUND"
+
+    def __init__(self) -> None:
+        super().__init__("PersistedQueryNotFound")
+
+
+class PersistedQueryNotSupported(DomainError):
+    """Likewise: they send the text then, and no hashes from then on."""
+
+    code = "PERSISTED_QUERY_NOT_SUPPORTED"
+
+    def __init__(self) -> None:
+        super().__init__("PersistedQueryNotSupported")
+
+
+class Named(NamedTuple):
+    """The id that an operation names, and whether it does so as Apollo's protocol has it."""
+
+    document_id: str
+    automatic: bool
+
+
+class Registry:
+    """Trusted documents from a `source`, and texts that clients had kept under their hash (`automatic`).
+
+    `admin_bypass`: whether admins may run any document though only trusted ones run. GraphiQL needs that.
+    """
+
+    def __init__(
+        self,
+        mode: DocumentsMode = DocumentsMode.OFF,
+        source: Source | None = None,
+        automatic: AutomaticDocuments | None = None,
+        *,
+        admin_bypass: bool = True,
+    ) -> None:
+        self._mode = mode
+        self._source = None if mode is DocumentsMode.OFF else source
+        self._automatic = None if mode is DocumentsMode.ENFORCE else automatic
+        self._admin_bypass = admin_bypass
+        self._told: OrderedDict[str, None] = OrderedDict()
+        self.unregistered = 0
+
+    async def text_of(self, asked: Operation, caller: Caller) -> str:
+        """The text to execute.
+
+        Raises `BadUserInput` for an id that is none or not that of the text beside it, `NotFound` for one that nothing
+        is known by, `PersistedQueryNotFound` or `PersistedQueryNotSupported` for such a hash, and `Forbidden` for a
+        text that is not registered where it has to be.
+        """
+        named = _named(asked)
+        if asked.query is not None:
+            await self._check(named, asked.query)
+            await self._admit(asked.query, asked.name, caller)
+            return asked.query
+        if named is None:
+            raise BadUserInput("Send a query, or the documentId of a known document.")
+        trusted = await self._trusted(named.document_id)
+        return await self._remembered(named, asked, caller) if trusted is None else trusted
+
+    async def accepted(self, asked: Operation, document: Document) -> None:
+        """Told that the text is a valid document: one that came with its hash is known by it from now on."""
+        if self._automatic is None or asked.query is None:
+            return
+        named = _named(asked)
+        if named is not None and named.automatic:
+            await self._automatic.add(named.document_id, document.text)
+
+    async def _trusted(self, document_id: str) -> str | None:
+        return None if self._source is None else await self._source.text(document_id)
+
+    async def _remembered(self, named: Named, asked: Operation, caller: Caller) -> str:
+        if not named.automatic or self._mode is DocumentsMode.ENFORCE:
+            raise NotFound("No document is known by this id.", field=_field(named))
+        if self._automatic is None:
+            raise PersistedQueryNotSupported
+        text = await self._automatic.text(named.document_id)
+        if text is None:
+            raise PersistedQueryNotFound
+        await self._admit(text, asked.name, caller)
+        return text
+
+    async def _check(self, named: Named | None, text: str) -> None:
+        """An id beside a text has to be that text's."""
+        if named is None:
+            return
+        expected = sha256_of(text) if is_hash(named.document_id) else await self._trusted(named.document_id)
+        if expected is not None and expected not in (named.document_id, text):
+            raise BadUserInput(f"{_field(named)} does not belong to the query that came with it.", field=_field(named))
+
+    async def _admit(self, text: str, name: str | None, caller: Caller) -> None:
+        if self._source is None or self._mode is DocumentsMode.PREFER:
+            return
+        if self._mode is DocumentsMode.LOG:
+            await self._note(text, name)
+        elif not (self._bypasses(caller) or await self._source.holds(text)):
+            raise Forbidden("Only registered documents run here: send the documentId of one, or its exact text.")
+
+    def _bypasses(self, caller: Caller) -> bool:
+        return self._admin_bypass and caller.identity is not None and caller.identity.role is Role.ADMIN
+
+    async def _note(self, text: str, name: str | None) -> None:
+        """Count an operation that is not registered, and tell of its text once. Nothing fails for that."""
+        assert self._source is not None
+        try:
+            if await self._source.holds(text):
+                return
+        except DomainError as problem:
+            _log.warning("It cannot be told whether a document is registered: %s", problem)
+            return
+        self.unregistered += 1
+        document_hash = sha256_of(text)
+        if document_hash not in self._told:
+            self._told[document_hash] = None
+            if len(self._told) > HASHES_TOLD:
+                self._told.popitem(last=False)
+            _log.warning("A document that is not registered was sent: sha256 %s, operation %.100r", document_hash, name)
+
+
+def names_document(asked: Operation) -> bool:
+    """Whether it names its document by an id, and brings no text."""
+    return asked.query is None and _named(asked) is not None
+
+
+def _named(asked: Operation) -> Named | None:
+    by_hash = _persisted_query((asked.extensions or {}).get("persistedQuery"))
+    if asked.document_id is None:
+        return None if by_hash is None else Named(by_hash, True)
+    if len(asked.document_id) > LONGEST_ID:
+        raise BadUserInput(f"documentId may have at most {LONGEST_ID} characters.", field="documentId")
+    document_id = plain_id(asked.document_id)
+    if by_hash not in (None, document_id):
+        raise BadUserInput("documentId and extensions.persistedQuery name two documents.", field="documentId")
+    return Named(document_id, False)
+
+
+def _persisted_query(extension: Any) -> str | None:
+    """The hash in Apollo's extension."""
+    if extension is None:
+        return None
+    if not isinstance(extension, dict) or extension.get("version") != 1:
+        raise BadUserInput("extensions.persistedQuery must be an object of version 1.", field="extensions")
+    found = extension.get("sha256Hash")
+    if not isinstance(found, str) or not is_hash(found.lower()):
+        raise BadUserInput("extensions.persistedQuery.sha256Hash must be 64 hexadecimal digits.", field="extensions")
+    return found.lower()
+
+
+def _field(named: Named) -> str:
+    return "extensions.persistedQuery.sha256Hash" if named.automatic else "documentId"

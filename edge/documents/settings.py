@@ -1,0 +1,63 @@
+"""How known documents are set up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+TABLE = "table"
+VARIABLES = ("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE", "GATEWAY_DOCUMENTS_ADMIN_BYPASS", "GATEWAY_APQ")
+_SWITCH = {"on": True, "off": False}
+
+
+class DocumentsMode(StrEnum):
+    """What trusted documents are for.
+
+    OFF: there are none. LOG: every document runs, and the log names those that are not registered. PREFER: registered
+    ones may be named by id, others run too. ENFORCE: no others run.
+    """
+
+    OFF = "off"
+    LOG = "log"
+    PREFER = "prefer"
+    ENFORCE = "enforce"
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentSettings:
+    """`source` is where trusted documents are: the path of a manifest, or `table`. `admin_bypass` tells whether admins
+    may run others though they are enforced, and `automatic` whether clients may have texts kept under their hash.
+
+    Raises `ValueError` for a mode that needs a source, without one.
+    """
+
+    mode: DocumentsMode = DocumentsMode.OFF
+    source: str | None = None
+    admin_bypass: bool = True
+    automatic: bool = True
+
+    def __post_init__(self) -> None:
+        if self.mode is not DocumentsMode.OFF and self.source is None:
+            raise ValueError(
+                f"Set GATEWAY_DOCUMENTS beside GATEWAY_DOCUMENTS_MODE={self.mode}: the path of a manifest, or {TABLE}."
+            )
+
+
+def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
+    """What the environment says. Documents without a mode are preferred. Raises `ValueError` with the variable."""
+    source = environment.get("GATEWAY_DOCUMENTS") or None
+    mode = environment.get("GATEWAY_DOCUMENTS_MODE") or (DocumentsMode.PREFER if source else DocumentsMode.OFF)
+    if mode not in list(DocumentsMode):
+        raise ValueError(f"GATEWAY_DOCUMENTS_MODE must be {', '.join(DocumentsMode)}, not {mode!r}.")
+    return DocumentSettings(
+        DocumentsMode(mode),
+        source,
+        admin_bypass=_switch("GATEWAY_DOCUMENTS_ADMIN_BYPASS", environment),
+        automatic=_switch("GATEWAY_APQ", environment),
+    )
+
+
+def _switch(name: str, environment: Mapping[str, str]) -> bool:
+    text = environment.get(name) or "on"
+    if text not in _SWITCH:
+        raise ValueError(f"{name} must be on or off, not {text!r}.")
+    return _SWITCH[text]
