@@ -99,6 +99,7 @@ class AccessPattern:
     of the fields that are selected. `consistent` marks reads of base tables that must see the latest write.
     `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `who` may use it, and
     `also` those. The keys of a `personal` list tell of people (by their email): its cursors are encrypted.
+    `max_age` are the seconds for which an answer that was found may be shown again; 0 for none at all.
     """
 
     id: str
@@ -117,6 +118,7 @@ class AccessPattern:
     projection: Literal["ALL", "COUNT", "SELECTED"] = "ALL"
     consistent: bool = False
     personal: bool = False
+    max_age: int = 0
 
     @property
     def reads(self) -> bool:

@@ -60,6 +60,7 @@ EVENTS_BY_DAY = AccessPattern(
     table=EARTHQUAKES,
     operations=("Query",),
     who=Who.ANY,
+    max_age=10,
     fields=("earthquakes",),
     index="TimeOrderedIndex",
     projection="SELECTED",
@@ -91,6 +92,7 @@ EVENT = AccessPattern(
     table=EARTHQUAKES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=86_400,
     fields=("earthquake", "node", "nodes"),
     key="pk = EVENT#<eventId>, sk = EVENT",
 )

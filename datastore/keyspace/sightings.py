@@ -68,6 +68,7 @@ ACTIVE_IN_AREA = AccessPattern(
     table=BLIP,
     operations=("Query",),
     who=Who.ANY,
+    max_age=5,
     fields=("sightings",),
     key="PK = :partition AND begins_with(SK, :prefix)",
     filter=("expiresAt > :now",),
@@ -79,6 +80,7 @@ USER_PROFILE = AccessPattern(
     table=BLIP,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=5,
     fields=("userProfile", "Sighting.reporter", "Me.profile", "node", "nodes"),
     key="PK = USER#<userId>, SK = PROFILE",
 )
@@ -115,6 +117,7 @@ TRENDING = AccessPattern(
     table=BLIP,
     operations=("Query",),
     who=Who.ANY,
+    max_age=5,
     fields=("trending",),
     index="TrendingIndex",
     projection="COUNT",

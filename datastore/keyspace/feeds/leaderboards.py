@@ -54,6 +54,7 @@ TOP_AUTHORS = AccessPattern(
     table=FEED_METRICS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=30,
     fields=("topAuthors",),
     key="PK = AUTHORS#<month>, SK = BOARD",
 )
@@ -63,6 +64,7 @@ TRENDING_TAGS = AccessPattern(
     table=FEED_METRICS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=30,
     fields=("trendingTags",),
     key="PK = TAGS#<hour or day>, SK = BOARD",
 )

@@ -34,6 +34,7 @@ LIVE_SCORE = AccessPattern(
     table=ACTIVE_MATCHES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=2,
     fields=("Match.liveScore",),
     key="matchId = <matchId>",
 )
@@ -60,6 +61,7 @@ LIVE_MATCHES = AccessPattern(
     table=ACTIVE_MATCHES,
     operations=("Scan",),
     who=Who.ANY,
+    max_age=2,
     fields=("liveMatches",),
     filter=("#status = :active",),
 )

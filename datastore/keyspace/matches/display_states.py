@@ -21,6 +21,7 @@ DISPLAY_STATE = AccessPattern(
     # Without one, the match, its live state, the teams and the league are read, and what was built is put.
     operations=("GetItem", "BatchGetItem", "PutItem"),
     who=Who.ANY,
+    max_age=2,
     fields=("displayState", "Match.displayState", "node", "nodes"),
     key="cacheKey = DISPLAY#<matchId>#<teamId>",
 )

@@ -24,6 +24,7 @@ CACHED = AccessPattern(
     table=FIXTURE_CACHE,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=5,
     fields=("Match.lineups",),
     key="matchId = <matchId>",
 )

@@ -45,6 +45,7 @@ FIXTURE = AccessPattern(
     table=FIXTURES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=5,
     fields=(
         "match",
         "Match.scorecards",
@@ -63,6 +64,7 @@ MATCHES = AccessPattern(
     table=FIXTURES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=5,
     fields=("matches",),
     key="matchId = <matchId>",
 )
@@ -72,6 +74,7 @@ BY_LEAGUE = AccessPattern(
     table=FIXTURES,
     operations=("Query",),
     who=Who.ANY,
+    max_age=5,
     fields=("matchesByLeague",),
     index="leagueCode-startTime-index",
     key="leagueCode = :partition AND startTime BETWEEN :from AND :to",

@@ -13,6 +13,7 @@ LEAGUE = AccessPattern(
     table=LEAGUES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=30,
     fields=("league", "Match.league", "node", "nodes"),
     key="leagueId = <leagueId>",
 )
@@ -22,6 +23,7 @@ ALL_LEAGUES = AccessPattern(
     table=LEAGUES,
     operations=("Scan",),
     who=Who.ANY,
+    max_age=30,
     fields=("leagues",),
     # What is read is remembered, and a read just after a write must not remember what was there before.
     consistent=True,
@@ -32,6 +34,7 @@ ACTIVE_LEAGUES = AccessPattern(
     table=LEAGUES,
     operations=("Scan",),
     who=Who.ANY,
+    max_age=30,
     fields=("leagues",),
     filter=("#active = :active",),
     consistent=True,

@@ -14,6 +14,7 @@ TEAMS_OF_SEASON = AccessPattern(
     table=TEAM_SEASONS,
     operations=("Query",),
     who=Who.ANY,
+    max_age=30,
     fields=("seasonTeams", "Season.teams"),
     key="seasonId = :partition",
 )

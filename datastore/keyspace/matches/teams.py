@@ -13,6 +13,7 @@ TEAM = AccessPattern(
     table=TEAMS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    max_age=30,
     fields=("team", "Match.homeTeam", "Match.awayTeam", "TeamSeason.team", "node", "nodes"),
     key="teamId = <teamId>",
 )
@@ -22,6 +23,7 @@ ALL_TEAMS = AccessPattern(
     table=TEAMS,
     operations=("Scan",),
     who=Who.ANY,
+    max_age=30,
     fields=("teams",),
     # What is read is remembered, and a read just after a write must not remember what was there before.
     consistent=True,
