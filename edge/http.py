@@ -1,11 +1,12 @@
-"""GraphQL over HTTP: POST and GET, one JSON answer each, whatever goes wrong.
+"""GraphQL over HTTP: POST and GET, answered with JSON whatever goes wrong, or with a stream of events where wanted.
 
 https://graphql.github.io/graphql-over-http/draft/
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from graphql.language import OperationType
 from starlette.types import Receive, Scope, Send
@@ -13,61 +14,90 @@ from starlette.types import Receive, Scope, Send
 from datastore.errors import BadUserInput, Unauthenticated, Unavailable
 from edge.answers import Outcome
 from edge.bodies import BODY_SECONDS, MAX_BODY, Bodies
+from edge.cors import lowered
+from edge.csrf import check_get
 from edge.execution import Identify, Request, Runner
 from edge.identity import bearer
-from edge.media_types import GRAPHQL, JSON, wanted
+from edge.media_types import EVENTS, GRAPHQL, JSON, Wanted, wanted
 from edge.operations import Caller, Operation, Transport, read_operation
 from edge.refusals import ClientGone, Refused
 from edge.replies import HttpProfile, Reply, fault, refusal, reply, send_reply
+from edge.sse import END_ID, EventStreams, send_end
 from resolvers.access import Identity
 
 _METHODS = "GET, POST"
-_ALLOWED = {
-    "GET": frozenset({OperationType.QUERY}),
-    "POST": frozenset({OperationType.QUERY, OperationType.MUTATION}),
-}
+
+
+class Streamed(NamedTuple):
+    """What is answered event by event."""
+
+    outcomes: AsyncGenerator[Outcome, None]
+    caller: Caller
 
 
 class GraphQLHTTP:
-    """The ASGI application behind the GraphQL URL."""
+    """The ASGI application behind the GraphQL URL.
+
+    `allowed_origins` are the pages on other hosts that may ask with GET, as `https://host[:port]`. `streams` are those
+    of events that are open.
+    """
 
     def __init__(
         self,
         runner: Runner,
         identify: Identify,
         *,
+        streams: EventStreams | None = None,
         profile: HttpProfile = HttpProfile.EDITION_2025,
+        allowed_origins: Collection[str] = (),
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._runner = runner
         self._identify = identify
+        self.streams = streams or EventStreams()
         self._profile = profile
+        self._allowed_origins = lowered(allowed_origins)
         self._bodies = Bodies(max_body, body_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = _headers(scope)
+        accepted = wanted(headers.get("accept", ""))
+        if accepted.events and headers.get("last-event-id") == END_ID:
+            await send_end(send)
+            return
         try:
-            answer = await self._reply(scope, headers, receive)
+            answer = await self._answer(scope, headers, accepted, receive)
         except ClientGone:
             return
         except Refused as refused:
-            answer = refusal(refused, wanted(headers.get("accept", "")).single or JSON)
+            answer = refusal(refused, accepted.single or JSON)
         except Exception as error:
             answer = fault(error)
-        await send_reply(send, answer)
+        if isinstance(answer, Streamed):
+            await self.streams.serve(answer.outcomes, answer.caller, scope, receive, send)
+        else:
+            await send_reply(send, answer)
 
-    async def _reply(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Reply:
-        allowed = _ALLOWED.get(scope["method"])
-        if allowed is None:
+    async def _answer(
+        self, scope: Scope, headers: Mapping[str, str], accepted: Wanted, receive: Receive
+    ) -> Reply | Streamed:
+        if scope["method"] not in ("GET", "POST"):
             raise Refused(405, BadUserInput("GraphQL is spoken with GET and POST here."), allow=_METHODS)
-        content_type = wanted(headers.get("accept", "")).single
-        if content_type is None:
-            raise Refused(406, BadUserInput(f"Answers come as {GRAPHQL} or {JSON}; Accept names neither."))
+        if accepted.single is None and not accepted.events:
+            raise Refused(406, BadUserInput(f"Accept names nothing that answers come as: {GRAPHQL}, {JSON}, {EVENTS}."))
+        if scope["method"] == "GET":
+            check_get(headers, self._allowed_origins)
         asked = await self._operation(scope, headers, receive)
         caller = Caller(await self._caller(headers), _address(scope))
-        outcome = await self._execute(asked, caller, allowed, receive)
-        return reply(outcome, content_type, self._profile)
+        watch = _Watch(receive)
+        try:
+            return await self._execute(asked, caller, scope["method"], accepted)
+        except asyncio.CancelledError:
+            watch.absolve()
+            raise
+        finally:
+            watch.stop()
 
     async def _operation(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Operation:
         try:
@@ -79,22 +109,21 @@ class GraphQLHTTP:
         except BadUserInput as error:
             raise Refused(400, error) from None
 
-    async def _execute(
-        self, asked: Operation, caller: Caller, allowed: frozenset[OperationType], receive: Receive
-    ) -> Outcome:
-        watch = _Watch(receive)
-        try:
-            request = await self._runner.prepare(asked, caller, Transport.HTTP)
-            if not isinstance(request, Request):
-                return request
-            if request.kind not in allowed:
-                raise _not_carried(request.kind)
-            return await self._runner.run(request)
-        except asyncio.CancelledError:
-            watch.absolve()
-            raise
-        finally:
-            watch.stop()
+    async def _execute(self, asked: Operation, caller: Caller, method: str, accepted: Wanted) -> Reply | Streamed:
+        single = None if accepted.rather_events else accepted.single
+        request = await self._runner.prepare(asked, caller, Transport.HTTP if single else Transport.EVENTS)
+        if not isinstance(request, Request):
+            # Errors are events too where events are wanted: an EventSource would show its page no others.
+            return reply(request, single, self._profile) if single else Streamed(_only(request), caller)
+        _check_carried(request.kind, method, accepted)
+        if request.kind is OperationType.SUBSCRIPTION:
+            return Streamed(self._runner.stream(replace(request, transport=Transport.EVENTS)), caller)
+        if single is None:
+            return Streamed(self._single(request), caller)
+        return reply(await self._runner.run(request), single, self._profile)
+
+    async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:
+        yield await self._runner.run(request)
 
     async def _caller(self, headers: Mapping[str, str]) -> Identity | None:
         try:
@@ -139,11 +168,20 @@ class _Watch:
             self._task.cancel()
 
 
-def _not_carried(kind: OperationType) -> Refused:
-    if kind is OperationType.SUBSCRIPTION:
-        hint = "Subscriptions are served over WebSocket: connect to this URL with the subprotocol graphql-transport-ws."
-        return Refused(406, BadUserInput(hint))
-    return Refused(405, BadUserInput("A mutation has to be sent with POST."), allow="POST")
+async def _only(outcome: Outcome) -> AsyncGenerator[Outcome, None]:
+    yield outcome
+
+
+def _check_carried(kind: OperationType, method: str, accepted: Wanted) -> None:
+    """Raises `Refused` for what this method does not carry, or not in a form that is accepted."""
+    if kind is OperationType.MUTATION and method != "POST":
+        raise Refused(405, BadUserInput("A mutation has to be sent with POST."), allow="POST")
+    if kind is OperationType.SUBSCRIPTION and not accepted.events:
+        hint = (
+            f"Subscriptions are streamed: ask with Accept: {EVENTS}, "
+            "or connect to this URL over WebSocket with the subprotocol graphql-transport-ws."
+        )
+        raise Refused(406, BadUserInput(hint))
 
 
 def _headers(scope: Scope) -> Mapping[str, str]:

@@ -19,6 +19,7 @@ from datastore.metering import Meter
 from edge.documents.prepared import Documents
 from edge.execution import Runner
 from edge.http import GraphQLHTTP
+from edge.replies import HttpProfile
 from resolvers.access import Identity, Role
 
 GRAPHQL = "application/graphql-response+json"
@@ -223,7 +224,19 @@ async def test_a_query_by_get(client: Client) -> None:
     )
 
 
-@pytest.mark.parametrize("query", ["", "?query=", "?variables={}&query={me}&variables=[1]", "?query={me}&variables={"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "?query=",
+        "?query={me}&query={hello}",
+        "?query={me}&variables={}&variables={}",
+        "?query={me}&variables={",
+        "?query={me}&variables=[1]",
+        "?query={me}" + "&a=" * 100,
+    ],
+    ids=range(7),
+)
 async def test_a_malformed_get(client: Client, query: str) -> None:
     status, body = await client.send("GET", query, headers={"accept": GRAPHQL})
     assert (status, code(body)) == (400, "BAD_USER_INPUT")
@@ -238,6 +251,16 @@ async def test_a_get_that_is_not_utf8(client: Client) -> None:
     writer.close()
     assert answer.startswith(b"HTTP/1.1 400 ")
     assert b"percent-encoded" in answer
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/graphql", "", ";", "application/json;charset=x"])
+async def test_a_get_of_an_odd_type(client: Client, content_type: str) -> None:
+    status, body = await client.send("GET", "?query={me}", headers={"content-type": content_type})
+    assert (status, code(body)) == (415, "BAD_USER_INPUT")
+
+
+async def test_of_a_key_that_is_given_twice_the_last_counts(client: Client) -> None:
+    assert await client.raw(b'{"query": "{", "query": "{ hello }"}') == (200, {"data": {"hello": "hello world"}})
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS"])
@@ -259,7 +282,10 @@ async def test_other_methods(client: Client, method: str) -> None:
         (f"{GRAPHQL};q=0.1, application/json", "application/json"),
         (f"text/html, {GRAPHQL};q=0.5, */*;q=0.1", GRAPHQL),
         (f"{GRAPHQL};q=zero, application/json", "application/json"),
+        (f"{GRAPHQL};q=2, application/json", "application/json"),
         (f"{GRAPHQL};charset=latin1, application/json", "application/json"),
+        ("application/json;q=0, */*", GRAPHQL),
+        (f"{GRAPHQL}, application/json, text/event-stream, multipart/mixed", GRAPHQL),
     ],
 )
 async def test_the_content_type_is_negotiated(client: Client, accept: str | None, content_type: str) -> None:
@@ -268,7 +294,7 @@ async def test_the_content_type_is_negotiated(client: Client, accept: str | None
 
 
 @pytest.mark.parametrize(
-    "accept", ["text/html", "application/xml;q=1", "application/json;q=0", "text/event-stream", ";"]
+    "accept", ["text/html", "application/xml;q=1", "application/json;q=0", "text/event-stream;q=0", "*/*;q=0", ";"]
 )
 async def test_unacceptable(client: Client, accept: str) -> None:
     assert (await client.ask("{ me }", accept))[0] == 406
@@ -368,6 +394,33 @@ async def test_requests_that_never_execute(client: Client, query: str, variables
         assert all(len(error["message"]) < 1100 for error in body["errors"])
 
 
+@pytest.mark.parametrize("accept", [GRAPHQL, "application/json"])
+async def test_the_draft_of_2026_tells_what_cannot_be_parsed_from_what_is_not_valid(accept: str) -> None:
+    app = GraphQLHTTP(Runner(Documents(SCHEMA), Toy, deadline=0.1), identify, profile=HttpProfile.DRAFT_2026)
+    async with served(app) as url, aiohttp.ClientSession() as session:
+        client = Client(url, session)
+        number = "query ($n: Int!) { number(n: $n) }"
+        for query, rest, status in (
+            ("{", {}, 400),
+            ("{ nope }", {}, 422),
+            (number, {"variables": {"n": "x"}}, 422),
+            ("query A { me } query B { me }", {}, 422),
+            ("query A { me }", {"operationName": "B"}, 422),
+            ("{ slow }", {}, 504),
+            ("{ me missing }", {}, 200),
+            ("{ me }", {}, 200),
+        ):
+            assert ((await client.ask(query, accept, **rest))[0], query) == (status, query)
+        assert (await client.raw(b"{", accept=accept))[0] == 400
+        assert (await client.raw(b"{}", "text/plain", accept=accept))[0] == 415
+        assert (await client.ask("{ me }", "text/html"))[0] == 406
+        assert (await client.send("GET", "?query=mutation{change}", headers={"accept": accept}))[0] == 405
+        assert client.response.headers["allow"] == "POST"
+        assert (await client.raw(b" " * 300_000, accept=accept))[0] == 413
+        unlucky = {"accept": accept, "authorization": "Bearer unlucky"}
+        assert (await client.send(json={"query": "{ me }"}, headers=unlucky))[0] == 503
+
+
 async def test_an_unknown_operation_name(client: Client) -> None:
     status, body = await client.ask("query A { me }", GRAPHQL, operationName="B")
     assert (status, code(body)) == (400, "BAD_USER_INPUT")
@@ -465,9 +518,10 @@ async def test_at_most_twenty_errors_are_told(client: Client) -> None:
     assert body["extensions"] == {"omittedErrors": 30}
 
 
-async def test_subscriptions_are_pointed_to_the_websocket(client: Client) -> None:
+async def test_subscriptions_are_pointed_to_both_streams(client: Client) -> None:
     status, body = await client.ask("subscription { ticks }")
     assert (status, code(body)) == (406, "BAD_USER_INPUT")
+    assert "text/event-stream" in body["errors"][0]["message"]
     assert "graphql-transport-ws" in body["errors"][0]["message"]
     assert (await client.send("GET", "?query=subscription{ticks}"))[0] == 406
 

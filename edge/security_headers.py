@@ -1,0 +1,40 @@
+"""Headers that every answer over HTTP has, so that a browser makes of it no more than it is.
+
+https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html
+"""
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+# A route that says one of these otherwise (GraphiQL its policy, pictures who may show them) is left its own.
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+# RFC 6797. Other names of the domain are not ours to promise for.
+_ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
+
+
+class SecurityHeaders:
+    """An ASGI application whose answers have them. `always_https`: clients come here by TLS and no other way."""
+
+    def __init__(self, app: ASGIApp, *, always_https: bool) -> None:
+        self._app = app
+        self._always_https = always_https
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        told = (*_HEADERS, _ONLY_TLS) if self._always_https or scope["scheme"] == "https" else _HEADERS
+
+        async def guard(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                said = {name.lower() for name, _ in message.get("headers", ())}
+                headers = [*message.get("headers", ()), *(pair for pair in told if pair[0] not in said)]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, guard)

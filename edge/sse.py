@@ -1,0 +1,204 @@
+"""Server-sent events: the answers of an operation as a stream, in graphql-sse's distinct connections mode.
+
+https://github.com/enisdenjo/graphql-sse/blob/master/PROTOCOL.md
+https://html.spec.whatwg.org/multipage/server-sent-events.html
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from datastore.errors import Unauthenticated
+from edge.answers import Outcome, failure
+from edge.media_types import EVENTS
+from edge.operations import Caller
+
+EVENTS_PER_TURN = 16
+DEPARTURE_SECONDS = 1.0
+HEADERS = [
+    (b"content-type", f"{EVENTS}; charset=utf-8".encode()),
+    (b"cache-control", b"no-store"),
+    (b"vary", b"accept"),
+    (b"x-accel-buffering", b"no"),  # nginx would keep events back until there are many
+]
+# By its id a browser tells that it has seen the end: an EventSource connects again whatever was said.
+END_ID = "end"
+# Without data a browser would not tell its page of the event.
+_COMPLETE = f"id: {END_ID}\nevent: complete\ndata:\n\n".encode()
+_HEARTBEAT = b":\n\n"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """Seconds: between signs of life, until a client that does not read is dropped, until one connects again."""
+
+    heartbeat: float = 12.0
+    send_timeout: float = 10.0
+    retry: float = 3.0
+
+
+class EventStreams:
+    """The streams that are open, until each ends by itself or all are closed."""
+
+    def __init__(self, limits: StreamLimits = StreamLimits(), clock: Callable[[], float] = time.time) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._open: dict[_Stream, asyncio.Task[Any] | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def serve(
+        self, outcomes: AsyncGenerator[Outcome, None], caller: Caller, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer with the outcomes, which are closed when this returns."""
+        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send)
+        self._open[stream] = asyncio.current_task()
+        try:
+            await stream.run()
+        except _NotReading:
+            await _drop(scope, receive)
+        finally:
+            del self._open[stream]
+
+    async def close(self) -> None:
+        """End all streams without `complete`, so that clients come again, and wait until they have ended."""
+        for stream in self._open:
+            stream.end()
+        served = [task for task in self._open.values() if task is not None]
+        if served:
+            await asyncio.wait(served)
+
+
+class _NotReading(Exception):
+    """The client does not take what is sent."""
+
+
+class _Stream:
+    """One stream: a task that tells the outcomes, and one that gives signs of life and notices when nobody is left."""
+
+    def __init__(
+        self,
+        outcomes: AsyncGenerator[Outcome, None],
+        caller: Caller,
+        limits: StreamLimits,
+        clock: Callable[[], float],
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._outcomes = outcomes
+        self._expires_at = caller.identity.expires_at if caller.identity else None
+        self._limits = limits
+        self._clock = clock
+        self._receive = receive
+        self._send = send
+        self._writing = asyncio.Lock()
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._told = 0
+
+    def end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    async def run(self) -> None:
+        """Raises `_NotReading`."""
+        telling, attending = asyncio.create_task(self._tell()), asyncio.create_task(self._attend())
+        try:
+            await asyncio.wait((telling, attending, self._over), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await self._stop(telling, attending)
+        for task in (telling, attending):
+            if not task.cancelled():
+                task.result()
+        if not attending.cancelled() and attending.result():
+            await self._tell_expiry()
+        await self._write(b"", more=False)
+
+    async def _stop(self, *tasks: asyncio.Task[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        _, stuck = await asyncio.wait(tasks, timeout=self._limits.send_timeout)
+        if stuck:
+            _log.error("%d tasks of a stream do not end: %s", len(stuck), stuck)
+
+    async def _tell(self) -> None:
+        """Send what comes of the operation, to its end."""
+        # The answer begins at once: a subscription may have nothing to tell for hours.
+        await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await self._write(f"retry: {self._limits.retry * 1000:.0f}\n\n".encode())
+        try:
+            async with aclosing(self._outcomes):
+                async for outcome in self._outcomes:
+                    if self._has_expired():
+                        await self._tell_expiry()
+                        return
+                    await self._next(outcome)
+                    if outcome.is_failure:
+                        break
+        except _NotReading:
+            raise
+        except Exception as error:
+            await self._next(failure(error))
+        await self._write(_COMPLETE)
+
+    async def _attend(self) -> bool:
+        """Returns when the client has gone (False), or when its token has expired."""
+        while True:
+            try:
+                async with asyncio.timeout(self._limits.heartbeat):
+                    if (await self._receive())["type"] == "http.disconnect":
+                        return False
+            except TimeoutError:
+                if self._has_expired():
+                    return True
+                await self._write(_HEARTBEAT)
+
+    def _has_expired(self) -> bool:
+        return self._expires_at is not None and self._clock() >= self._expires_at
+
+    async def _tell_expiry(self) -> None:
+        await self._next(failure(Unauthenticated("The token has expired.")))
+        await self._write(_COMPLETE)
+
+    async def _next(self, outcome: Outcome) -> None:
+        self._told += 1
+        # A source that always has an event ready, and a client that takes it, would leave nobody else a turn.
+        if self._told % EVENTS_PER_TURN == 0:
+            await asyncio.sleep(0)
+        # JSON has no line breaks but those that it escapes.
+        await self._write(b"id: %d\nevent: next\ndata: %b\n\n" % (self._told, outcome.body))
+
+    async def _write(self, text: bytes, *, more: bool = True) -> None:
+        """It blocks while the client does not read; then the client is dropped."""
+        async with self._writing:
+            try:
+                async with asyncio.timeout(self._limits.send_timeout):
+                    await self._send({"type": "http.response.body", "body": text, "more_body": more})
+            except TimeoutError:
+                raise _NotReading from None
+
+
+async def _drop(scope: Scope, receive: Receive) -> None:
+    """Cut the connection: to close it in good order, the server would wait until the client has read the rest."""
+    abort = scope.get("extensions", {}).get("gateway.abort")
+    if abort is None:
+        return
+    abort()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DEPARTURE_SECONDS):
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+
+async def send_end(send: Send) -> None:
+    """The answer to a browser that comes again after the end: it stays away."""
+    await send({"type": "http.response.start", "status": 204, "headers": [(b"cache-control", b"no-store")]})
+    await send({"type": "http.response.body", "body": b""})
