@@ -19,8 +19,9 @@ from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavaila
 from datastore.metering import Meter
 from edge.documents.prepared import Documents
 from edge.execution import Runner
+from edge.socket import SocketLimits
 from edge.socket_protocol import UVICORN_WS_OPTIONS, SocketProtocol
-from edge.websocket import SUBPROTOCOL, GraphQLWebSocket, SocketLimits
+from edge.websocket import SUBPROTOCOL, GraphQLWebSocket
 from resolvers.access import Identity, Role
 
 NOW = 1_800_000_000.0
@@ -56,6 +57,9 @@ class Toy:
     @property
     def meter(self) -> Meter:
         return Meter()
+
+    def close(self) -> None:
+        pass
 
     def renew(self) -> None:
         self.loaded: dict[str, float] = {}

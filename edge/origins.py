@@ -1,0 +1,36 @@
+"""Which pages may connect: their origins, compared as browsers write them."""
+
+from collections.abc import Collection
+
+from yarl import URL
+
+
+def canonical(origin: str) -> str | None:
+    """`scheme://host[:port]` in lower case, a name in another script in Punycode, the scheme's own port left out.
+
+    None for what is no origin of a page: `null`, a file, an extension, or nonsense.
+    """
+    try:
+        page = URL(origin)
+        if page.scheme not in ("http", "https") or not page.host:
+            return None
+        return str(page.origin())
+    except ValueError:
+        return None
+
+
+class Origins:
+    """`allowed` are the pages on other hosts, as `https://host[:port]`."""
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        self._allowed = {canonical(origin) for origin in allowed} - {None}
+
+    def may_connect(self, origin: str | None, host: str) -> bool:
+        """A browser connects on behalf of any page, so the page has to be ours; other clients send no Origin.
+
+        `host` is the address that the page's browser has asked, which it cannot forge.
+        """
+        if origin is None:
+            return True
+        page = canonical(origin)
+        return page is not None and (page in self._allowed or page == canonical(f"{URL(page).scheme}://{host}"))

@@ -1,0 +1,70 @@
+"""Who speaks on a socket: said with connection_init, renewed with a ping, and looked at before each answer."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from datastore.errors import Unauthenticated, Unavailable
+from edge.execution import Identify
+from edge.identity import bearer
+from edge.messages import Broken
+from resolvers.access import Identity
+
+AUTHORIZATION = "authorization"
+
+
+class Speaker:
+    """The peer's identity, None for a peer without a token. Whatever is wrong with a token ends the socket."""
+
+    def __init__(self, identify: Identify, clock: Callable[[], float]) -> None:
+        self.identity: Identity | None = None
+        self._identify = identify
+        self._clock = clock
+
+    async def introduce(self, payload: Mapping[str, Any], headers: Headers) -> None:
+        """The token in connection_init, or else in the upgrade's header, which browsers cannot send."""
+        self.identity = await self._verified(_given(payload) or headers.get(AUTHORIZATION))
+
+    async def renew(self, payload: Mapping[str, Any]) -> None:
+        """Go on with the token of a ping, if it brings one.
+
+        It must be the same user's and grant the same: what runs was begun with these rights, and is not asked again.
+        """
+        if not any(_is_authorization(key) for key in payload):
+            return
+        renewed = await self._verified(_given(payload))
+        if renewed is None or self.identity is None or renewed.user_id != self.identity.user_id:
+            raise Broken(4403, "Forbidden: the new token is not of the user who connected; connect again with it.")
+        if (renewed.role, renewed.email) != (self.identity.role, self.identity.email):
+            raise Broken(4403, "Forbidden: the new token grants other rights; connect again with it.")
+        self.identity = renewed
+
+    def check(self) -> None:
+        """Raises `Broken` once the token has expired."""
+        expires_at = self.identity.expires_at if self.identity else None
+        if expires_at is not None and self._clock() >= expires_at:
+            raise Broken(4403, "Token expired")
+
+    async def _verified(self, authorization: object) -> Identity | None:
+        try:
+            if authorization is not None and not isinstance(authorization, str):
+                raise Unauthenticated("Authorization must be a string.")
+            return await self._identify(bearer(authorization))
+        except Unauthenticated as error:
+            raise Broken(4403, f"Forbidden: {error}") from None
+        except Unavailable as error:
+            raise Broken(1013, str(error)) from None
+
+
+def without_authorization(payload: Mapping[str, Any]) -> dict[str, Any]:
+    """What may be sent back of a payload."""
+    return {key: value for key, value in payload.items() if not _is_authorization(key)}
+
+
+def _given(payload: Mapping[str, Any]) -> object:
+    return next((value for key, value in payload.items() if _is_authorization(key)), None)
+
+
+def _is_authorization(key: str) -> bool:
+    return key.lower() == AUTHORIZATION
