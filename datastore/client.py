@@ -17,6 +17,7 @@ from typing import Any, Self, get_args
 import aiohttp
 import orjson
 
+from datastore.asking import Ask, details_of
 from datastore.attributes import Item, decode_item
 from datastore.backoff import Backoff
 from datastore.declarations import WRITES, Operation
@@ -138,8 +139,10 @@ class Client:
         *,
         timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a budget shared by all tries
         meter: Meter | None = None,
+        patterns: tuple[str, ...] = (),
+        asks: tuple[Ask, ...] = (),
     ) -> dict[str, Any]:
-        """DynamoDB's answer as parsed JSON.
+        """DynamoDB's answer as parsed JSON. `patterns` and `asks` are for the meter: what the call is made for.
 
         Tries again with full jitter on throttling, 5xx, lost connections and damaged bodies, within `timeout`
         seconds. Raises `ConditionFailed`, `TransactionCancelled`, `RequestRefused`, or what a client may see:
@@ -147,7 +150,7 @@ class Client:
         """
         body = _body(payload)
         tries = _Tries(operation, payload, time.monotonic(), timeout)
-        answer: dict[str, Any] = {}
+        answer: dict[str, Any] | None = None
         try:
             # Whatever a try is waiting for, the deadline holds: credentials, a free connection, an answer, a delay.
             async with asyncio.timeout(timeout):
@@ -164,7 +167,7 @@ class Client:
             failed.repeated = tries.unsure
             raise
         finally:
-            self._report(tries, answer, meter)
+            self._report(tries, answer, meter, patterns, asks)
         return answer
 
     async def _persist(self, tries: "_Tries", body: bytes) -> dict[str, Any]:
@@ -213,7 +216,14 @@ class Client:
             sent = not isinstance(problem, aiohttp.ClientConnectorError)
             raise _Transient(Unavailable(UNREACHABLE), unsure=sent) from problem
 
-    def _report(self, tries: "_Tries", answer: Mapping[str, Any], meter: Meter | None) -> None:
+    def _report(
+        self,
+        tries: "_Tries",
+        answer: Mapping[str, Any] | None,
+        meter: Meter | None,
+        patterns: tuple[str, ...],
+        asks: tuple[Ask, ...],
+    ) -> None:
         if meter is None and self.on_call is None:
             return
         seconds = time.monotonic() - tries.started
@@ -221,12 +231,15 @@ class Client:
             tries.operation,
             _tables(tries.payload),
             tries.payload.get("IndexName"),
-            _units(answer),
+            _units(answer) if answer is not None else 0.0,
             tries.attempts,
             seconds,
             tries.payload,
             time.time() - seconds,
             tries.unsure,
+            patterns,
+            answer is None,
+            details_of(tries.operation, tries.payload, answer or {}, asks) if asks else None,
         )
         if meter is not None:
             meter.calls.append(call)

@@ -15,7 +15,6 @@ from typing import Any
 from datastore.client import TransactionCancelled
 from datastore.declarations import Table
 from datastore.keyspace.feeds import pipeline as keys
-from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.parts import Key
 from datastore.moments import to_seconds
 from datastore.store import Action, Store
@@ -91,7 +90,7 @@ async def _apply(store: Store, pack: list[Effect], now: datetime) -> None:
         writes = [write for write in _merged(pack) if (write.table, write.key) not in gone]
         actions = [_mark(effect, now) for effect in pack] + [_action(write) for write in writes]
         try:
-            await store.transact(FEED_PIPELINE, actions)
+            await store.transact(keys.APPLY, actions)
             return
         except TransactionCancelled as cancelled:
             failed = [at for at, reason in enumerate(cancelled.reasons) if reason == "ConditionalCheckFailed"]

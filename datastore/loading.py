@@ -4,14 +4,15 @@ import asyncio
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 from aiodataloader import DataLoader, Loader, dispatch_queue
 
+from datastore.asking import Ask, Asks
 from datastore.attributes import Item, decode_item, encode_item
 from datastore.backoff import Backoff
 from datastore.client import Client
-from datastore.declarations import Table
+from datastore.declarations import AccessPattern, Table
 from datastore.errors import DomainError, Throttled, Timeout
 from datastore.keyspace.parts import Key, checked, key_attributes, key_of
 from datastore.metering import Deadline, Meter
@@ -39,6 +40,8 @@ class PointReads(DataLoader[Address, Item | None]):
         self._consistent = consistent
         self._meter = meter
         self._deadline = deadline
+        self._patterns: dict[Address, str] = {}
+        self._asks = Asks(meter.hits)
         self._holders = 0
         self._just_released = False
         self._released = asyncio.Event()
@@ -81,16 +84,29 @@ class PointReads(DataLoader[Address, Item | None]):
             turns = turns + 1 if size == len(self._queue) else 0
             size = len(self._queue)
 
-    async def read(self, table: Table, key: Key) -> Item | None:
+    async def read(self, pattern: AccessPattern, key: Key) -> Item | None:
         """The item, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
-        address = table, checked(key, sorts=table.sort is not None)
+        address = self._address(pattern, key)
         # One reader's cancellation is not the others': they wait for the same read.
         return await asyncio.shield(self.load(address))
 
-    def read_ahead(self, table: Table, key: Key) -> None:
+    def read_ahead(self, pattern: AccessPattern, key: Key) -> None:
         """Have a key read with the others of this turn, for one who will ask for it soon. A failure is theirs."""
-        address = table, checked(key, sorts=table.sort is not None)
+        address = self._address(pattern, key, ahead=True)
         self.load(address).add_done_callback(lambda read: read.cancelled() or read.exception())
+
+    def _address(self, pattern: AccessPattern, key: Key, *, ahead: bool = False) -> Address:
+        table = pattern.table
+        address = table, checked(key, sorts=table.sort is not None)
+        self._patterns[address] = pattern.id
+        if self._meter.detailed:
+            self._asks.note(address, pattern, known=address in self._cache, ahead=ahead)
+        return address
+
+    def prime(self, key: Address, value: Item | None) -> Self:
+        if self._meter.detailed:
+            self._asks.written(key)
+        return super().prime(key, value)
 
     async def batch_load_fn(self, addresses: Sequence[Address]) -> list[Any]:
         """An item, None or an exception for each address."""
@@ -103,7 +119,8 @@ class PointReads(DataLoader[Address, Item | None]):
         return values
 
     async def _one(self, table: Table, key: Key) -> Item | None:
-        answer = await self._call("GetItem", self._request(table) | {"Key": _encoded(table, key)})
+        request = self._request(table) | {"Key": _encoded(table, key)}
+        answer = await self._call("GetItem", request, [(table, key)], self._asked([(table, key)]))
         return decode_item(answer["Item"]) if "Item" in answer else None
 
     async def _many(self, addresses: Sequence[Address]) -> list[Item | BaseException | None]:
@@ -111,9 +128,11 @@ class PointReads(DataLoader[Address, Item | None]):
         tables = {self._prefix + table.name: table for table, _ in addresses}
         wanted = self._batch(addresses)
         delays = UNPROCESSED.delays(random.random)
+        asks = self._asked(addresses)  # the same in each round
         while wanted:
             try:
-                answer = await self._call("BatchGetItem", {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"})
+                request = {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"}
+                answer = await self._call("BatchGetItem", request, addresses, asks)
             except DomainError as problem:  # what came in earlier rounds is served all the same
                 found.update(_failed(tables, wanted, problem))
                 break
@@ -133,8 +152,20 @@ class PointReads(DataLoader[Address, Item | None]):
         await asyncio.sleep(delay)
         return True
 
-    async def _call(self, operation: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._client.call(operation, payload, timeout=self._deadline.remaining(), meter=self._meter)
+    def _asked(self, addresses: Sequence[Address]) -> tuple[Ask, ...]:
+        return self._asks.of(addresses) if self._meter.detailed else ()
+
+    async def _call(
+        self, operation: str, payload: Mapping[str, Any], addresses: Sequence[Address], asks: tuple[Ask, ...]
+    ) -> dict[str, Any]:
+        return await self._client.call(
+            operation,
+            payload,
+            timeout=self._deadline.remaining(),
+            meter=self._meter,
+            patterns=tuple({self._patterns[address]: None for address in addresses}),
+            asks=asks,
+        )
 
     def _request(self, table: Table) -> dict[str, Any]:
         request: dict[str, Any] = {"TableName": self._prefix + table.name, "ReturnConsumedCapacity": "TOTAL"}

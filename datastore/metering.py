@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from datastore.asking import Details, Hit
 from datastore.declarations import WRITES
 from datastore.errors import Timeout
 
@@ -14,7 +15,8 @@ class Call:
     """One DynamoDB request as it went over the wire; `units` are the capacity units it reported.
 
     `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries. `unsure` tells that
-    DynamoDB may have done what was asked although it did not say so.
+    DynamoDB may have done what was asked although it did not say so. `patterns` are the ids of the access patterns that
+    it serves, `failed` whether it brought nothing but an error; `details` are there when it is to be explained.
     """
 
     operation: str
@@ -26,6 +28,9 @@ class Call:
     request: Mapping[str, Any] = field(repr=False)
     began: float = 0.0
     unsure: bool = False
+    patterns: tuple[str, ...] = ()
+    failed: bool = False
+    details: Details | None = field(default=None, repr=False)
 
     @property
     def wrote(self) -> bool:
@@ -34,12 +39,14 @@ class Call:
 
 
 class Meter:
-    """Adds up the calls of one request."""
+    """Adds up the calls of one request. When it is `detailed`, who asked for what is noted too."""
 
-    __slots__ = ("calls",)
+    __slots__ = ("calls", "detailed", "hits")
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.hits: list[Hit] = []
+        self.detailed = False
 
     @property
     def units(self) -> float:
@@ -49,6 +56,10 @@ class Meter:
         """What was added up so far; from now on it counts anew."""
         taken = Meter()
         taken.calls, self.calls = self.calls, []
+        if self.detailed:
+            # Emptied, not replaced: loaders keep the list.
+            taken.hits = self.hits.copy()
+            self.hits.clear()
         return taken
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from datastore.asking import Hit, asking
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern, Table
 from datastore.errors import Timeout, Unavailable
@@ -48,6 +49,8 @@ class RememberedScans:
         read = self._reads.get(pattern)
         if read is None or not timedelta(0) <= self._now() - read.began < LIFETIME:
             read = self._reads[pattern] = self._begin(asker, pattern, convert, values)
+        elif asker.meter.detailed:
+            asker.meter.hits.append(Hit(asking.get(), pattern.id, None))
         # Not by awaiting the task itself: an asker's cancellation is not the others'.
         done, _ = await asyncio.wait({read.task}, timeout=asker.deadline.remaining())
         if not done:

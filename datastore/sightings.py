@@ -117,7 +117,7 @@ class Sightings:
         if _counted(item, user_id):
             return sighting_from(item)
         try:
-            await self._store.transact(BLIP, self._confirmation(item, user_id, nano_id))
+            await self._store.transact(keys.CONFIRM, self._confirmation(item, user_id, nano_id))
         except TransactionCancelled as cancelled:
             return self._as_it_stands(cancelled, user_id, sighting_id)
         return sighting_from(item | {"confirmationCount": item.get("confirmationCount", 0) + 1})
@@ -172,7 +172,7 @@ class Sightings:
             profile = await self._store.get(keys.REPORT, keys.profile(user_id))
             sighting = self._new(sighting_id, area, category, description, user_id, profile)
             try:
-                await self._store.transact(BLIP, [_put_new(sighting), count_report(user_id, profile, self._now)])
+                await self._store.transact(keys.REPORT, [_put_new(sighting), count_report(user_id, profile, self._now)])
             except TransactionCancelled as cancelled:
                 if cancelled.reasons[0] == "ConditionalCheckFailed":
                     raise Conflict(f"Sighting {sighting_id} is already reported.") from cancelled
@@ -194,7 +194,7 @@ class Sightings:
         """BLIP-8: store demo sightings and their reporters, all or none. A reporter who is there stays as they are."""
         actions = [Action("Put", item=_sighting_item(sighting)) for sighting in sightings]
         actions += [introduce(profile) for profile in profiles]
-        await self._store.transact(BLIP, actions)
+        await self._store.transact(keys.SEED, actions)
 
 
 def new_sighting(

@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+from datastore.asking import Ask, asking
 from datastore.attributes import Item, decode_item, encode, encode_item
 from datastore.client import Client, ConditionFailed
 from datastore.declarations import AccessPattern, Table, aliases_in, values_in
@@ -80,12 +81,12 @@ class Store:
 
     async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
         reads = self._consistent_reads if pattern.consistent else self._reads
-        return await reads.read(pattern.table, key)
+        return await reads.read(pattern, key)
 
     def get_ahead(self, pattern: AccessPattern, key: Key) -> None:
         """Have what will be asked for in a moment read together with what is asked for now."""
         reads = self._consistent_reads if pattern.consistent else self._reads
-        reads.read_ahead(pattern.table, key)
+        reads.read_ahead(pattern, key)
 
     @contextmanager
     def leading_on(self) -> Iterator[None]:
@@ -122,7 +123,7 @@ class Store:
             request["Limit"] = limit
         if attributes is not None:
             request.update(_projection(attributes, request.get("ExpressionAttributeNames", {})))
-        answer = await self._call("Query", request)
+        answer = await self._call(pattern, "Query", request)
         return QueryPage([decode_item(item) for item in answer["Items"]], answer["ScannedCount"], _next(answer))
 
     async def query_all(self, pattern: AccessPattern, values: Mapping[str, Any]) -> AsyncIterator[Item]:
@@ -151,7 +152,7 @@ class Store:
         request = self._filtered(pattern, "", values)
         found: list[Item] = []
         while True:
-            answer = await self._call("Scan", request)
+            answer = await self._call(pattern, "Scan", request)
             found += [decode_item(item) for item in answer["Items"]]
             if not answer.get("LastEvaluatedKey"):
                 return found
@@ -162,7 +163,7 @@ class Store:
         request = self._query(pattern, values) | {"Select": "COUNT"}
         total = 0
         while True:
-            answer = await self._call("Query", request)
+            answer = await self._call(pattern, "Query", request)
             total += int(answer["Count"])
             if not answer.get("LastEvaluatedKey"):
                 return total
@@ -172,22 +173,25 @@ class Store:
         """Put the item if the pattern's condition holds; else the item that is there."""
         key = self._checked_key(pattern.table, item)
         request = self._write(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
-        return await self._conditional("PutItem", request, pattern.table, key, lambda _: decode_item(request["Item"]))
+        return await self._conditional(pattern, "PutItem", request, key, lambda _: decode_item(request["Item"]))
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> Written:
         """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open."""
         request = self._write(pattern.table, pattern.condition, pattern.update or update, values)
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
-        return await self._conditional("UpdateItem", request, pattern.table, key, _attributes)
+        return await self._conditional(pattern, "UpdateItem", request, key, _attributes)
 
     async def write_all(
-        self, table: Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()
+        self, where: AccessPattern | Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()
     ) -> None:
         """Put and delete any number of items, unconditionally: see `writing`. Of two with one key the last counts."""
+        table = _table(where)
         requests = {self._checked_key(table, item): {"PutRequest": {"Item": encode_item(item)}} for item in puts}
         requests |= {key: {"DeleteRequest": {"Key": self._key(table, key)}} for key in deletes}
         try:
-            await write_batches(self._call, self.deadline, self._prefix + table.name, list(requests.values()))
+            await write_batches(
+                partial(self._call, where), self.deadline, self._prefix + table.name, list(requests.values())
+            )
         finally:
             for key in requests:
                 self.forget(table, key)
@@ -196,13 +200,16 @@ class Store:
         """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was."""
         request = self._write(pattern.table, pattern.condition, "", values)
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_OLD"}
-        return await self._conditional("DeleteItem", request, pattern.table, key, _attributes)
+        return await self._conditional(pattern, "DeleteItem", request, key, _attributes)
 
-    async def transact(self, table: Table, actions: Sequence[Action]) -> None:
+    async def transact(self, where: AccessPattern | Table, actions: Sequence[Action]) -> None:
         """All of the actions or none. Raises `TransactionCancelled` with a reason and an item for each.
+
+        They are on that table, or on the pattern's, unless they name another.
 
         The request carries a token, so that a try repeated after a lost answer is applied once.
         """
+        table = _table(where)
         bodies = [self._action(action.table or table, action) for action in actions]
         places = [self._place(action.table or table, action) for action in actions]
         request = {
@@ -211,7 +218,7 @@ class Store:
             "ReturnConsumedCapacity": "TOTAL",
         }
         try:
-            await self._call("TransactWriteItems", request)
+            await self._call(where, "TransactWriteItems", request)
         finally:
             for place in places:
                 self.forget(*place)
@@ -233,20 +240,20 @@ class Store:
 
     async def _conditional(
         self,
+        pattern: AccessPattern,
         operation: str,
         request: Mapping[str, Any],
-        table: Table,
         key: Key,
         result: Callable[[Mapping[str, Any]], Item | None],
     ) -> Written:
         try:
-            answer = await self._call(operation, request)
+            answer = await self._call(pattern, operation, request)
         except ConditionFailed as failed:
             return Written(False, failed.item, repeated=failed.repeated)
         finally:
-            self.forget(table, key)  # if the write failed, what was read before is no longer true either
+            self.forget(pattern.table, key)  # if the write failed, what was read before is no longer true either
         item = result(answer)
-        self._remember(table, key, None if operation == "DeleteItem" else item)
+        self._remember(pattern.table, key, None if operation == "DeleteItem" else item)
         return Written(True, item)
 
     def _query(self, pattern: AccessPattern, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -285,8 +292,20 @@ class Store:
     def _checked_key(self, table: Table, item: Mapping[str, Any]) -> Key:
         return checked(key_of(table, item), sorts=table.sort is not None)
 
-    async def _call(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._client.call(operation, request, timeout=self.deadline.remaining(), meter=self.meter)
+    async def _call(self, where: AccessPattern | Table, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        pattern = where.id if isinstance(where, AccessPattern) else ""
+        return await self._client.call(
+            operation,
+            request,
+            timeout=self.deadline.remaining(),
+            meter=self.meter,
+            patterns=(pattern,) if pattern else (),
+            asks=(Ask(asking.get(), pattern, _table(where).name),) if self.meter.detailed else (),
+        )
+
+
+def _table(where: AccessPattern | Table) -> Table:
+    return where.table if isinstance(where, AccessPattern) else where
 
 
 def _placeholders(expressions: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,7 @@ class Wire(Client):
         *,
         timeout: float = 5,  # noqa: ASYNC109
         meter: Meter | None = None,
+        **purpose: Any,
     ) -> dict[str, Any]:
         if self._before is not None:
             await self._before(operation, payload)
@@ -63,7 +64,7 @@ class Wire(Client):
         self.sent += 1
         self._under_way += 1
         try:
-            answer = await self._client.call(operation, payload, timeout=timeout, meter=self.meter)
+            answer = await self._client.call(operation, payload, timeout=timeout, meter=self.meter, **purpose)
         finally:
             self._under_way -= 1
         if self._last is not None and self.sent >= self._last:

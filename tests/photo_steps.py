@@ -44,7 +44,7 @@ async def tag(served: Served, image: str, person: str, email: str = ADA, **more:
 async def stored(served: Served, kind: str = "") -> list[dict[str, Any]]:
     """All items of the library, or those of one kind, by their keys."""
     store = served.store()
-    answer = await store._call("Scan", {"TableName": store._prefix + SPARKS.name, "ConsistentRead": True})
+    answer = await store._call(SPARKS, "Scan", {"TableName": store._prefix + SPARKS.name, "ConsistentRead": True})
     assert "LastEvaluatedKey" not in answer
     items = [decode_item(item) for item in answer["Items"]]
     return sorted(

@@ -353,11 +353,11 @@ async def test_a_count_that_begins_while_a_photo_is_deleted_gives_its_place_back
     await put(served, user(**count), photo("i"))
     commit, begun = Current.commit, list[bool]()
 
-    async def after(current: Current, actions: Sequence[Action]) -> None:
+    async def after(current: Current, pattern: AccessPattern, actions: Sequence[Action]) -> None:
         if not begun:
             begun.append(True)
             await put(served, user(uploadCount=1))
-        await commit(current, actions)
+        await commit(current, pattern, actions)
 
     monkeypatch.setattr(Current, "commit", after)
     assert await done(served, DELETE, id="i") is not None

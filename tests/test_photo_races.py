@@ -10,6 +10,7 @@ from photo_items import ask_as, face, person, photo, put, tagged, user
 from photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, one, stored
 
 from datastore.backoff import Backoff
+from datastore.declarations import AccessPattern
 from datastore.photos import current
 from datastore.photos.current import Changed, Current
 from datastore.photos.lookups import Lookups
@@ -76,11 +77,11 @@ class Between:
         self._what: Callable[[], Awaitable[Any]] | None = None
         commit = Current.commit
 
-        async def after(current: Current, actions: Sequence[Action]) -> None:
+        async def after(current: Current, pattern: AccessPattern, actions: Sequence[Action]) -> None:
             self._left -= 1
             if self._left == 0 and self._what is not None:
                 await self._what()
-            await commit(current, actions)
+            await commit(current, pattern, actions)
 
         monkeypatch.setattr(Current, "commit", after)
 

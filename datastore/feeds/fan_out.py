@@ -15,7 +15,6 @@ from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import pipeline as pipeline_keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds import users as user_keys
-from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key
 from datastore.moments import from_iso, iso, to_seconds
 from datastore.records import readable
@@ -173,7 +172,7 @@ class FanOuts:
             follower: None if since is None else placement.item(follower, since) for follower, since in standing.items()
         }
         await self._store.write_all(
-            FEED,
+            keys.FAN_OUT,
             puts=[item for item in items.values() if item is not None],
             deletes=[placement.key(follower) for follower, item in items.items() if item is None],
         )
@@ -201,7 +200,7 @@ class FanOuts:
 
     async def write(self, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()) -> None:
         """FEED-P4: put and delete entries and sources."""
-        await self._store.write_all(FEED, puts=puts, deletes=deletes)
+        await self._store.write_all(keys.FAN_OUT, puts=puts, deletes=deletes)
 
     async def progress(self, job: str) -> Progress | None:
         """FEED-P4: how far a walk has come, None before its first page."""

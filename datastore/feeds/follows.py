@@ -12,7 +12,6 @@ from datastore.errors import BadUserInput, Conflict, NotFound
 from datastore.feeds.users import no_profile
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds import users as user_keys
-from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
@@ -80,7 +79,7 @@ class Follows:
             return there
         follow = Follow(follower_id, followee_id, from_iso(iso(self._now)))
         try:
-            await self._store.transact(FEED, _following(follow))
+            await self._store.transact(keys.FOLLOW, _following(follow))
         except TransactionCancelled as cancelled:
             there = record(following_from, cancelled.items[0])
             if there is None:
@@ -116,7 +115,7 @@ class Follows:
             if follow is None:
                 return None
             try:
-                await self._store.transact(FEED, _unfollowing(follow))
+                await self._store.transact(keys.UNFOLLOW, _unfollowing(follow))
             except TransactionCancelled as cancelled:
                 if cancelled.reasons[0] != "ConditionalCheckFailed":
                     raise

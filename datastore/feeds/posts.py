@@ -15,7 +15,6 @@ from datastore.feeds.users import counted, no_profile
 from datastore.feeds.visibility import Sight, Visibility
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds import users as user_keys
-from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META
 from datastore.keyspace.parts import Key
 from datastore.moments import from_iso, iso, to_seconds
@@ -174,7 +173,7 @@ class Posts:
         if await self._store.get(keys.CREATE_POST, user_keys.user(author_id)) is None:
             raise no_profile()
         try:
-            await self._store.transact(FEED, _creation(post))
+            await self._store.transact(keys.CREATE_POST, _creation(post))
         except TransactionCancelled as cancelled:
             return _as_it_stands(cancelled, post)
         return post
@@ -193,7 +192,7 @@ class Posts:
         if post.author_id != user_id:
             raise Forbidden("This is another user's post.")
         try:
-            await self._store.transact(FEED, self._deletion(post))
+            await self._store.transact(keys.DELETE_POST, self._deletion(post))
         except TransactionCancelled as cancelled:
             if cancelled.reasons[0] != "ConditionalCheckFailed":
                 raise

@@ -40,4 +40,4 @@ class Remains:
 
     async def delete(self, remains: Sequence[Key]) -> None:
         """FEED-P4: delete them. A repeat changes nothing."""
-        await self._store.write_all(FEED, deletes=remains)
+        await self._store.write_all(keys.CLEAN_UP, deletes=remains)

@@ -62,7 +62,7 @@ class FixtureCache:
 
     async def put_all(self, snapshots: Sequence[MatchSnapshot]) -> None:
         """FXC-6."""
-        await self._store.write_all(keys.FIXTURE_CACHE, puts=[self._item(snapshot, 0) for snapshot in snapshots])
+        await self._store.write_all(keys.CACHE_MANY, puts=[self._item(snapshot, 0) for snapshot in snapshots])
 
     def _item(self, snapshot: MatchSnapshot, version: int) -> Item:
         match = snapshot.match

@@ -70,7 +70,7 @@ class Fixtures:
         pairs = list(zip(matches, stored, strict=True))
         far = {match.match_id for match, known in pairs if self._is_far(match, known, polled or ())}
         puts = [match_item(match, self._now) for match in matches if match.match_id in far]
-        await self._store.write_all(keys.FIXTURES, puts=puts)
+        await self._store.write_all(keys.SYNC_FIXTURES, puts=puts)
         at_once = asyncio.Semaphore(UPDATES_AT_ONCE)
 
         async def write(match: Match, known: Match | None) -> Match:

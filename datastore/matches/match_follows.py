@@ -93,7 +93,7 @@ class MatchFollows:
         async for items in self._store.query_pages(
             keys.REMOVE_FOLLOWS, values, attributes=MATCH_FOLLOWS.key_attributes()
         ):
-            await self._store.write_all(MATCH_FOLLOWS, deletes=[key_of(MATCH_FOLLOWS, item) for item in items])
+            await self._store.write_all(keys.REMOVE_FOLLOWS, deletes=[key_of(MATCH_FOLLOWS, item) for item in items])
             removed += len(items)
         return removed
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from datastore.attributes import Item
 from datastore.keyspace.matches import team_seasons as keys
-from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.store import Store
@@ -69,7 +68,7 @@ class TeamSeasons:
     async def put_all(self, rows: Iterable[TeamSeason]) -> list[TeamSeason]:
         """TS-2: the rows as they stand now. Of two with one season and team the last counts."""
         last = {(row.season_id, row.team_id): replace(row, updated_at=self._now) for row in rows}
-        await self._store.write_all(TEAM_SEASONS, puts=[team_season_item(row) for row in last.values()])
+        await self._store.write_all(keys.SYNC_TEAM_SEASONS, puts=[team_season_item(row) for row in last.values()])
         return list(last.values())
 
 

@@ -65,7 +65,7 @@ class Teams:
         """TM-3: the teams as they stand now. Of two with one id the last counts."""
         last = {team.team_id: replace(team, updated_at=self._now) for team in teams}
         try:
-            await self._store.write_all(TEAMS, puts=[team_item(team) for team in last.values()])
+            await self._store.write_all(keys.SYNC_TEAMS, puts=[team_item(team) for team in last.values()])
         finally:
             self._forget()
         return list(last.values())

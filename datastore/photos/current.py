@@ -121,10 +121,10 @@ class Current:
         self._lookups = lookups
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
-    async def commit(self, actions: Sequence[Action]) -> None:
+    async def commit(self, pattern: AccessPattern, actions: Sequence[Action]) -> None:
         """All of the actions or none. Raises `Changed` when a condition does not hold."""
         try:
-            await self._store.transact(SPARKS, actions)
+            await self._store.transact(pattern, actions)
         except TransactionCancelled as cancelled:
             if "ConditionalCheckFailed" not in cancelled.reasons:
                 raise

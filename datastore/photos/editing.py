@@ -87,7 +87,7 @@ class Editing:
         if len(whole.faces) > MOST_FACES:  # others tagged them: some faces go before
             await self._take_off(current, whole, whole.faces[:MOST_FACES])
             raise Changed
-        await current.commit([_deletion(photo), *await self._with_it(current, whole)])
+        await current.commit(keys.DELETE_PHOTO, [_deletion(photo), *await self._with_it(current, whole)])
         return photo
 
     async def _with_it(self, current: Current, photo: Photo) -> list[Action]:
@@ -135,7 +135,7 @@ class Editing:
         there = await self._there(current, photo.image_id, faces)
         persons = await current.persons(_names(photo, there))
         counts = await current.count_changes(persons, [face.person_id for face in there])
-        await current.commit([shown_change(photo, after), *_gone(photo.image_id, faces), *counts])
+        await current.commit(keys.DELETE_PHOTO, [shown_change(photo, after), *_gone(photo.image_id, faces), *counts])
 
     async def _there(self, current: Current, image_id: str, faces: Sequence[FaceOnPhoto]) -> list[FaceOnPhoto]:
         """Those of the faces that count: not those that are gone, and still listed or shown by the index."""

@@ -7,7 +7,6 @@ from typing import Any
 
 from datastore.attributes import Item
 from datastore.keyspace.photos import events as keys
-from datastore.keyspace.photos.table import SPARKS
 from datastore.moments import iso
 from datastore.store import Store
 
@@ -31,7 +30,7 @@ class PhotoEvents:
 
     async def log(self, events: Sequence[LoggedEvent]) -> None:
         """SPARKS-W1: write up to 25 events in one call. Raises `Throttled` when some could not be written."""
-        await self._store.write_all(SPARKS, puts=[_event_item(event) for event in events])
+        await self._store.write_all(keys.LOG_EVENT, puts=[_event_item(event) for event in events])
 
 
 def _event_item(event: LoggedEvent) -> Item:

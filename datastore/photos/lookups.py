@@ -6,6 +6,7 @@ from typing import Any
 
 from aiodataloader import DataLoader
 
+from datastore.asking import Asks, asking
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.store import Store
@@ -22,11 +23,15 @@ class Lookups(DataLoader[Place, Item | None]):
     def __init__(self, store: Store) -> None:
         super().__init__()
         self._store = store
+        self._asks = Asks(store.meter.hits)
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def find(self, pattern: AccessPattern, partition: str, prefix: str) -> Item | None:
+        place = pattern, partition, prefix
+        if self._store.meter.detailed:
+            self._asks.note(place, pattern, known=place in self._cache)
         # One reader's cancellation is not the others': they wait for the same Query.
-        return await asyncio.shield(self.load((pattern, partition, prefix)))
+        return await asyncio.shield(self.load(place))
 
     async def batch_load_fn(self, places: Sequence[Place]) -> list[Any]:
         """An item, None or an exception for each place."""
@@ -38,6 +43,9 @@ class Lookups(DataLoader[Place, Item | None]):
 
     async def _first(self, place: Place) -> Item | None:
         pattern, partition, prefix = place
+        if self._store.meter.detailed:
+            # It runs in a task of its own, begun by whoever was the first of all that ask in this turn.
+            asking.set(self._asks.of([place])[0].field)
         async with self._at_once:
             page = await self._store.query(pattern, {"partition": partition, "prefix": prefix}, limit=1)
         return page.items[0] if page.items else None

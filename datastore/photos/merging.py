@@ -120,7 +120,7 @@ class Merging:
         """`into`, without a mark of `one`, who is gone."""
         person = await self._known(into)
         if one in (person.get("receives") or ()):
-            await self._current.commit([_no_more_of(one, person)])
+            await self._current.commit(keys.MERGE_PERSONS, [_no_more_of(one, person)])
             person = {name: value for name, value in person.items() if name != "receives"}
         return person
 
@@ -132,6 +132,7 @@ class Merging:
         await self._may_become(pair.one, into)
         # Nobody becomes somebody who becomes another: of two merges across each other one is refused.
         await self._current.commit(
+            keys.MERGE_PERSONS,
             [
                 Action(
                     "Update",
@@ -147,7 +148,7 @@ class Merging:
                     condition="attribute_exists(PK) AND attribute_not_exists(mergedInto)",
                     values={"one": {one}},
                 ),
-            ]
+            ],
         )
         return pair
 
@@ -197,7 +198,7 @@ class Merging:
         counts = [await self._current.count_change(pair.into, len(faces))]
         if pair.one is not None:
             counts.append(await self._current.count_change(pair.one, -len(faces)))
-        await self._current.commit([*[_move_of(face, into) for face in faces], *changes, *counts])
+        await self._current.commit(keys.MERGE_PERSONS, [*[_move_of(face, into) for face in faces], *changes, *counts])
         return len(faces)
 
     async def _face(self, face_id: str, image_id: str) -> _Face | None:
@@ -225,7 +226,7 @@ class Merging:
             _no_more_of(one["personId"], into),
         ]
         try:
-            await self._current.commit(actions)
+            await self._current.commit(keys.MERGE_PERSONS, actions)
         except Changed:
             return False
         return True

@@ -52,7 +52,7 @@ class Naming:
         found = sorted([item async for item in self.store.query_all(keys.PERSON_NOW, values)], key=_standing)
         if going := [other for other in found[1:] if not _is_used(other)]:
             stays = Action("ConditionCheck", key=key_of(SPARKS, found[0]), condition="attribute_exists(PK)")
-            await Current(self.store, self.lookups).commit([*map(_gone, going), stays])
+            await Current(self.store, self.lookups).commit(keys.CREATE_PERSON, [*map(_gone, going), stays])
         return found[0] if found else None
 
     async def update(self, person_id: str, changes: Mapping[str, Any]) -> Person:
@@ -70,7 +70,8 @@ class Naming:
         if after["name"] == before["name"] or key == key_of(SPARKS, before):
             return await self._update_in_place(before, changes)
         after["SK"] = key.sort
-        await current.commit([_gone(before), Action("Put", item=after, condition="attribute_not_exists(PK)")])
+        named = Action("Put", item=after, condition="attribute_not_exists(PK)")
+        await current.commit(keys.UPDATE_PERSON, [_gone(before), named])
         return whole(after)
 
     async def _update_in_place(self, before: Item, changes: Mapping[str, Any]) -> Person:

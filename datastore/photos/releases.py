@@ -7,13 +7,13 @@ from typing import Any
 
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
+from datastore.declarations import AccessPattern
 from datastore.errors import Throttled
 from datastore.ids import uuid7_moment
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import library as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
-from datastore.keyspace.photos.table import SPARKS
 from datastore.moments import from_iso, iso
 from datastore.objects import ObjectStore
 from datastore.photos.removals import Removals, incoming
@@ -127,7 +127,7 @@ class Releases:
 
     async def _end_as_read(self, image_id: str, item: Item) -> list[str] | None:
         delete = _as_read(image_id, item, keys.OWN, {"me": item["email"]})
-        return await self._end(image_id, item, delete)
+        return await self._end(keys.CANCEL_UPLOAD, image_id, item, delete)
 
     async def _give_back(self, image_id: str) -> list[str] | None:
         """The files that it leaves, which are noted; None where there was nothing to give back."""
@@ -137,22 +137,22 @@ class Releases:
             if item is None or item == before:
                 return None
             delete = _as_read(image_id, item, keys.RELEASE.condition, over)
-            object_keys = await self._end(image_id, item, delete)
+            object_keys = await self._end(keys.RELEASE, image_id, item, delete)
             if object_keys is not None:
                 return object_keys
             before = item
         return None
 
-    async def _end(self, image_id: str, item: Item, delete: Action) -> list[str] | None:
+    async def _end(self, pattern: AccessPattern, image_id: str, item: Item, delete: Action) -> list[str] | None:
         """Give the place of a reservation back, if it can be deleted so. Answers as `_give_back` does."""
         object_keys = await self._left_by(image_id, item)
         note = [delete, self._noted(image_id, object_keys)]
         owner = user_keys.user(item["email"])
         give_back = Action("Update", key=owner, update=keys.GIVE_BACK, condition=keys.HAS_ONE, values={"one": 1})
         try:
-            await self._store.transact(SPARKS, [*note, give_back])
+            await self._store.transact(pattern, [*note, give_back])
         except TransactionCancelled as cancelled:
-            if not await self._is_nobodys(note, cancelled):
+            if not await self._is_nobodys(pattern, note, cancelled):
                 return None
         return object_keys
 
@@ -171,7 +171,7 @@ class Releases:
         # There may be one of the photo's own files: nothing that it names is forgotten.
         return Action("Update", key=keys.removal(image_id), update=keys.NOTE, values=note)
 
-    async def _is_nobodys(self, note: list[Action], cancelled: TransactionCancelled) -> bool:
+    async def _is_nobodys(self, pattern: AccessPattern, note: list[Action], cancelled: TransactionCancelled) -> bool:
         """Whether the place was that of a user who is no more: then it is given back to nobody."""
         reservation, _, user = cancelled.reasons
         if "ConditionalCheckFailed" not in (reservation, user):
@@ -179,7 +179,7 @@ class Releases:
         if reservation == "ConditionalCheckFailed":
             return False
         try:
-            await self._store.transact(SPARKS, note)
+            await self._store.transact(pattern, note)
         except TransactionCancelled:
             return False
         return True

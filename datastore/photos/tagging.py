@@ -93,11 +93,12 @@ class Tagging:
         after = with_face(photo, FaceOnPhoto(face.face_id, whose), person["name"])
         tagged = replace(face, person_id=whose, photo_sort=photo.key.sort, photo=after, just_changed=True)
         await self._current.commit(
+            keys.TAG_FACE,
             [
                 Action("Put", item=face_item(tagged), condition=keys.TAG_FACE.condition),
                 shown_change(photo, after),
                 await self._current.count_change(person, 1),
-            ]
+            ],
         )
         return tagged
 
@@ -129,11 +130,11 @@ class Tagging:
         )
         gone = [_deletion(face), *([] if person is None else [await self._current.count_change(person, -1)])]
         if photo is None and is_admin:
-            await self._current.commit(gone)
+            await self._current.commit(keys.UNTAG_FACE, gone)
             return face
         photo = await self._current.with_all_faces(own(photo, me, is_admin=is_admin))
         after = without_face(photo, FaceOnPhoto(face_id, face.person_id))
-        await self._current.commit([*gone, shown_change(photo, after)])
+        await self._current.commit(keys.UNTAG_FACE, [*gone, shown_change(photo, after)])
         return replace(face, photo=after, just_changed=True)
 
     async def _unlist(self, face_id: str, image_id: str, me: str | None, is_admin: bool) -> None:
@@ -146,7 +147,7 @@ class Tagging:
             after = without_face(after, face)
         if after is not photo:
             still_gone = Action("ConditionCheck", key=keys.face(face_id, image_id), condition=keys.TAG_FACE.condition)
-            await self._current.commit([still_gone, shown_change(photo, after)])
+            await self._current.commit(keys.UNTAG_FACE, [still_gone, shown_change(photo, after)])
 
 
 async def _nothing() -> None:

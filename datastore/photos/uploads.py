@@ -18,7 +18,6 @@ from datastore.errors import BadUserInput, Conflict, DomainError, NotFound, Thro
 from datastore.keyspace.photos import library as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
-from datastore.keyspace.photos.table import SPARKS
 from datastore.moments import from_iso, iso
 from datastore.objects import UPLOAD_LIFETIME, ObjectStore, UploadTarget
 from datastore.photos.library import Photo, photo_from, photo_item
@@ -91,7 +90,7 @@ class Uploads:
             raise _taken(wanted.image_id)
         for left in reversed(range(TRIES)):
             try:
-                await self._store.transact(SPARKS, _reserving(wanted, chosen=chosen))
+                await self._store.transact(keys.CREATE_PHOTO, _reserving(wanted, chosen=chosen))
             except Throttled:
                 # Others of the user's uploads come at the same time, and each changes the one count.
                 if not left:
@@ -299,7 +298,7 @@ class Uploads:
         """
         for _ in range(TRIES):
             try:
-                await self._store.transact(SPARKS, self._confirming(photo, known))
+                await self._store.transact(keys.COMPLETE_PHOTO, self._confirming(photo, known))
             except TransactionCancelled as cancelled:
                 if "ConditionalCheckFailed" not in cancelled.reasons:
                     raise
