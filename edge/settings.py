@@ -67,6 +67,7 @@ class Settings:
     photo_bucket: str | None = None
     s3_url: str | None = None
     public_url: str | None = None
+    documents: DocumentSettings = DocumentSettings()  # noqa: RUF009 - frozen
     metrics_token: str | None = None
     log_format: str = "text"
     traces: bool = False

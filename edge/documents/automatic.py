@@ -110,13 +110,13 @@ class RedisTexts:
         if self._is_away:
             return None
         try:
-            found: str | None = await self._redis.get(KEY + document_hash)
+            found = await self._redis.get(KEY + document_hash)
         except UnicodeDecodeError:  # not of ours
             return None
         except (RedisError, OSError) as problem:
             self._leave(problem)
             return None
-        return found
+        return found if isinstance(found, str) else None
 
     async def put(self, document_hash: str, text: str) -> None:
         if self._is_away:
