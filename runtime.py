@@ -33,6 +33,7 @@ from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
 from edge import graphiql
+from edge.caching import Caching
 from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
 from edge.execution import Observe, Runner
@@ -171,7 +172,7 @@ class Gateway:
 
     @cached_property
     def http(self) -> GraphQLHTTP:
-        return GraphQLHTTP(self.runner, self.tokens.identify)
+        return GraphQLHTTP(self.runner, self.tokens.identify, caching=Caching(self.documents.schema))
 
     @cached_property
     def socket(self) -> GraphQLWebSocket:

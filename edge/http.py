@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 from datastore.errors import BadUserInput, Unauthenticated, Unavailable
 from edge.answers import Outcome
 from edge.bodies import BODY_SECONDS, MAX_BODY, Bodies
+from edge.caching import Caching
 from edge.cors import lowered
 from edge.csrf import check_get
 from edge.execution import Identify, Request, Runner
@@ -39,7 +40,7 @@ class GraphQLHTTP:
     """The ASGI application behind the GraphQL URL.
 
     `allowed_origins` are the pages on other hosts that may ask with GET, as `https://host[:port]`. `streams` are those
-    of events that are open.
+    of events that are open, and `caching` tells which answers of a GET may be kept: none, without it.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class GraphQLHTTP:
         streams: EventStreams | None = None,
         profile: HttpProfile = HttpProfile.EDITION_2025,
         allowed_origins: Collection[str] = (),
+        caching: Caching | None = None,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
@@ -58,6 +60,7 @@ class GraphQLHTTP:
         self.streams = streams or EventStreams()
         self._profile = profile
         self._allowed_origins = lowered(allowed_origins)
+        self._caching = caching
         self._bodies = Bodies(max_body, body_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +95,7 @@ class GraphQLHTTP:
         caller = Caller(await self._caller(headers), _address(scope))
         watch = _Watch(receive)
         try:
-            return await self._execute(asked, caller, scope["method"], accepted)
+            return await self._execute(asked, caller, scope["method"], accepted, headers)
         except asyncio.CancelledError:
             watch.absolve()
             raise
@@ -109,7 +112,9 @@ class GraphQLHTTP:
         except BadUserInput as error:
             raise Refused(400, error) from None
 
-    async def _execute(self, asked: Operation, caller: Caller, method: str, accepted: Wanted) -> Reply | Streamed:
+    async def _execute(
+        self, asked: Operation, caller: Caller, method: str, accepted: Wanted, headers: Mapping[str, str]
+    ) -> Reply | Streamed:
         single = None if accepted.rather_events else accepted.single
         request = await self._runner.prepare(asked, caller, Transport.HTTP if single else Transport.EVENTS)
         if not isinstance(request, Request):
@@ -120,7 +125,11 @@ class GraphQLHTTP:
             return Streamed(self._runner.stream(replace(request, transport=Transport.EVENTS)), caller)
         if single is None:
             return Streamed(self._single(request), caller)
-        return reply(await self._runner.run(request), single, self._profile)
+        outcome = await self._runner.run(request)
+        answer = reply(outcome, single, self._profile)
+        if self._caching is None or method != "GET":
+            return answer
+        return self._caching.told(answer, request, outcome, headers)
 
     async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:
         yield await self._runner.run(request)

@@ -68,6 +68,8 @@ async def send_reply(send: Send, answer: Reply) -> None:
         b"cache-control": b"no-store",
         b"vary": b"accept",
     }
+    if answer.status == 304:  # about a body that is not sent
+        del headers[b"content-type"], headers[b"content-length"]
     headers.update(answer.headers)
     await send({"type": "http.response.start", "status": answer.status, "headers": [*headers.items()]})
     await send({"type": "http.response.body", "body": answer.body})

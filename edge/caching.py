@@ -1,0 +1,77 @@
+"""Answers that browsers and proxies may keep: of a GET that names a known document by its id.
+
+https://www.rfc-editor.org/rfc/rfc9111 (what may be kept) · https://www.rfc-editor.org/rfc/rfc9110#section-13 (ETag)
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from graphql import GraphQLSchema
+
+from edge.answers import Outcome
+from edge.documents.ages import Ages
+from edge.documents.registry import names_document
+from edge.execution import Request
+from edge.replies import Reply
+
+# What an answer depends on besides its URL; who is at its other end (CORS) says more.
+VARY = b"accept, authorization, x-explain"
+# Of one caller at one moment: whoever gets the answer from a cache would be told lies.
+_PERSONAL = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
+_TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
+
+
+class Caching:
+    """Tells of answers whether they may be kept, as the fields of this schema declare it."""
+
+    def __init__(self, schema: GraphQLSchema) -> None:
+        self._ages = Ages(schema)
+
+    def told(self, answer: Reply, request: Request, outcome: Outcome, headers: Mapping[str, str]) -> Reply:
+        """The answer of a GET with what caches need to know, or 304 for one that the client has already.
+
+        `headers` are the request's. What may not be kept is left as it is, and says so (`no-store`): answers with
+        errors, with an explanation, of operations sent as texts, with nothing where a root field was asked for (it may
+        come any moment), and of operations one of whose fields declares no age.
+        """
+        age = self._ages.of(request.operation) if _is_whole(answer, request, outcome) else 0
+        if not age:
+            return answer
+        kept = (
+            *((name, value) for name, value in answer.headers if name not in _PERSONAL),
+            (b"cache-control", f"{_scope(headers)}, max-age={age}".encode()),
+            (b"etag", tag := _tag(answer.body)),
+            (b"vary", VARY),
+        )
+        if _has(headers.get("if-none-match"), tag.decode()):
+            return answer._replace(status=304, body=b"", headers=kept)
+        return answer._replace(headers=kept)
+
+
+def _is_whole(answer: Reply, request: Request, outcome: Outcome) -> bool:
+    return (
+        answer.status == 200
+        and names_document(request.asked)
+        and not (outcome.errors or outcome.extensions or request.asked.explain)
+        and outcome.replayed is None
+        and bool(outcome.data)
+        and None not in (outcome.data or {}).values()
+    )
+
+
+def _scope(headers: Mapping[str, str]) -> str:
+    """With a token the answer may be another one, and is for its bearer alone."""
+    return "private" if headers.get("authorization") else "public"
+
+
+def _tag(body: bytes) -> bytes:
+    """A strong one: equal for equal bytes only."""
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode()
+
+
+def _has(condition: str | None, tag: str) -> bool:
+    """Whether If-None-Match names the tag. Weak and strong ones count alike there."""
+    if condition is None:
+        return False
+    return condition.strip() == "*" or tag in _TAG.findall(condition)
