@@ -1,0 +1,276 @@
+"""A small schema behind a real server, and peers that speak graphql-transport-ws to it."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import strawberry
+import uvicorn
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
+from datastore.metering import Meter
+from edge.documents.prepared import Documents
+from edge.execution import Runner
+from edge.socket import SocketLimits
+from edge.socket_protocol import UVICORN_WS_OPTIONS
+from edge.websocket import SUBPROTOCOL, GraphQLWebSocket
+from resolvers.access import Identity, Role
+
+NOW = 1_800_000_000.0
+QUICK = SocketLimits(init_timeout=0.2, ping_every=0.1, unanswered_pings=1000, send_timeout=0.3, max_operations=3)
+
+
+class World:
+    """What the resolvers do and the tests look at; a new one for each server."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        self.now = NOW
+        self.opened = 0
+        self.closed = 0
+        self.contexts = 0
+        self.go = asyncio.Event()
+
+    def clock(self) -> float:
+        return self.now
+
+    @property
+    def held(self) -> int:
+        return self.opened - self.closed
+
+
+class Toy:
+    """A context whose loader remembers, as a real one does."""
+
+    def __init__(self, identity: Identity | None) -> None:
+        world.contexts += 1
+        self.identity = identity
+        self.renew()
+
+    @property
+    def meter(self) -> Meter:
+        return Meter()
+
+    def close(self) -> None:
+        pass
+
+    def renew(self) -> None:
+        self.loaded: dict[str, float] = {}
+        self.moment = world.now
+
+    def load(self, key: str) -> float:
+        return self.loaded.setdefault(key, world.now)
+
+
+Info = strawberry.Info[Toy, None]
+world = World()
+
+
+@strawberry.type
+class Event:
+    number: int
+
+    @strawberry.field
+    def loaded(self, info: Info) -> float:
+        return info.context.load("x")
+
+    @strawberry.field
+    def moment(self, info: Info) -> float:
+        return info.context.moment
+
+    @strawberry.field
+    def failing(self) -> int | None:
+        raise NotFound("Not here.")
+
+
+@strawberry.type
+class Query:
+    @strawberry.field
+    def hello(self) -> str:
+        return "world"
+
+    @strawberry.field
+    def me(self, info: Info) -> str | None:
+        return info.context.identity.user_id if info.context.identity else None
+
+    @strawberry.field
+    async def slow(self) -> str:
+        world.opened += 1
+        try:
+            await asyncio.sleep(20)
+        finally:
+            world.closed += 1
+        return "slow"
+
+    @strawberry.field
+    def twice(self, info: Info) -> float:
+        world.now += 1
+        return info.context.load("x")
+
+
+@strawberry.type
+class Mutation:
+    @strawberry.mutation
+    def change(self) -> str:
+        return "changed"
+
+
+@strawberry.type
+class Subscription:
+    @strawberry.subscription
+    async def count(self, to: int = 3) -> AsyncIterator[int]:
+        for number in range(to):
+            yield number
+
+    @strawberry.subscription
+    async def events(self) -> AsyncIterator[Event]:
+        for number in range(3):
+            await world.go.wait()
+            world.now += 1
+            yield Event(number=number)
+
+    @strawberry.subscription
+    async def held(self) -> AsyncIterator[int]:
+        world.opened += 1
+        try:
+            yield 0
+            await asyncio.sleep(60)
+        finally:
+            world.closed += 1
+
+    @strawberry.subscription
+    async def stubborn(self) -> AsyncIterator[int]:
+        yield 0
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            yield 1
+
+    @strawberry.subscription
+    async def failing(self, how: str) -> AsyncIterator[int]:
+        yield 0
+        if how == "slow":
+            raise SlowSubscriber("the queue of 64 events is full, " + "é" * 100)
+        if how == "domain":
+            raise NotFound("It ended.")
+        raise RuntimeError("the password is swordfish")
+
+    @strawberry.subscription
+    async def refused(self) -> AsyncIterator[int]:
+        raise Unauthenticated("Sign in.")
+        yield 0
+
+    @strawberry.subscription
+    async def flood(self, size: int = 200_000) -> AsyncIterator[str]:
+        world.opened += 1
+        try:
+            while True:
+                yield "x" * size
+        finally:
+            world.closed += 1
+
+
+SCHEMA = strawberry.Schema(Query, Mutation, Subscription)
+
+
+async def identify(token: str | None) -> Identity | None:
+    if token == "wrong":
+        raise Unauthenticated("The token's signature is wrong.")
+    if token == "unlucky":
+        raise Unavailable("The keys cannot be fetched.")
+    if token == "hanging":
+        await asyncio.sleep(60)
+    return Identity(token, Role.USER, expires_at=NOW + 60) if token else None
+
+
+class Served:
+    """The edge on a free port."""
+
+    def __init__(self, edge: GraphQLWebSocket, server: uvicorn.Server) -> None:
+        self.edge = edge
+        self.server = server
+        self.port: int = server.servers[0].sockets[0].getsockname()[1]
+
+    def peer(self, **how: Any) -> "connect":
+        how = {"subprotocols": [SUBPROTOCOL], "compression": None, "ping_interval": None, "close_timeout": 0.2, **how}
+        return connect(f"ws://127.0.0.1:{self.port}/graphql", **how)
+
+    @asynccontextmanager
+    async def ready(self, payload: Any = None, **how: Any) -> AsyncIterator["Peer"]:
+        async with self.peer(**how) as connection:
+            peer = Peer(connection)
+            await peer.send(type="connection_init", payload=payload)
+            assert await peer.receive() == {"type": "connection_ack"}
+            yield peer
+
+
+class Peer:
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def send(self, **message: Any) -> None:
+        await self.connection.send(json.dumps(message))
+
+    async def subscribe(self, id: str, query: str, **rest: Any) -> None:
+        await self.send(type="subscribe", id=id, payload={"query": query, **rest})
+
+    async def receive(self) -> Any:
+        """The next message; pings, which may come at any time, are passed over."""
+        async with asyncio.timeout(3):
+            while (message := json.loads(await self.connection.recv())) == {"type": "ping"}:
+                pass
+        return message
+
+    async def next(self, id: str) -> Any:
+        message = await self.receive()
+        assert (message["type"], message["id"]) == ("next", id)
+        return message["payload"]
+
+    async def closed(self) -> tuple[int, str]:
+        async with asyncio.timeout(3):
+            with suppress(ConnectionClosed):
+                async for _ in self.connection:
+                    pass
+            await self.connection.wait_closed()
+        return self.connection.close_code or 0, self.connection.close_reason or ""
+
+
+@asynccontextmanager
+async def serving(**how: Any) -> AsyncIterator[Served]:
+    """Hold that neither a connection, nor a task, nor an event source is left afterwards."""
+    world.begin()
+    before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
+    runner = Runner(Documents(SCHEMA), Toy, deadline=0.3)
+    edge = GraphQLWebSocket(runner, identify, **{"limits": QUICK, "clock": world.clock, **how})
+    config = uvicorn.Config(edge, port=0, log_config=None, lifespan="off", **UVICORN_WS_OPTIONS)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    yield Served(edge, server)
+    server.servers[0].close()
+    before.add(asyncio.current_task())
+    await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
+    assert world.held == 0
+    assert not edge._sockets
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(3):
+        while not reached():  # noqa: ASYNC110 -- what is waited for happens in code that offers no event
+            await asyncio.sleep(0.005)
+
+
+def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged as an error, but for the errors that the edge masks."""
+    records = caplog.get_records("setup") + caplog.get_records("call")
+    errors = [record for record in records if record.levelno >= logging.ERROR]
+    return [record.getMessage() for record in errors if record.name != "edge.answers"]
