@@ -33,6 +33,7 @@ from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
 from edge import graphiql
+from edge.admission import Admission
 from edge.caching import Caching
 from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
@@ -43,8 +44,11 @@ from edge.media import Media
 from edge.observing.metrics_page import MetricsPage
 from edge.observing.operation_log import log_operation
 from edge.observing.operation_metrics import OperationMetrics
+from edge.replies import HttpProfile
 from edge.settings import Misconfigured, Settings
-from edge.websocket import GraphQLWebSocket, SocketLimits
+from edge.socket import SocketLimits
+from edge.sse import EventStreams, StreamLimits
+from edge.websocket import GraphQLWebSocket
 from pipelines.demo import Demo
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.feeds.pipeline import FeedPipeline
@@ -127,6 +131,9 @@ class Gateway:
             open_session=self._http,
             clock=lambda: now().timestamp(),
         )
+        self.admission = Admission(settings.capacity)
+        self.connections = self.admission.connections
+        self.trusted_proxies = settings.capacity.trusted_proxies
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,
@@ -143,7 +150,7 @@ class Gateway:
         # Commands that serve nothing start a quarter sooner without the schema.
         import schema
 
-        return Documents(schema.build())
+        return Documents(schema.build(), introspection=self.settings.documents.introspection)
 
     @cached_property
     def known(self) -> KnownTexts:
@@ -158,6 +165,9 @@ class Gateway:
             self.open_context,
             deadline=self.settings.deadline_seconds,
             registry=self.known.registry,
+            budgets=self.admission.budgets,
+            load=self.admission.load,
+            subscriptions=self.admission.subscriptions,
             observers=(self.figures.operation, log_operation, *self._observers),
             tracing=self.tracing,
         )
@@ -172,7 +182,16 @@ class Gateway:
 
     @cached_property
     def http(self) -> GraphQLHTTP:
-        return GraphQLHTTP(self.runner, self.tokens.identify, caching=Caching(self.documents.schema))
+        return GraphQLHTTP(
+            self.runner,
+            self.tokens.identify,
+            streams=EventStreams(
+                StreamLimits(heartbeat=self.settings.heartbeat_seconds), lambda: self._now().timestamp()
+            ),
+            profile=HttpProfile(self.settings.http_profile),
+            allowed_origins=self.settings.allowed_origins,
+            caching=Caching(self.documents.schema),
+        )
 
     @cached_property
     def socket(self) -> GraphQLWebSocket:
@@ -212,6 +231,7 @@ class Gateway:
         if jobs:
             self.known.load()
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.admission.running())
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
             self.database.client.on_call = self.figures.call
@@ -237,6 +257,7 @@ class Gateway:
                 stack.push_async_callback(self.known.aclose)
                 stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
                 stack.push_async_callback(self.socket.close)
+                stack.push_async_callback(self.http.streams.close)
             yield self
 
     @contextmanager

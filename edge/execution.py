@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from inspect import isawaitable
+from math import ceil
 from typing import Any, Protocol
 
 from graphql import ExecutionResult, GraphQLError, execute, subscribe
@@ -14,12 +15,15 @@ from graphql.language import OperationType
 from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from datastore.errors import BadUserInput, DomainError, Timeout
+from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 from datastore.metering import Call, Meter
+from edge.addresses import payer
 from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
 from edge.documents.prepared import Document, Documents, PreparedOperation, Rejected
 from edge.documents.variables import check_variables
+from edge.load import Load
 from edge.operations import Caller, Operation, Transport
+from edge.places import Places
 from resolvers.access import Identity
 
 DEADLINE = 30.0
@@ -36,6 +40,9 @@ class OperationContext(Protocol):
     def renew(self) -> None:
         """Forget what was read: called when an event of a subscription has come, before it is resolved."""
 
+    def close(self) -> None:
+        """Give up what is still to be read: nobody waits for it any more."""
+
 
 class Registry(Protocol):
     """Documents that are known by an id."""
@@ -51,10 +58,18 @@ class Budgets(Protocol):
     """What callers may spend, in read units."""
 
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
-        """Take what an operation is estimated to cost. Raises `Throttled` with `retryAfter` in seconds."""
+        """Take what an operation is estimated to cost, and tell what is left. Raises `OverBudget`."""
 
-    async def settle(self, caller: Caller, units: float) -> None:
-        """Take what it cost beyond that, or give back (below 0) what it did not cost."""
+    async def settle(self, caller: Caller, units: float) -> Allowance | None:
+        """Take what it cost beyond that, or give back (below 0) what it did not cost; what is left may be a debt."""
+
+
+class OverBudget(Throttled):
+    """A caller has spent what he may for now; `retryAfter` are the seconds after which it suffices."""
+
+    def __init__(self, message: str, allowance: Allowance, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.allowance = allowance
 
 
 class Once(Protocol):
@@ -104,6 +119,7 @@ class Report:
     latest: list[Call] = field(default_factory=list)
     units: float = 0.0
     retries: int = 0
+    patterns: set[str] = field(default_factory=set)
     events: int = 0
     sent: int = 0
     seconds: float = 0.0
@@ -123,6 +139,7 @@ class Report:
         taken = meter.take()
         self.latest = taken.calls
         self.calls += len(taken.calls)
+        self.patterns.update(pattern for call in taken.calls for pattern in call.patterns)
         self.units += taken.units
         self.retries += sum(call.attempts - 1 for call in taken.calls)
         return taken.units
@@ -145,7 +162,10 @@ class Tracing(Protocol):
 
 
 class Runner:
-    """Runs operations, each within `deadline` seconds; a subscription runs as long as it is wanted."""
+    """Runs operations, each within `deadline` seconds; a subscription runs as long as it is wanted.
+
+    `load` is what the process takes on at once, and `subscriptions` are the places for those that run.
+    """
 
     def __init__(
         self,
@@ -155,6 +175,8 @@ class Runner:
         deadline: float = DEADLINE,
         registry: Registry | None = None,
         budgets: Budgets | None = None,
+        load: Load | None = None,
+        subscriptions: Places | None = None,
         once: Once | None = None,
         observers: Collection[Observe] = (),
         tracing: Tracing | None = None,
@@ -164,9 +186,15 @@ class Runner:
         self._deadline = deadline
         self._registry = registry
         self._budgets = budgets
+        self._load = load or Load(0)
+        self._subscriptions = subscriptions or Places("subscriptions", 0, 0)
         self._once = once
         self._observers = observers
         self._tracing = tracing
+
+    def check_load(self) -> None:
+        """Raises `Unavailable` when an operation that came now would not be executed: it need not be read."""
+        self._load.check()
 
     async def prepare(self, asked: Operation, caller: Caller, transport: Transport) -> Request | Outcome:
         """The operation made ready, or why it will not be executed."""
@@ -175,6 +203,7 @@ class Runner:
         try:
             text = await self._text(asked, caller)
             report.document = document = self._documents.prepare(text)
+            self._documents.allow(document, caller.identity)
             if self._registry is not None:
                 await self._registry.accepted(asked, document)
             operation = document.operation(asked.name)
@@ -220,18 +249,20 @@ class Runner:
         except TimeoutError:
             return failure(Timeout(f"The operation did not finish within {self._deadline:g} seconds and was stopped."))
         except DomainError as error:
-            return failure(error, Stage.ADMISSION)
+            return _not_admitted(error)
 
     async def _paid(self, request: Request, report: Report) -> Outcome:
         """Execute, with its estimate charged before and what it really cost afterwards, however it ends."""
-        allowance = await self._charge(request)
-        context = self._open_context(request.caller.identity)
-        try:
-            outcome = await self._execute(request, context)
-        finally:
-            spent = self._measure(report, context)
-            await self._settle(request, spent - request.estimate)
-        outcome.allowance = allowance
+        async with self._load.turn():
+            allowance = await self._charge(request)
+            context = self._open_context(request.caller.identity)
+            try:
+                outcome = await self._execute(request, context)
+            finally:
+                context.close()
+                spent = self._measure(report, context)
+                settled = await self._settle(request, spent - request.estimate)
+        outcome.allowance = settled or allowance
         return outcome
 
     async def _execute(self, request: Request, context: OperationContext) -> Outcome:
@@ -252,24 +283,27 @@ class Runner:
         began = time.perf_counter()
         results = self._events(request, report)
         try:
-            async with aclosing(results):
-                async for outcome in results:
-                    report.events += 1
-                    report.add(outcome)
-                    yield outcome
+            with self._subscriptions.taken(payer(request.caller)):
+                async with aclosing(results):
+                    async for outcome in results:
+                        report.events += 1
+                        report.add(outcome)
+                        yield outcome
         except DomainError as error:
-            outcome = failure(error, Stage.ADMISSION)
+            outcome = _not_admitted(error)
             report.add(outcome)
             yield outcome
         finally:
             self._tell(report, began)
 
     async def _events(self, request: Request, report: Report) -> AsyncGenerator[Outcome, None]:
-        allowance = await self._charge(request)
         context = self._open_context(request.caller.identity)
-        paid = request.estimate
+        paid = 0.0
         try:
-            results = await self._source(request, context)
+            async with self._load.turn():
+                allowance = await self._charge(request)
+                paid = request.estimate
+                results = await self._source(request, context)
             if isinstance(results, ExecutionResult):
                 yield Outcome(None, results.errors or (), allowance=allowance)
                 return
@@ -278,12 +312,16 @@ class Runner:
                     yield outcome_of(result)
                     # What an event reads is paid for once it has been sent, beyond what was paid for the start.
                     spent = self._measure(report, context)
-                    await self._settle(request, spent - paid)
+                    _check_debt(await self._settle(request, spent - paid))
                     paid = 0.0
         except (GraphQLError, DomainError):
             raise
         except Exception as error:
             yield failure(error)
+        finally:
+            context.close()
+            if paid or context.meter.calls:
+                await self._settle(request, self._measure(report, context) - paid)
 
     async def _source(self, request: Request, context: OperationContext) -> Any:
         source = subscribe(
@@ -301,9 +339,10 @@ class Runner:
             return None
         return await self._budgets.charge(request.caller, request.estimate)
 
-    async def _settle(self, request: Request, units: float) -> None:
-        if self._budgets is not None and units:
-            await self._budgets.settle(request.caller, units)
+    async def _settle(self, request: Request, units: float) -> Allowance | None:
+        if self._budgets is None or not units:
+            return None
+        return await self._budgets.settle(request.caller, units)
 
     def _begin(self, report: Report) -> Report:
         if self._tracing is not None:
@@ -322,6 +361,20 @@ class Runner:
             self._tracing.ended(report)
         for observe in self._observers:
             observe(report)
+
+
+def _not_admitted(error: DomainError) -> Outcome:
+    outcome = failure(error, Stage.ADMISSION)
+    if isinstance(error, OverBudget):
+        outcome.allowance = error.allowance
+    return outcome
+
+
+def _check_debt(allowance: Allowance | None) -> None:
+    """Events are paid for after they were sent; they may go on until they owe as much as a budget holds."""
+    if allowance is not None and allowance.remaining < -allowance.limit:
+        message = f"The events of this subscription overdrew your budget by {-allowance.remaining:,.0f} read units."
+        raise OverBudget(message, allowance, retryAfter=ceil(allowance.reset))
 
 
 def _report(request: Request) -> Report:

@@ -8,14 +8,18 @@ from functools import cached_property
 from typing import Any
 
 import strawberry
-from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, parse, validate
+from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, parse
 from graphql.language import OperationType
 
-from edge.answers import MAX_ERRORS, Stage
+from datastore.errors import DomainError, Forbidden
+from edge.answers import Stage
+from edge.documents.limits import Counts, DocumentLimits, TooMuch, check_text
+from edge.documents.validation import invalid
+from resolvers.access import Identity, Role
 
 # A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
 DOCUMENTS_KEPT = 256
-LONGEST_KEPT = 8192
+CHARACTERS_KEPT = 500_000
 
 
 class Rejected(Exception):
@@ -50,9 +54,10 @@ class PreparedOperation:
 class Document:
     """A document that was parsed and found valid."""
 
-    def __init__(self, text: str, node: DocumentNode) -> None:
+    def __init__(self, text: str, node: DocumentNode, introspects: bool = False) -> None:
         self.text = text
         self.node = node
+        self.introspects = introspects
         self._operations = [
             PreparedOperation(self, part) for part in node.definitions if isinstance(part, OperationDefinitionNode)
         ]
@@ -85,11 +90,19 @@ class Document:
 
 
 class Documents:
-    """Makes documents ready. What was found of a text is kept: what it became, or why it was rejected."""
+    """Makes documents ready. What was found of a text is kept: what it became, or why it was rejected.
 
-    def __init__(self, schema: strawberry.Schema) -> None:
+    Without `introspection` the schema is told to admins alone, and no message says what may have been meant.
+    """
+
+    def __init__(
+        self, schema: strawberry.Schema, limits: DocumentLimits | None = None, *, introspection: bool = True
+    ) -> None:
         self.schema: GraphQLSchema = schema._schema
+        self._limits = limits or DocumentLimits()
+        self._introspection = introspection
         self._kept: OrderedDict[str, Document | Rejected] = OrderedDict()
+        self._characters = 0
         self._pinned: dict[str, Document] = {}
 
     def pin(self, documents: Iterable[Document]) -> None:
@@ -118,18 +131,54 @@ class Documents:
             raise Rejected(found.stage, found.errors)
         return found
 
+    def allow(self, document: Document, identity: Identity | None) -> None:
+        """Raises `Rejected` for a document that asks for the schema, where the caller may not."""
+        is_admin = identity is not None and identity.role is Role.ADMIN
+        if document.introspects and not (self._introspection or is_admin):
+            refusal = Forbidden("Introspection is switched off: the schema is told to admins alone.")
+            raise Rejected(Stage.VALIDATION, [_located(refusal)])
+
     def _prepared(self, text: str) -> Document | Rejected:
         if not text.strip():
             return Rejected(Stage.PARSING, [GraphQLError("The query is empty.")])
         try:
+            check_text(text, self._limits)
             node = parse(text)
+        except TooMuch as refusal:
+            return Rejected(Stage.PARSING, [_located(refusal)])
         except GraphQLError as error:
-            return Rejected(Stage.PARSING, [error])
-        errors = validate(self.schema, node, max_errors=MAX_ERRORS)
-        return Rejected(Stage.VALIDATION, errors) if errors else Document(text, node)
+            return Rejected(Stage.PARSING, [_slim(error)])
+        try:
+            return self._validated(text, node)
+        except TooMuch as refusal:
+            return Rejected(Stage.VALIDATION, [_located(refusal)])
+        except RecursionError:
+            return Rejected(Stage.VALIDATION, [GraphQLError("The document is nested too deeply.")])
+
+    def _validated(self, text: str, node: DocumentNode) -> Document | Rejected:
+        counts = Counts(node)
+        counts.check(self._limits)
+        errors = invalid(self.schema, node, text, self._limits, suggesting=self._introspection)
+        if errors:
+            return Rejected(Stage.VALIDATION, [_slim(error) for error in errors])
+        return Document(text, node, introspects=counts.introspects)
 
     def _keep(self, text: str, found: Document | Rejected) -> None:
-        if len(text) <= LONGEST_KEPT:
-            self._kept[text] = found
-            if len(self._kept) > DOCUMENTS_KEPT:
-                self._kept.popitem(last=False)
+        """Within the limits of the cache, from which those go first that nobody asked for the longest time."""
+        if len(text) > self._limits.characters:
+            return
+        self._kept[text] = found
+        self._characters += len(text)
+        while len(self._kept) > DOCUMENTS_KEPT or self._characters > CHARACTERS_KEPT:
+            gone, _ = self._kept.popitem(last=False)
+            self._characters -= len(gone)
+
+
+def _located(refusal: DomainError) -> GraphQLError:
+    return GraphQLError(str(refusal), original_error=refusal)
+
+
+def _slim(error: GraphQLError) -> GraphQLError:
+    """The error without the nodes that it is about: they would keep all of the document. Its locations stay."""
+    error.nodes = None
+    return error

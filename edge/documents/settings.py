@@ -1,11 +1,14 @@
-"""How known documents are set up."""
+"""How documents are set up: which are known, and what they may ask."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 TABLE = "table"
-VARIABLES = ("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE", "GATEWAY_DOCUMENTS_ADMIN_BYPASS", "GATEWAY_APQ")
+VARIABLES = (
+    *("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE", "GATEWAY_DOCUMENTS_ADMIN_BYPASS", "GATEWAY_APQ"),
+    "GATEWAY_INTROSPECTION",
+)
 _SWITCH = {"on": True, "off": False}
 
 
@@ -26,6 +29,7 @@ class DocumentsMode(StrEnum):
 class DocumentSettings:
     """`source` is where trusted documents are: the path of a manifest, or `table`. `admin_bypass` tells whether admins
     may run others though they are enforced, and `automatic` whether clients may have texts kept under their hash.
+    Without `introspection` the schema is told to admins alone.
 
     Raises `ValueError` for a mode that needs a source, without one.
     """
@@ -34,6 +38,7 @@ class DocumentSettings:
     source: str | None = None
     admin_bypass: bool = True
     automatic: bool = True
+    introspection: bool = True
 
     def __post_init__(self) -> None:
         if self.mode is not DocumentsMode.OFF and self.source is None:
@@ -53,6 +58,7 @@ def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
         source,
         admin_bypass=_switch("GATEWAY_DOCUMENTS_ADMIN_BYPASS", environment),
         automatic=_switch("GATEWAY_APQ", environment),
+        introspection=_switch("GATEWAY_INTROSPECTION", environment),
     )
 
 

@@ -1,0 +1,253 @@
+"""Fields that have the same name in the answer must be the same: the rule of the specification, in linear time.
+
+graphql-core compares each two of them; 2.7 KB of `me{role}` over and over take it 0.3 s. Here all fields of one
+response name stand together once, and each is compared with the first, as Simon Adameit found for Sangria (graphql-java
+does it likewise): fields that may meet in one object must be the same field with the same arguments, and what is
+answered must have one shape wherever it comes from.
+
+https://spec.graphql.org/draft/#sec-Field-Selection-Merging
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from graphql import (
+    GraphQLError,
+    GraphQLField,
+    GraphQLNamedType,
+    GraphQLOutputType,
+    GraphQLSchema,
+    get_named_type,
+    is_interface_type,
+    is_leaf_type,
+    is_list_type,
+    is_non_null_type,
+    is_object_type,
+)
+from graphql.language import (
+    ArgumentNode,
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    ListValueNode,
+    NullValueNode,
+    ObjectValueNode,
+    OperationDefinitionNode,
+    SelectionSetNode,
+    StringValueNode,
+    ValueNode,
+    VariableNode,
+)
+
+LONGEST_NAME = 100
+
+
+class TooComplex(Exception):
+    """The comparison takes more steps than it may."""
+
+
+@dataclass(slots=True, eq=False)
+class Selected:
+    """A field as it is written, in the type it is asked of; `definition` is None for what that type does not have."""
+
+    node: FieldNode
+    parent: GraphQLNamedType | None
+    definition: GraphQLField | None
+
+    @property
+    def name(self) -> str:
+        return self.node.name.value
+
+
+Part = tuple[GraphQLNamedType | None, SelectionSetNode]
+Grouped = dict[str, list[Selected]]
+Conflict = tuple[str, Selected, Selected]
+
+
+class Merging:
+    """Looks for conflicts in a document. `steps` counts the selections that were looked at, at most `budget`."""
+
+    def __init__(self, schema: GraphQLSchema, document: DocumentNode, budget: int) -> None:
+        self._schema = schema
+        self._document = document
+        self._budget = budget
+        self.steps = 0
+        self._fragments = {
+            part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)
+        }
+        self._met: set[frozenset[int]] = set()
+        self._apart: set[frozenset[int]] = set()
+        self._arguments: dict[int, Any] = {}
+
+    def conflicts(self) -> Iterator[GraphQLError]:
+        """One error for each response name in conflict. Raises `TooComplex`."""
+        for part in self._document.definitions:
+            if isinstance(part, OperationDefinitionNode):
+                yield from self._together([(self._schema.get_root_type(part.operation), part.selection_set)])
+
+    def _together(self, parts: Sequence[Part]) -> Iterator[GraphQLError]:
+        """The conflicts in parts that are merged into one object."""
+        for response_name, fields in self._new_groups(parts, self._met):
+            conflict = self._conflict(fields)
+            if conflict is not None:
+                yield _error(response_name, *conflict)
+                continue
+            meetings = self._meetings(fields)
+            for meeting in meetings:
+                yield from self._together(_beneath(meeting))
+            if len(meetings) > 1:
+                yield from self._alike(_beneath(fields))
+
+    def _alike(self, parts: Sequence[Part]) -> Iterator[GraphQLError]:
+        """The conflicts of shape in parts that never meet in one object, but stand in the same place of the answer."""
+        for response_name, fields in self._new_groups(parts, self._apart):
+            conflict = _differing_shape(fields)
+            if conflict is not None:
+                yield _error(response_name, *conflict)
+            else:
+                yield from self._alike(_beneath(fields))
+
+    def _conflict(self, fields: list[Selected]) -> Conflict | None:
+        if len(fields) == 1:
+            return None
+        differing = (self._differing(meeting) for meeting in self._meetings(fields))
+        return next((one for one in differing if one), None) or _differing_shape(fields)
+
+    def _meetings(self, fields: list[Selected]) -> list[list[Selected]]:
+        """The fields by the object they may meet in: those of each object type, with those of interfaces and unions."""
+        first = fields[0].parent
+        if all(field.parent is first for field in fields):
+            return [fields]
+        anywhere = [field for field in fields if not is_object_type(field.parent)]
+        by_object: dict[GraphQLNamedType | None, list[Selected]] = {}
+        for field in fields:
+            if is_object_type(field.parent):
+                by_object.setdefault(field.parent, []).append(field)
+        self._spend(len(by_object) * len(anywhere))
+        return [anywhere + those for those in by_object.values()] or [anywhere]
+
+    def _new_groups(self, parts: Sequence[Part], seen: set[frozenset[int]]) -> Iterable[tuple[str, list[Selected]]]:
+        """The fields of the merged parts by response name; nothing for parts that were looked at before."""
+        key = frozenset(id(selection_set) for _, selection_set in parts)
+        if not parts or key in seen:
+            return ()
+        seen.add(key)
+        return self._grouped(parts).items()
+
+    def _grouped(self, parts: Sequence[Part]) -> Grouped:
+        grouped: Grouped = {}
+        visited: set[str] = set()
+        waiting = list(reversed(parts))
+        while waiting:
+            parent, selection_set = waiting.pop()
+            self._spend(len(selection_set.selections))
+            has_fields = is_object_type(parent) or is_interface_type(parent)
+            for selection in selection_set.selections:
+                if isinstance(selection, FieldNode):
+                    definition = parent.fields.get(selection.name.value) if has_fields else None  # type: ignore[union-attr]
+                    name = selection.alias.value if selection.alias else selection.name.value
+                    grouped.setdefault(name, []).append(Selected(selection, parent, definition))
+                elif isinstance(selection, InlineFragmentNode):
+                    condition = self._condition(selection) if selection.type_condition else parent
+                    waiting.append((condition, selection.selection_set))
+                elif isinstance(selection, FragmentSpreadNode) and selection.name.value not in visited:
+                    visited.add(selection.name.value)
+                    fragment = self._fragments.get(selection.name.value)
+                    if fragment is not None:
+                        waiting.append((self._condition(fragment), fragment.selection_set))
+        return grouped
+
+    def _condition(self, fragment: InlineFragmentNode | FragmentDefinitionNode) -> GraphQLNamedType | None:
+        condition = fragment.type_condition
+        return self._schema.get_type(condition.name.value) if condition else None
+
+    def _differing(self, fields: list[Selected]) -> Conflict | None:
+        first = fields[0]
+        for other in fields[1:]:
+            if other.name != first.name:
+                names = f"'{_short(first.name)}' and '{_short(other.name)}'"
+                return f"{names} are different fields", first, other
+            if self._arguments_of(other) != self._arguments_of(first):
+                return "they have differing arguments", first, other
+        return None
+
+    def _arguments_of(self, field: Selected) -> Any:
+        """The arguments by name, so that those are equal whose order alone differs."""
+        arguments = field.node.arguments
+        if not arguments:
+            return None
+        key = id(field.node)
+        if key not in self._arguments:
+            self._arguments[key] = _values(arguments)
+        return self._arguments[key]
+
+    def _spend(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > self._budget:
+            raise TooComplex
+
+
+def _beneath(fields: list[Selected]) -> list[Part]:
+    return [
+        (get_named_type(field.definition.type) if field.definition else None, field.node.selection_set)
+        for field in fields
+        if field.node.selection_set
+    ]
+
+
+def _differing_shape(fields: list[Selected]) -> Conflict | None:
+    """Two fields whose answers cannot be of one shape. What is not defined has none."""
+    defined = [field for field in fields if field.definition]
+    for other in defined[1:]:
+        if _shape(other) != _shape(defined[0]):
+            return f"they return conflicting types '{_type(defined[0])}' and '{_type(other)}'", defined[0], other
+    return None
+
+
+def _shape(field: Selected) -> tuple[Any, ...]:
+    """Its lists and non-nulls, and what a leaf is; objects are of one shape, their fields are compared later."""
+    assert field.definition is not None
+    of: GraphQLOutputType = field.definition.type
+    around: list[str] = []
+    while is_list_type(of) or is_non_null_type(of):
+        around.append("[" if is_list_type(of) else "!")
+        of = of.of_type
+    return (*around, of if is_leaf_type(of) else None)
+
+
+def _values(arguments: Sequence[ArgumentNode]) -> tuple[Any, ...]:
+    return tuple(sorted((argument.name.value, _value(argument.value)) for argument in arguments))
+
+
+def _value(node: ValueNode) -> str:
+    """A text that is the same for values that are, whatever the order of an object's fields."""
+    if isinstance(node, VariableNode):
+        return f"${node.name.value}"
+    if isinstance(node, ObjectValueNode):
+        return "{" + ",".join(sorted(f"{part.name.value}:{_value(part.value)}" for part in node.fields)) + "}"
+    if isinstance(node, ListValueNode):
+        return "[" + ",".join(_value(value) for value in node.values) + "]"
+    if isinstance(node, StringValueNode):
+        return f"{'block' if node.block else ''}{node.value!r}"
+    if isinstance(node, NullValueNode):
+        return "null"
+    return f"{node.kind} {node.value}"  # type: ignore[attr-defined]
+
+
+def _error(response_name: str, why: str, *fields: Selected) -> GraphQLError:
+    return GraphQLError(
+        f"Fields '{_short(response_name)}' conflict because {why}."
+        " Use different aliases on the fields to fetch both if this was intentional.",
+        [field.node for field in fields],
+    )
+
+
+def _type(field: Selected) -> str:
+    return str(field.definition.type) if field.definition else "unknown"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"

@@ -1,0 +1,234 @@
+"""graphql-core's validation rules, those that a document can break, on a walk that is made for them.
+
+The rules and their messages are graphql-core's, but for the one that compares each two fields (see
+`overlapping_fields`). Its walk asks each rule at each node whether it has a word to say, and takes twice as long.
+"""
+
+from collections.abc import Callable, Collection
+from functools import cache
+from typing import Any
+
+from graphql import DocumentNode, GraphQLError, GraphQLSchema, TypeInfo
+from graphql.language import FragmentDefinitionNode, Node, OperationDefinitionNode, Visitor
+from graphql.pyutils import RefMap
+from graphql.validation import ValidationContext, ValidationRule
+from graphql.validation.specified_rules import specified_rules
+from graphql.validation.validate import ValidationAbortedError
+from graphql.validation.validation_context import VariableUsage, VariableUsageVisitor
+
+from edge.documents.limits import DocumentLimits, TooMuch
+from edge.documents.overlapping_fields import Merging, TooComplex
+
+MAX_ERRORS = 20
+# An error costs by its message, which may print all of a value, and by the lines that are counted to tell where it is.
+MOST_ERROR_WORK = 5_000
+LINES_PER_STEP = 4
+# To find what may have been meant takes up to 2 ms each time, and more for types than a whole document may take.
+SUGGESTING = 2
+
+# What a document must hold for a rule to find anything. Without a mark, a rule looks at each document.
+MARKS = {
+    "$": (
+        "UniqueVariableNamesRule",
+        "NoUndefinedVariablesRule",
+        "NoUnusedVariablesRule",
+        "VariablesAreInputTypesRule",
+        "VariablesInAllowedPositionRule",
+    ),
+    "@": ("KnownDirectivesRule", "UniqueDirectivesPerLocationRule"),
+    "fragment": ("UniqueFragmentNamesRule", "NoUnusedFragmentsRule", "NoFragmentCyclesRule"),
+    "...": ("KnownFragmentNamesRule", "PossibleFragmentSpreadsRule", "FragmentsOnCompositeTypesRule"),
+    "subscription": ("SingleFieldSubscriptionsRule",),
+}
+# Fields are compared, and introspection limited, in other ways; the directives of incremental delivery are not in the
+# schema, so that KnownDirectivesRule refuses them.
+LEFT_OUT = (
+    "OverlappingFieldsCanBeMergedRule",
+    "MaxIntrospectionDepthRule",
+    "DeferStreamDirectiveOnRootField",
+    "DeferStreamDirectiveOnValidOperationsRule",
+    "DeferStreamDirectiveLabel",
+    "StreamDirectiveOnListField",
+)
+CHILDREN: dict[str, tuple[str, ...]] = {
+    "document": ("definitions",),
+    "operation_definition": ("variable_definitions", "directives", "selection_set"),
+    "fragment_definition": ("type_condition", "directives", "selection_set"),
+    "variable_definition": ("variable", "type", "default_value", "directives"),
+    "selection_set": ("selections",),
+    "field": ("arguments", "directives", "selection_set"),
+    "fragment_spread": ("directives",),
+    "inline_fragment": ("type_condition", "directives", "selection_set"),
+    "directive": ("arguments",),
+    "argument": ("value",),
+    "list_value": ("values",),
+    "object_value": ("fields",),
+    "object_field": ("value",),
+    "list_type": ("type",),
+    "non_null_type": ("type",),
+}
+LEAVES = (
+    *("variable", "named_type", "enum_value", "null_value"),
+    *("int_value", "float_value", "string_value", "boolean_value"),
+)
+Method = Callable[..., Any]
+
+
+def invalid(
+    schema: GraphQLSchema, document: DocumentNode, text: str, limits: DocumentLimits, *, suggesting: bool
+) -> list[GraphQLError]:
+    """What is wrong with the document, at most some `MAX_ERRORS`. `suggesting` says what may have been meant.
+
+    Raises `TooMuch` where its fields take too long to compare.
+    """
+    found = _Found(1 + text.count("\n") + text.count("\r"), suggesting)
+    try:
+        _Walk(schema, document, found).run(rules_for(text))
+        if not found.errors:
+            _compare(schema, document, found, limits)
+    except ValidationAbortedError as aborted:
+        found.errors.append(aborted.with_traceback(None))
+    return found.errors
+
+
+def _compare(schema: GraphQLSchema, document: DocumentNode, found: "_Found", limits: DocumentLimits) -> None:
+    merging = Merging(schema, document, limits.merging)
+    try:
+        for error in merging.conflicts():
+            found.add(error)
+    except TooComplex:
+        raise TooMuch("merging", limits.merging, merging.steps) from None
+
+
+def rules_for(text: str) -> list[type[ValidationRule]]:
+    """The rules that a document of this text can break."""
+    idle = {rule for mark, rules in MARKS.items() if mark not in text for rule in rules}
+    return [rule for rule in _rules() if rule.__name__ not in idle]
+
+
+@cache
+def _rules() -> list[type[Any]]:
+    return [rule for rule in specified_rules if rule.__name__ not in LEFT_OUT]
+
+
+class _Found:
+    """The errors so far, as many as may be told."""
+
+    def __init__(self, lines: int, suggesting: bool) -> None:
+        self.errors: list[GraphQLError] = []
+        self._lines = lines
+        self._suggesting = suggesting
+        self._work = 0
+
+    def add(self, error: GraphQLError) -> None:
+        self.errors.append(error)
+        self._work += len(error.message) + self._lines // LINES_PER_STEP
+        if len(self.errors) >= MAX_ERRORS or self._work > MOST_ERROR_WORK:
+            raise ValidationAbortedError("There is more that is wrong with the document: validation was broken off.")
+
+    @property
+    def suggesting(self) -> bool:
+        return self._suggesting and len(self.errors) < SUGGESTING
+
+
+class _Context(ValidationContext):
+    """What the rules know: it finds the variables of a definition on our walk."""
+
+    def __init__(self, walk: "_Walk", found: _Found, hides: bool) -> None:
+        super().__init__(walk.schema, walk.document, walk.types, found.add)
+        self._walk = walk
+        self._found = found
+        self._hides = hides
+        # By identity: to hash a node is to hash all that is beneath it.
+        self._variable_usages = RefMap()  # type: ignore[assignment]
+        self._recursive_variable_usages = RefMap()  # type: ignore[assignment]
+        self._fragment_spreads = RefMap()  # type: ignore[assignment]
+
+    @property
+    def hide_suggestions(self) -> bool:
+        return self._hides or not self._found.suggesting
+
+    def get_variable_usages(self, node: Any) -> list[VariableUsage]:
+        usages: list[VariableUsage] | None = self._variable_usages.get(node)
+        if usages is None:
+            usages = self._variable_usages[node] = self._walk.usages(node)
+        return usages
+
+
+class _Walk:
+    """Goes through a document once, and tells each rule of the kinds of nodes it has a method for."""
+
+    def __init__(self, schema: GraphQLSchema, document: DocumentNode, found: _Found) -> None:
+        self.schema = schema
+        self.document = document
+        self.types = TypeInfo(schema)
+        self._found = found
+        self._typing = {
+            kind: (getattr(self.types, f"enter_{kind}", None), getattr(self.types, f"leave_{kind}", None))
+            for kind in (*CHILDREN, *LEAVES)
+        }
+
+    def run(self, rules: Collection[type[ValidationRule]]) -> None:
+        """Raises `ValidationAbortedError` when enough errors were found."""
+        context, quiet = _Context(self, self._found, hides=False), _Context(self, self._found, hides=True)
+        visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
+        self._go(self.document, visitors)
+
+    def usages(self, node: OperationDefinitionNode | FragmentDefinitionNode) -> list[VariableUsage]:
+        """The variables in a definition, and where they stand."""
+        visitor = VariableUsageVisitor(self.types)
+        self._go(node, [visitor])
+        return visitor.usages
+
+    def _go(self, start: Node, visitors: list[Visitor]) -> None:
+        table = {kind: _Stop(self._typing[kind], kind, visitors) for kind in self._typing}
+        skipping: list[Node | None] = [None] * len(visitors)
+        skipped: list[Node] = []
+        ancestors: list[Node] = []
+
+        def visit(node: Node, parent: Node | None) -> None:
+            stop = table[node.kind]
+            if stop.enter_types is not None:
+                stop.enter_types(node)
+            for index, enter in stop.enters:
+                # No rule edits a node: what it returns means that it does not care for what is beneath.
+                if skipping[index] is None and enter(node, None, parent, (), ancestors) is not None:
+                    skipping[index] = node
+                    if not (skipped and skipped[-1] is node):
+                        skipped.append(node)
+            if stop.children:
+                ancestors.append(node)
+                for name in stop.children:
+                    child = getattr(node, name)
+                    if isinstance(child, tuple):
+                        for one in child:
+                            visit(one, node)
+                    elif child is not None:
+                        visit(child, node)
+                ancestors.pop()
+            for index, leave in stop.leaves:
+                if skipping[index] is None:
+                    leave(node, None, parent, (), ancestors)
+            if skipped and skipped[-1] is node:
+                skipped.pop()
+                skipping[:] = [None if at is node else at for at in skipping]
+            if stop.leave_types is not None:
+                stop.leave_types()
+
+        visit(start, None)
+
+
+class _Stop:
+    """What happens at a node of one kind."""
+
+    __slots__ = ("children", "enter_types", "enters", "leave_types", "leaves")
+
+    def __init__(self, typing: tuple[Method | None, Method | None], kind: str, visitors: list[Visitor]) -> None:
+        self.enter_types, self.leave_types = typing
+        self.children = CHILDREN.get(kind, ())
+        self.enters = _methods(f"enter_{kind}", visitors)
+        self.leaves = _methods(f"leave_{kind}", visitors)
+
+
+def _methods(name: str, visitors: list[Visitor]) -> tuple[tuple[int, Method], ...]:
+    return tuple((index, getattr(visitor, name)) for index, visitor in enumerate(visitors) if hasattr(visitor, name))
