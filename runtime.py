@@ -33,7 +33,6 @@ from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
 from edge import graphiql
-from edge.admission import Admission
 from edge.caching import Caching
 from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
@@ -46,9 +45,8 @@ from edge.observing.operation_log import log_operation
 from edge.observing.operation_metrics import OperationMetrics
 from edge.replies import HttpProfile
 from edge.settings import Misconfigured, Settings
-from edge.socket import SocketLimits
 from edge.sse import EventStreams, StreamLimits
-from edge.websocket import GraphQLWebSocket
+from edge.websocket import GraphQLWebSocket, SocketLimits
 from pipelines.demo import Demo
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.feeds.pipeline import FeedPipeline
@@ -131,9 +129,6 @@ class Gateway:
             open_session=self._http,
             clock=lambda: now().timestamp(),
         )
-        self.admission = Admission(settings.capacity)
-        self.connections = self.admission.connections
-        self.trusted_proxies = settings.capacity.trusted_proxies
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,
@@ -150,7 +145,7 @@ class Gateway:
         # Commands that serve nothing start a quarter sooner without the schema.
         import schema
 
-        return Documents(schema.build(), introspection=self.settings.documents.introspection)
+        return Documents(schema.build())
 
     @cached_property
     def known(self) -> KnownTexts:
@@ -165,9 +160,6 @@ class Gateway:
             self.open_context,
             deadline=self.settings.deadline_seconds,
             registry=self.known.registry,
-            budgets=self.admission.budgets,
-            load=self.admission.load,
-            subscriptions=self.admission.subscriptions,
             observers=(self.figures.operation, log_operation, *self._observers),
             tracing=self.tracing,
         )
@@ -231,7 +223,6 @@ class Gateway:
         if jobs:
             self.known.load()
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.admission.running())
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
             self.database.client.on_call = self.figures.call

@@ -5,15 +5,21 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from datastore.errors import BadUserInput, NotFound
 from edge import graphiql
+from edge.answers import encode, masked, told_error
+from edge.cors import CrossOrigin
 from edge.http import GraphQLHTTP
 from edge.media import Media
 from edge.observing.metrics_page import MetricsPage
+from edge.security_headers import SecurityHeaders
+from edge.settings import Settings
 from edge.websocket import GraphQLWebSocket
 
 READY_SECONDS = 2.0
@@ -22,6 +28,7 @@ READY_SECONDS = 2.0
 class Behind(Protocol):
     """What stands behind the addresses."""
 
+    settings: Settings
     graphiql: graphiql.Config
     media: Media
     metrics_page: MetricsPage
@@ -41,7 +48,18 @@ class Behind(Protocol):
         """`ready`, and what is amiss."""
 
 
-def application(behind: Behind) -> Starlette:
+class Application(Starlette):
+    """Starlette, all of whose answers have the headers of `SecurityHeaders`, also those about errors of its own."""
+
+    def __init__(self, *, always_https: bool, **given: Any) -> None:
+        self._always_https = always_https
+        super().__init__(**given)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return SecurityHeaders(super().build_middleware_stack(), always_https=self._always_https)
+
+
+def application(behind: Behind) -> Application:
     """What is behind is opened when the server starts, and closed when it stops."""
 
     @asynccontextmanager
@@ -56,12 +74,14 @@ def application(behind: Behind) -> Starlette:
         state = await behind.readiness(READY_SECONDS)
         return JSONResponse(state, status_code=200 if state["ready"] else 503)
 
-    return Starlette(
+    return Application(
+        always_https=behind.settings.reached_at.startswith("https:"),
         lifespan=lifespan,
+        exception_handlers={HTTPException: _refused, Exception: _failed},
         routes=[
             Route("/", lambda _: RedirectResponse("/graphql")),
             WebSocketRoute("/graphql", behind.socket),
-            Route("/graphql", _GraphQL(behind.http, behind.graphiql)),
+            Route("/graphql", CrossOrigin(_GraphQL(behind.http, behind.graphiql), behind.settings.allowed_origins)),
             Route("/graphiql/config.json", config),
             Route("/media", behind.media),
             Route("/media/{token}", behind.media),
@@ -71,6 +91,21 @@ def application(behind: Behind) -> Starlette:
             Route("/readyz", ready),
         ],
     )
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """Nothing is here, or not with this method; in the form of the API's own errors."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        told = told_error(NotFound("There is nothing at this address: GraphQL is spoken at /graphql."))
+    else:
+        told = told_error(BadUserInput(f"{error.detail}."))
+    headers = {"Cache-Control": "no-store", **(error.headers or {})}
+    return Response(encode({"errors": [told]}), error.status_code, headers, "application/json")
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    return Response(encode({"errors": [masked(error)]}), 500, {"Cache-Control": "no-store"}, "application/json")
 
 
 class _GraphQL:

@@ -19,7 +19,7 @@ TITLE = "DynamoDB GraphQL gateway"
 POLICY = (
     "default-src 'self'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:{bucket}; font-src 'self' data:; connect-src 'self' ws: wss:{bucket}; "
-    "frame-ancestors 'none'; base-uri 'none'"
+    "object-src 'none'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
 HEADERS = {
     "X-Content-Type-Options": "nosniff",

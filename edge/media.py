@@ -31,7 +31,11 @@ MOST_SECONDS = UPLOAD_LIFETIME.total_seconds()
 PREFLIGHT_SECONDS = 600
 TYPES = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 # Whatever a file holds, a browser takes it for a picture and for nothing that runs.
-HARMLESS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "default-src 'none'; sandbox"}
+HARMLESS = {
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    # Whoever has the address may show the picture, as with an address of S3.
+    "Cross-Origin-Resource-Policy": "cross-origin",
+}
 PART = re.compile("([0-9]{1,40})-([0-9]{1,40})?|-([0-9]{1,40})")
 
 

@@ -28,10 +28,11 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        told = (*_HEADERS, _ONLY_TLS) if self._always_https or scope["scheme"] == "https" else _HEADERS
 
         async def guard(message: Message) -> None:
             if message["type"] == "http.response.start":
+                # By now the scheme is the one of a trusted proxy's X-Forwarded-Proto.
+                told = (*_HEADERS, _ONLY_TLS) if self._always_https or scope["scheme"] == "https" else _HEADERS
                 said = {name.lower() for name, _ in message.get("headers", ())}
                 headers = [*message.get("headers", ()), *(pair for pair in told if pair[0] not in said)]
                 message = {**message, "headers": headers}

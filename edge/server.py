@@ -69,7 +69,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Subscribers are told before their connections go."""
-        await self._behind.socket.close()
+        await asyncio.gather(self._behind.socket.close(), self._behind.http.streams.close())
         await super().shutdown(sockets)
 
 

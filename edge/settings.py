@@ -18,6 +18,7 @@ CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
 SHORTEST_SECRET = 32
 SHORTEST_METRICS_TOKEN = 16
 LOG_FORMATS = ("text", "json")
+HTTP_PROFILES = ("2025", "draft2026")
 SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
 EVERY_ADDRESS = ("0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -41,6 +42,9 @@ class Settings:
 
     `metrics_token` may be borne to see `/metrics`; `log_format` is text or json; `traces` tells whether spans are sent
     to where OpenTelemetry's own variables say.
+
+    `http_profile` names the edition of GraphQL over HTTP whose statuses are sent; streams of server-sent events give a
+    sign of life every `heartbeat_seconds`.
 
     Raises `Misconfigured` for a JWKS without an issuer and an audience, and for an `s3_url` without a bucket.
     """
@@ -70,6 +74,8 @@ class Settings:
     documents: DocumentSettings = DocumentSettings()  # noqa: RUF009 - frozen
     metrics_token: str | None = None
     log_format: str = "text"
+    http_profile: str = "2025"
+    heartbeat_seconds: float = 12.0
     traces: bool = False
 
     def __post_init__(self) -> None:
@@ -118,6 +124,7 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
         "public_url": "GATEWAY_PUBLIC_URL",
         "metrics_token": "GATEWAY_METRICS_TOKEN",
         "log_format": "GATEWAY_LOG_FORMAT",
+        "http_profile": "GATEWAY_HTTP_PROFILE",
     }
     lists = {
         "areas": "GATEWAY_AREAS",
@@ -125,7 +132,11 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
         "ingest_hosts": "GATEWAY_INGEST_HOSTS",
         "allowed_origins": "GATEWAY_ALLOWED_ORIGINS",
     }
-    seconds = {"deadline_seconds": "GATEWAY_DEADLINE_SECONDS", "poll_interval": "GATEWAY_POLL_INTERVAL_SECONDS"}
+    seconds = {
+        "deadline_seconds": "GATEWAY_DEADLINE_SECONDS",
+        "poll_interval": "GATEWAY_POLL_INTERVAL_SECONDS",
+        "heartbeat_seconds": "GATEWAY_HEARTBEAT_SECONDS",
+    }
     found: dict[str, Any] = {field: environment[name] for field, name in texts.items() if environment.get(name)}
     found |= {field: _list(name, environment[name]) for field, name in lists.items() if environment.get(name)}
     found |= {field: _positive(name, environment[name]) for field, name in seconds.items() if environment.get(name)}
@@ -161,6 +172,8 @@ def _check(found: Mapping[str, Any]) -> None:
         raise Misconfigured(f"GATEWAY_METRICS_TOKEN must have at least {SHORTEST_METRICS_TOKEN} characters.")
     if found.get("log_format", "text") not in LOG_FORMATS:
         raise Misconfigured(f"GATEWAY_LOG_FORMAT must be text or json, not {found['log_format']!r}.")
+    if found.get("http_profile", "2025") not in HTTP_PROFILES:
+        raise Misconfigured(f"GATEWAY_HTTP_PROFILE must be 2025 or draft2026, not {found['http_profile']!r}.")
     if not _BUCKET.fullmatch(found.get("photo_bucket", "bucket")):
         raise Misconfigured(f"GATEWAY_PHOTO_BUCKET must be the name of a bucket, not {found['photo_bucket']!r}.")
 

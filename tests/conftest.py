@@ -350,7 +350,7 @@ async def listening(gateway: Gateway) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await gateway.socket.close()
+        await asyncio.gather(gateway.socket.close(), gateway.http.streams.close())
         # The clients have gone. uvicorn would look for that only ten times a second, and waits once in any case.
         for listener in server.servers:
             listener.close()

@@ -73,9 +73,10 @@ def test_health_and_readiness_are_told(gateway: Process) -> None:
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/graphiql/assets/none.js", "/graphiql/assets/../../gateway.py"])
-def test_what_is_not_there_is_a_plain_404(gateway: Process, path: str) -> None:
+def test_what_is_not_there_is_a_404_in_the_form_of_other_errors(gateway: Process, path: str) -> None:
     status, kind, body = gateway.get(path, accept="text/html")
-    assert (status, kind.partition(";")[0], body) == (404, "text/plain", "Not Found")
+    assert (status, kind) == (404, "application/json")
+    assert json.loads(body)["errors"][0]["extensions"] == {"code": "NOT_FOUND"}
     assert "Traceback" not in gateway.told
 
 
