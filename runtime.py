@@ -33,10 +33,12 @@ from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
 from edge import graphiql
+from edge.admission import Admission
 from edge.caching import Caching
 from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
 from edge.execution import Observe, Runner
+from edge.explain import Explain, Explanations
 from edge.http import GraphQLHTTP
 from edge.identity import Tokens, TokenSettings
 from edge.media import Media
@@ -45,8 +47,9 @@ from edge.observing.operation_log import log_operation
 from edge.observing.operation_metrics import OperationMetrics
 from edge.replies import HttpProfile
 from edge.settings import Misconfigured, Settings
+from edge.socket import SocketLimits
 from edge.sse import EventStreams, StreamLimits
-from edge.websocket import GraphQLWebSocket, SocketLimits
+from edge.websocket import GraphQLWebSocket
 from pipelines.demo import Demo
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.feeds.pipeline import FeedPipeline
@@ -129,6 +132,9 @@ class Gateway:
             open_session=self._http,
             clock=lambda: now().timestamp(),
         )
+        self.admission = Admission(settings.capacity)
+        self.connections = self.admission.connections
+        self.trusted_proxies = settings.capacity.trusted_proxies
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,
@@ -145,7 +151,7 @@ class Gateway:
         # Commands that serve nothing start a quarter sooner without the schema.
         import schema
 
-        return Documents(schema.build())
+        return Documents(schema.build(), introspection=self.settings.documents.introspection)
 
     @cached_property
     def known(self) -> KnownTexts:
@@ -160,8 +166,12 @@ class Gateway:
             self.open_context,
             deadline=self.settings.deadline_seconds,
             registry=self.known.registry,
+            budgets=self.admission.budgets,
+            load=self.admission.load,
+            subscriptions=self.admission.subscriptions,
             observers=(self.figures.operation, log_operation, *self._observers),
             tracing=self.tracing,
+            explanations=Explanations(self._explain, self._store.prefix),
         )
 
     @cached_property
@@ -203,10 +213,19 @@ class Gateway:
         found = await KnownDocuments(self.open_store(DOCUMENT_SECONDS)).by_id(document_id)
         return None if found is None else found.text
 
+    @property
+    def _is_toy(self) -> bool:
+        """A demo, on this machine, with tokens of its own. What is in AWS is no toy."""
+        settings = self.settings
+        return settings.demo and settings.loopback and self._store.store != "aws" and not settings.jwks_url
+
+    @property
+    def _explain(self) -> Explain:
+        return Explain(self.settings.explain or (Explain.USER if self._is_toy else Explain.ADMIN))
+
     def demo_tokens(self) -> list[dict[str, str]]:
-        """Tokens for GraphiQL: in a demo, on this machine, and nowhere else. What is in AWS is no toy."""
-        offered = self.settings.demo and self.settings.loopback and self._store.store != "aws"
-        if not offered or self.settings.jwks_url:
+        """Tokens for GraphiQL: in a demo, on this machine, and nowhere else."""
+        if not self._is_toy:
             return []
         return [
             {"name": name, "token": self.tokens.issue(user, role, email, lifetime=DEMO_TOKEN_SECONDS)}
@@ -223,6 +242,7 @@ class Gateway:
         if jobs:
             self.known.load()
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.admission.running())
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
             self.database.client.on_call = self.figures.call
