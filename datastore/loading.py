@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from aiodataloader import DataLoader, Loader, dispatch_queue
-
 from datastore.asking import Ask, Asks
 from datastore.attributes import Item, decode_item, encode_item
 from datastore.backoff import Backoff
 from datastore.client import Client
 from datastore.declarations import AccessPattern, Table
 from datastore.errors import DomainError, Throttled, Timeout
+from datastore.giving_up import Batches
 from datastore.keyspace.parts import Key, checked, key_attributes, key_of
 from datastore.metering import Deadline, Meter
 
@@ -26,7 +25,7 @@ QUIET_TURNS = 12
 Address = tuple[Table, Key]
 
 
-class PointReads(DataLoader[Address, Item | None]):
+class PointReads(Batches[Address, Item | None]):
     """One GetItem for a single key, BatchGetItem for more, at most 100 keys a call, calls side by side.
 
     Answers in key order with None for what does not exist. A key that stays unprocessed until the deadline is
@@ -62,20 +61,14 @@ class PointReads(DataLoader[Address, Item | None]):
                 self._just_released = True
                 self._released.set()
 
-    def do_resolve_reject(self, key: Address, future: "asyncio.Future[Item | None]") -> None:
-        """Queue a read; the first of a batch has it sent, when no list is awaited."""
-        self._queue.append(Loader(key=key, future=future))
-        if len(self._queue) == 1:
-            # As aiodataloader does it: behind all that is ready to run now.
-            self.loop.call_soon(asyncio.ensure_future, self._dispatch())
-
-    async def _dispatch(self) -> None:
+    async def dispatch(self) -> None:
+        """Send what is queued, when no list is awaited."""
         # Also when the last list came in before this ran: the reads that it leads to may not have been asked for yet.
         while self._holders or self._just_released:
             await self._released.wait()
             self._just_released = False
             await self._quiet()
-        dispatch_queue(self)
+        await super().dispatch()
 
     async def _quiet(self) -> None:
         size, turns = len(self._queue), 0

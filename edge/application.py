@@ -13,7 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from datastore.errors import BadUserInput, NotFound
 from edge import graphiql
+from edge.addresses import behind_proxies
 from edge.answers import encode, masked, told_error
+from edge.connections import Connections
 from edge.cors import CrossOrigin
 from edge.http import GraphQLHTTP
 from edge.media import Media
@@ -32,6 +34,8 @@ class Behind(Protocol):
     graphiql: graphiql.Config
     media: Media
     metrics_page: MetricsPage
+    connections: Connections
+    trusted_proxies: tuple[str, ...]
 
     @property
     def http(self) -> GraphQLHTTP:
@@ -63,9 +67,9 @@ def application(behind: Behind) -> Application:
     """What is behind is opened when the server starts, and closed when it stops."""
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         async with behind.running():
-            yield
+            yield behind.connections.told()
 
     async def config(request: Request) -> Response:
         return behind.graphiql.response(request)
@@ -78,6 +82,7 @@ def application(behind: Behind) -> Application:
         always_https=behind.settings.reached_at.startswith("https:"),
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused, Exception: _failed},
+        middleware=behind_proxies(behind.trusted_proxies),
         routes=[
             Route("/", lambda _: RedirectResponse("/graphql")),
             WebSocketRoute("/graphql", behind.socket),

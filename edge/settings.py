@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from edge.capacity import Capacity, capacity_of
 from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
 from edge.documents.settings import DocumentSettings, document_settings
+from edge.explain import Explain
 
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
@@ -24,6 +26,8 @@ EVERY_ADDRESS = ("0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+# What may stand behind Bearer: RFC 6750, 2.1.
+_METRICS_TOKEN = re.compile(rf"[\w.~+/-]{{{SHORTEST_METRICS_TOKEN},}}=*", re.ASCII)
 _ORIGIN = re.compile(r"https?://[^/\s]+", re.I)
 
 
@@ -42,6 +46,11 @@ class Settings:
 
     `metrics_token` may be borne to see `/metrics`; `log_format` is text or json; `traces` tells whether spans are sent
     to where OpenTelemetry's own variables say.
+
+    `explain` is who may have operations explained (off, admin, user, anyone): without it admins, or in a demo on this
+    machine everybody with a token.
+
+    `capacity` is how much callers, addresses and the process may have at once.
 
     `http_profile` names the edition of GraphQL over HTTP whose statuses are sent; streams of server-sent events give a
     sign of life every `heartbeat_seconds`.
@@ -77,6 +86,8 @@ class Settings:
     http_profile: str = "2025"
     heartbeat_seconds: float = 12.0
     traces: bool = False
+    explain: str | None = None
+    capacity: Capacity = Capacity()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
@@ -122,6 +133,7 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
         "photo_bucket": "GATEWAY_PHOTO_BUCKET",
         "s3_url": "GATEWAY_S3_URL",
         "public_url": "GATEWAY_PUBLIC_URL",
+        "explain": "GATEWAY_EXPLAIN",
         "metrics_token": "GATEWAY_METRICS_TOKEN",
         "log_format": "GATEWAY_LOG_FORMAT",
         "http_profile": "GATEWAY_HTTP_PROFILE",
@@ -143,6 +155,9 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
     found["traces"] = _sends_traces(environment)
     if any(environment.get(name) for name in DOCUMENT_VARIABLES):
         found["documents"] = _documents(environment)
+    capacity = _capacity(environment)
+    if capacity != Capacity():
+        found["capacity"] = capacity
     found |= {field: value for field, value in given.items() if value is not None}
     _check(found)
     return found
@@ -155,11 +170,20 @@ def _documents(environment: Mapping[str, str]) -> DocumentSettings:
         raise Misconfigured(str(problem)) from None
 
 
+def _capacity(environment: Mapping[str, str]) -> Capacity:
+    try:
+        return capacity_of(environment)
+    except ValueError as problem:
+        raise Misconfigured(str(problem)) from None
+
+
 def _check(found: Mapping[str, Any]) -> None:
     if len(found.get("secret", "x" * SHORTEST_SECRET)) < SHORTEST_SECRET:
         raise Misconfigured(f"GATEWAY_SECRET must have at least {SHORTEST_SECRET} characters.")
     if not found.get("jwks_url", "https://").startswith(("http://", "https://")):
         raise Misconfigured(f"GATEWAY_JWKS_URL must be an http(s) URL, not {found['jwks_url']!r}.")
+    if found.get("explain", "off") not in list(Explain):
+        raise Misconfigured(f"GATEWAY_EXPLAIN must be one of {', '.join(Explain)}, not {found['explain']!r}.")
     for origin in found.get("allowed_origins", ()):
         if not _ORIGIN.fullmatch(origin):
             raise Misconfigured(f"GATEWAY_ALLOWED_ORIGINS: {origin!r} is no origin such as https://app.example.com.")
@@ -168,8 +192,10 @@ def _check(found: Mapping[str, Any]) -> None:
             raise Misconfigured(
                 f"{name} must be an http(s) URL such as https://photos.example.com, not {found[field]!r}."
             )
-    if len(found.get("metrics_token", "x" * SHORTEST_METRICS_TOKEN)) < SHORTEST_METRICS_TOKEN:
-        raise Misconfigured(f"GATEWAY_METRICS_TOKEN must have at least {SHORTEST_METRICS_TOKEN} characters.")
+    if "metrics_token" in found and not _METRICS_TOKEN.fullmatch(found["metrics_token"]):
+        raise Misconfigured(
+            f"GATEWAY_METRICS_TOKEN must have at least {SHORTEST_METRICS_TOKEN} letters, digits, -, ., _, ~, + or /."
+        )
     if found.get("log_format", "text") not in LOG_FORMATS:
         raise Misconfigured(f"GATEWAY_LOG_FORMAT must be text or json, not {found['log_format']!r}.")
     if found.get("http_profile", "2025") not in HTTP_PROFILES:

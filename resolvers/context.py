@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
+from weakref import WeakSet
 
 import strawberry
 
@@ -93,6 +94,8 @@ class Context:
         self.services = services
         self.identity = identity
         self.meter = Meter()
+        # Those of events that are over go by themselves.
+        self._stores: WeakSet[Store] = WeakSet()
         self.renew()
 
     def renew(self) -> None:
@@ -139,15 +142,22 @@ class Context:
         ):
             self.__dict__.pop(name, None)
 
+    def close(self) -> None:
+        """Give up the reads that nobody waits for any more: their keys are not asked for."""
+        for store in self._stores:
+            store.close()
+
     def new_store(self) -> Store:
         """A store that has read nothing yet, with a deadline of its own."""
-        return Store(
+        store = Store(
             self.services.client,
             prefix=self.services.prefix,
             deadline=Deadline(self.services.deadline_seconds),
             token=self.services.new_id,
             meter=self.meter,
         )
+        self._stores.add(store)
+        return store
 
     @cached_property
     def sightings(self) -> Sightings:

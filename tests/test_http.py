@@ -35,6 +35,9 @@ class Toy:
     def meter(self) -> Meter:
         return Meter()
 
+    def close(self) -> None:
+        pass
+
     def renew(self) -> None:
         raise AssertionError("nothing is renewed over HTTP")
 

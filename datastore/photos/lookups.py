@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from aiodataloader import DataLoader
-
 from datastore.asking import Asks, asking
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
+from datastore.giving_up import Batches
 from datastore.store import Store
 
 AT_ONCE = 8
@@ -17,7 +16,7 @@ AT_ONCE = 8
 Place = tuple[AccessPattern, str, str]
 
 
-class Lookups(DataLoader[Place, Item | None]):
+class Lookups(Batches[Place, Item | None]):
     """The first item of each partition, or None; each is asked for once in a request."""
 
     def __init__(self, store: Store) -> None:
@@ -25,6 +24,7 @@ class Lookups(DataLoader[Place, Item | None]):
         self._store = store
         self._asks = Asks(store.meter.hits)
         self._at_once = asyncio.Semaphore(AT_ONCE)
+        store.on_close(self.give_up)
 
     async def find(self, pattern: AccessPattern, partition: str, prefix: str) -> Item | None:
         place = pattern, partition, prefix

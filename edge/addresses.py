@@ -1,0 +1,57 @@
+"""Who a client is by its address: what proxies in front tell of it counts only if they are ours."""
+
+import ipaddress
+from collections.abc import Collection
+from functools import lru_cache
+
+from starlette.middleware import Middleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from edge.operations import Caller
+
+# A customer of a provider gets a /64 at least, and can take any address in it.
+IPV6_PREFIX = 64
+
+
+def behind_proxies(trusted: Collection[str]) -> list[Middleware]:
+    """What tells an application the client's address and scheme, as X-Forwarded-For and -Proto of `trusted` say.
+
+    They are networks (CIDR). The address is the rightmost that is not trusted itself: what stands left of it, a client
+    may have made up.
+    """
+    return [Middleware(ProxyHeadersMiddleware, trusted_hosts=list(trusted))] if trusted else []
+
+
+@lru_cache(maxsize=4096)
+def network_of(address: str) -> str:
+    """What is taken for one client: an IPv4 address, or an IPv6 network of 64 bits."""
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(parsed, ipaddress.IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, IPV6_PREFIX), strict=False))
+
+
+def payer(caller: Caller) -> str:
+    """Whom a limit for each caller counts for: the user of the token, else the client's network."""
+    if caller.identity is not None:
+        return f"user:{caller.identity.user_id}"
+    return f"address:{network_of(caller.address)}"
+
+
+class Trusted:
+    """Networks whose connections carry many clients."""
+
+    def __init__(self, networks: Collection[str]) -> None:
+        self._networks = [ipaddress.ip_network(network) for network in networks]
+
+    def __contains__(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._networks)

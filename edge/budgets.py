@@ -1,0 +1,152 @@
+"""What callers may spend, in DynamoDB read units: a token bucket for each, filled up over time.
+
+An operation is charged its estimate before it is executed, and settled afterwards at what DynamoDB reported. What it
+costs beyond its estimate may leave a debt, which is paid off as the bucket fills.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+from typing import Protocol
+
+from edge.addresses import payer
+from edge.answers import Allowance
+from edge.capacity import Capacity
+from edge.execution import OverBudget
+from edge.operations import Caller
+from resolvers.access import Role
+
+MOST_CALLERS = 50_000
+# How many of the callers that were looked at longest ago are looked at when one is charged.
+SWEPT = 2
+ADMIN_TIMES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A bucket's size in read units, and how many flow into it each second."""
+
+    units: float
+    per_second: float
+
+    def allows(self, balance: float, units: float) -> bool:
+        """What costs more than the whole bucket is let through when the bucket is full."""
+        return balance >= min(units, self.units)
+
+    def seconds_until(self, balance: float, units: float) -> float:
+        return max(0.0, (min(units, self.units) - balance) / self.per_second)
+
+    def allowance(self, balance: float) -> Allowance:
+        return Allowance(self.units, balance, self.seconds_until(balance, self.units))
+
+
+class Buckets(Protocol):
+    """Where the buckets are."""
+
+    async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
+        """Whether the units were taken, and what the bucket holds now."""
+
+    async def settle(self, key: str, budget: Budget, units: float) -> float:
+        """Take, or give back (below 0), in any case. What the bucket holds then, which may be below 0."""
+
+
+class LocalBuckets:
+    """Buckets of this process. `clock` tells seconds. Those that are full again are dropped: they are like new.
+
+    `most` are kept; when there are more, the one that was not looked at for the longest time is dropped.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST_CALLERS) -> None:
+        self._clock = clock
+        self._most = most
+        self._buckets: OrderedDict[str, tuple[Budget, float, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
+        self._sweep()
+        balance = self._balance(key, budget)
+        if not budget.allows(balance, units):
+            return False, balance
+        return True, self._keep(key, budget, balance - units)
+
+    async def settle(self, key: str, budget: Budget, units: float) -> float:
+        return self._keep(key, budget, self._balance(key, budget) - units)
+
+    def _balance(self, key: str, budget: Budget) -> float:
+        kept = self._buckets.get(key)
+        return budget.units if kept is None else self._filled(budget, kept[1], kept[2])
+
+    def _filled(self, budget: Budget, balance: float, at: float) -> float:
+        # A clock that was set back gives nothing, and takes nothing.
+        return min(budget.units, balance + max(0.0, self._clock() - at) * budget.per_second)
+
+    def _keep(self, key: str, budget: Budget, balance: float) -> float:
+        balance = min(budget.units, balance)
+        if balance >= budget.units:
+            self._buckets.pop(key, None)
+        else:
+            self._buckets[key] = budget, balance, self._clock()
+            if len(self._buckets) > self._most:
+                self._buckets.popitem(last=False)
+        return balance
+
+    def _sweep(self) -> None:
+        for _ in range(min(SWEPT, len(self._buckets))):
+            key, (budget, balance, at) = next(iter(self._buckets.items()))
+            if self._filled(budget, balance, at) >= budget.units:
+                del self._buckets[key]
+            else:
+                self._buckets.move_to_end(key)
+
+
+class CallersBudgets:
+    """The budgets of all callers: of users, of addresses without a token, and ten times as much for administrators.
+
+    Services (the role system) have none.
+    """
+
+    def __init__(self, buckets: Buckets, capacity: Capacity) -> None:
+        self._buckets = buckets
+        self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
+        self._admin = Budget(self._user.units * ADMIN_TIMES, self._user.per_second * ADMIN_TIMES)
+        self._anonymous = Budget(capacity.anonymous_budget_units, capacity.anonymous_budget_units_per_second)
+
+    async def charge(self, caller: Caller, units: float) -> Allowance | None:
+        budget = self._budget(caller)
+        if not budget.units:
+            return None
+        admitted, balance = await self._buckets.charge(payer(caller), budget, units)
+        if not admitted:
+            raise _refusal(caller, budget, balance, units)
+        return budget.allowance(balance)
+
+    async def settle(self, caller: Caller, units: float) -> Allowance | None:
+        budget = self._budget(caller)
+        if not budget.units:
+            return None
+        return budget.allowance(await self._buckets.settle(payer(caller), budget, units))
+
+    def _budget(self, caller: Caller) -> Budget:
+        if caller.identity is None:
+            return self._anonymous
+        if caller.identity.role is Role.SYSTEM:
+            return _NONE
+        return self._admin if caller.identity.role is Role.ADMIN else self._user
+
+
+_NONE = Budget(0, 0)
+
+
+def _refusal(caller: Caller, budget: Budget, balance: float, units: float) -> OverBudget:
+    whose = "This address's" if caller.identity is None else "Your"
+    seconds = max(1, ceil(budget.seconds_until(balance, units)))
+    left = f"{balance:,.0f} are left" if balance >= 0 else f"{-balance:,.0f} are owed"
+    message = (
+        f"{whose} budget of {budget.units:,.0f} read units, {budget.per_second:,g} more each second, does not suffice: "
+        f"this may cost {units:,.0f}, and {left}. Try again in {seconds} s."
+    )
+    return OverBudget(message, budget.allowance(balance), retryAfter=seconds)

@@ -1,0 +1,95 @@
+"""How much callers, addresses and the process may have at once. 0 means without limit, for every one of them."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+VARIABLES = {
+    "budget_units": "GATEWAY_BUDGET_UNITS",
+    "budget_units_per_second": "GATEWAY_BUDGET_UNITS_PER_SECOND",
+    "anonymous_budget_units": "GATEWAY_ANONYMOUS_BUDGET_UNITS",
+    "anonymous_budget_units_per_second": "GATEWAY_ANONYMOUS_BUDGET_UNITS_PER_SECOND",
+    "concurrent": "GATEWAY_MAX_CONCURRENT",
+    "lag_seconds": "GATEWAY_MAX_LAG_SECONDS",
+    "connections": "GATEWAY_MAX_CONNECTIONS",
+    "connections_per_address": "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS",
+    "websockets": "GATEWAY_MAX_WEBSOCKETS",
+    "websockets_per_caller": "GATEWAY_MAX_WEBSOCKETS_PER_CALLER",
+    "subscriptions": "GATEWAY_MAX_SUBSCRIPTIONS",
+    "subscriptions_per_caller": "GATEWAY_MAX_SUBSCRIPTIONS_PER_CALLER",
+    "operations_per_websocket": "GATEWAY_MAX_OPERATIONS_PER_WEBSOCKET",
+}
+_FRACTIONS = {name for name in VARIABLES if name.startswith(("budget", "anonymous", "lag"))}
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Budgets in read units and units a second, the others in counts; `lag_seconds` is the event loop's.
+
+    `trusted_proxies` are networks (CIDR) whose X-Forwarded-For and X-Forwarded-Proto are believed. With a `redis_url`,
+    all processes that use it share their callers' budgets.
+
+    Raises `ValueError` for a budget that would never refill, and for a network that is none.
+    """
+
+    budget_units: float = 5_000
+    budget_units_per_second: float = 200
+    anonymous_budget_units: float = 2_500
+    anonymous_budget_units_per_second: float = 100
+    concurrent: int = 256
+    lag_seconds: float = 1.0
+    connections: int = 10_000
+    connections_per_address: int = 512
+    websockets: int = 5_000
+    websockets_per_caller: int = 200
+    subscriptions: int = 20_000
+    subscriptions_per_caller: int = 1_000
+    operations_per_websocket: int = 100
+    redis_url: str | None = None
+    trusted_proxies: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for kind in ("", "anonymous_"):
+            units, pace = f"{kind}budget_units", f"{kind}budget_units_per_second"
+            if getattr(self, units) and not getattr(self, pace):
+                raise ValueError(f"{VARIABLES[pace]} must be above 0: {VARIABLES[units]} never refills else.")
+        for network in self.trusted_proxies:
+            try:
+                ipaddress.ip_network(network)
+            except ValueError as problem:
+                raise ValueError(f"GATEWAY_TRUSTED_PROXIES: {problem}.") from None
+        if self.redis_url is not None and not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
+            # What it holds may be a password.
+            raise ValueError("GATEWAY_REDIS_URL must begin with redis://, rediss:// or unix://.")
+
+
+def capacity_of(environment: Mapping[str, str]) -> Capacity:
+    """What the environment says, over the defaults. Raises `ValueError` with the variable's name."""
+    found: dict[str, Any] = {
+        field: _count(name, environment[name], float if field in _FRACTIONS else int)
+        for field, name in VARIABLES.items()
+        if environment.get(name)
+    }
+    if url := environment.get("GATEWAY_REDIS_URL"):
+        found["redis_url"] = url
+    if proxies := environment.get("GATEWAY_TRUSTED_PROXIES"):
+        found["trusted_proxies"] = tuple(part.strip() for part in proxies.split(",") if part.strip())
+    return Capacity(**found)
+
+
+def unlimited() -> Capacity:
+    """No limit at all: for what is no service, such as commands and measurements."""
+    nothing: dict[str, Any] = dict.fromkeys(VARIABLES, 0)
+    return Capacity(**nothing)
+
+
+def _count(name: str, text: str, kind: type[int] | type[float]) -> float:
+    try:
+        value = kind(text)
+    except ValueError:
+        value = -1
+    if not 0 <= value < float("inf"):
+        what = "a number" if kind is float else "a whole number"
+        raise ValueError(f"{name} must be {what}, 0 or more, not {text!r}.")
+    return value

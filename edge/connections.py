@@ -1,0 +1,60 @@
+"""The connections of the process: how many there may be, and how slow their clients."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from edge.addresses import Trusted, network_of
+from edge.capacity import Capacity
+from edge.places import Places
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """What a client may take to send and to read, in seconds and bytes.
+
+    `head_seconds` are from its first byte (or the connection) to the end of a request's head; a body, and its reading
+    of an answer, may make no progress for `silent_seconds`, and has to read `least_bytes` of an answer in that time.
+    """
+
+    head_bytes: int = 32_768
+    head_lines: int = 100
+    head_seconds: float = 10.0
+    silent_seconds: float = 10.0
+    least_bytes: int = 16_384
+    linger_seconds: float = 2.0
+    pipelined: int = 16
+
+
+class Connections:
+    """How many sockets there may be: of each address, and in all. Addresses of `trusted` proxies have any number."""
+
+    def __init__(self, capacity: Capacity = Capacity(), patience: Patience = Patience()) -> None:  # noqa: B008 - frozen
+        self.patience = patience
+        self._places = Places("connections", capacity.connections, capacity.connections_per_address, "client's address")
+        self._trusted = Trusted(capacity.trusted_proxies)
+
+    @property
+    def open(self) -> int:
+        return self._places.total
+
+    def take(self, address: str) -> None:
+        """A connection was made. Raises `Throttled` and `Unavailable` when it is one too many."""
+        self._places.take(network_of(address), exempt=address in self._trusted)
+
+    def add(self, address: str) -> None:
+        """A connection is carried on by another protocol."""
+        self._places.add(network_of(address))
+
+    def leave(self, address: str) -> None:
+        self._places.leave(network_of(address))
+
+    def told(self) -> dict[str, Any]:
+        """The state of an application's lifespan, by which a server's protocols find this."""
+        return {"connections": self}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Self:
+        """The application's, or of its own if it tells of none."""
+        found = state.get("connections")
+        return found if isinstance(found, cls) else cls()

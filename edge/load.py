@@ -1,0 +1,87 @@
+"""How much work the process takes on: beyond that it says so at once, before queues grow."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from datastore.errors import Unavailable
+
+QUEUE_SECONDS = 0.5
+RETRY_SECONDS = 1
+LAG_EVERY = 0.25
+# One late turn may be a large answer; two in a row are a loop that does not keep up.
+LATE_TURNS = 2
+
+_log = logging.getLogger(__name__)
+
+
+class Load:
+    """At most `most` operations are executed at once, and as many wait a moment for their turn; 0 is without limit.
+
+    While the event loop `watched` is late by more than `lag_seconds`, twice in a row, nothing is taken on either.
+    """
+
+    def __init__(self, most: int, *, queue_seconds: float = QUEUE_SECONDS, lag_seconds: float = 0.0) -> None:
+        self._most = most
+        self._queue_seconds = queue_seconds
+        self._lag_seconds = lag_seconds
+        self._turns = asyncio.Semaphore(most or 1)
+        self.running = 0
+        self.waiting = 0
+        self.late_turns = 0
+        self.shed = 0
+
+    def check(self) -> None:
+        """Raises `Unavailable` when an operation that came now would not be taken on: nothing need be read of it."""
+        if self.late_turns >= LATE_TURNS:
+            raise self._refusal("The server does not keep up with its work.")
+        if self._most and self.running >= self._most and self.waiting >= self._most:
+            raise self._refusal(f"The server has {self._most:,} operations in hand, and as many are waiting.")
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Execute inside; `Unavailable` is raised when there is no turn soon enough."""
+        self.check()
+        if self._most and (self.running >= self._most or self.waiting):
+            await self._wait()
+        elif self._most:
+            await self._turns.acquire()
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            if self._most:
+                self._turns.release()
+
+    async def _wait(self) -> None:
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self._queue_seconds):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise self._refusal(f"The server has {self._most:,} operations in hand, and none ended soon.") from None
+        finally:
+            self.waiting -= 1
+
+    def _refusal(self, reason: str) -> Unavailable:
+        self.shed += 1
+        return Unavailable(f"{reason} Try again in a moment.", retryAfter=RETRY_SECONDS)
+
+    async def watched(self) -> None:
+        """Measure how late the event loop is, for as long as this runs."""
+        loop = asyncio.get_running_loop()
+        while True:
+            before = loop.time()
+            await asyncio.sleep(LAG_EVERY)
+            self.note(loop.time() - before - LAG_EVERY)
+
+    def note(self, late: float) -> None:
+        """The loop was so many seconds late."""
+        if self._lag_seconds and late > self._lag_seconds:
+            self.late_turns += 1
+            if self.late_turns == LATE_TURNS:
+                _log.warning("The event loop is %.1f s late: operations are refused until it keeps up", late)
+        else:
+            self.late_turns = 0

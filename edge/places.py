@@ -1,0 +1,72 @@
+"""Places of which there are so many: for each caller or address, and for the process."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from datastore.errors import Throttled, Unavailable
+
+RETRY_SECONDS = 5
+
+
+class Places:
+    """`what` is there `most` times in all, and `each` times for one key; 0 is without limit."""
+
+    def __init__(self, what: str, most: int, each: int, whose: str = "caller") -> None:
+        self._what = what
+        self._most = most
+        self._each = each
+        self._whose = whose
+        self._taken: Counter[str] = Counter()
+        self.total = 0
+
+    def take(self, key: str, *, exempt: bool = False) -> None:
+        """Take a place, which `leave` gives back. Who is `exempt` may have any number, as long as there are some.
+
+        Raises `Throttled` when the key has all of its own, and `Unavailable` when there is none left for anybody.
+        """
+        if self._each and not exempt and self._taken[key] >= self._each:
+            self._forget(key)
+            message = f"A {self._whose} may have {self._each:,} {self._what} at once: close one first."
+            raise Throttled(message, retryAfter=RETRY_SECONDS)
+        if self._most and self.total >= self._most:
+            self._forget(key)
+            message = f"All {self._most:,} {self._what} of this server are taken; try again in a moment."
+            raise Unavailable(message, retryAfter=RETRY_SECONDS)
+        self.add(key)
+
+    def add(self, key: str) -> None:
+        """Count one more, whether there is a place or not."""
+        self._taken[key] += 1
+        self.total += 1
+
+    def leave(self, key: str) -> None:
+        self._taken[key] -= 1
+        self.total -= 1
+        self._forget(key)
+
+    def of(self, key: str) -> int:
+        """How many the key has."""
+        return self._taken.get(key, 0)
+
+    def move(self, before: str, key: str) -> None:
+        """Let a place that is taken count for another key. Raises `Throttled` when that has all of its own."""
+        if before == key:
+            return
+        if self._each and self.of(key) >= self._each:
+            raise Throttled(f"A {self._whose} may have {self._each:,} {self._what} at once.", retryAfter=RETRY_SECONDS)
+        self.leave(before)
+        self.add(key)
+
+    @contextmanager
+    def taken(self, key: str) -> Iterator[None]:
+        """Hold a place meanwhile."""
+        self.take(key)
+        try:
+            yield
+        finally:
+            self.leave(key)
+
+    def _forget(self, key: str) -> None:
+        if not self._taken[key]:
+            del self._taken[key]

@@ -1,0 +1,137 @@
+"""Buckets in Redis, shared by all processes; in this process while Redis is not there."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from edge.budgets import Budget, LocalBuckets
+
+PREFIX = "gateway:budget:"
+# No request waits for Redis longer than that.
+PATIENCE_SECONDS = 0.1
+RETRY_SECONDS = 1.0
+LOG_SECONDS = 30.0
+CONNECTIONS = 32
+
+# The same as `LocalBuckets` does, in one step. KEYS: the bucket. ARGV: size, flow a second, units, whether to take them
+# in any case, and the moment in seconds, else it is the server's. A bucket that would be full is not kept.
+TAKE = """
+local size, flow, units = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local now = tonumber(ARGV[5])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] + time[2] / 1000000
+end
+local kept = redis.call('HMGET', KEYS[1], 'balance', 'at')
+local balance = size
+if kept[1] then
+  balance = math.min(size, kept[1] + math.max(0, now - kept[2]) * flow)
+end
+local taken = ARGV[4] == '1' or balance >= math.min(units, size)
+if taken then
+  balance = math.min(size, balance - units)
+  if balance >= size then
+    redis.call('DEL', KEYS[1])
+  else
+    redis.call('HSET', KEYS[1], 'balance', string.format('%.17g', balance), 'at', string.format('%.17g', now))
+    redis.call('PEXPIRE', KEYS[1], math.ceil((size - balance) / flow * 1000) + 1000)
+  end
+end
+return {taken and 1 or 0, string.format('%.17g', balance)}
+"""
+
+_log = logging.getLogger(__name__)
+
+
+class RedisBuckets:
+    """Buckets at a `url`. The moment is Redis's own, unless a `clock` tells it.
+
+    Redis that does not answer in time is left alone until a ping in the background finds it again; meanwhile the
+    buckets are those of this process, `local`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        local: LocalBuckets | None = None,
+        *,
+        prefix: str = PREFIX,
+        clock: Callable[[], float] | None = None,
+        patience: float = PATIENCE_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+    ) -> None:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS,
+            timeout=patience,
+            socket_timeout=patience,
+            socket_connect_timeout=patience,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._redis: Any = Redis.from_pool(pool)
+        self._take = self._redis.register_script(TAKE)
+        self._local = LocalBuckets() if local is None else local
+        self._prefix = prefix
+        self._clock = clock
+        self._patience = patience
+        self._retry_seconds = retry_seconds
+        self._return: asyncio.Task[None] | None = None
+        self._logged = -LOG_SECONDS
+
+    @property
+    def is_there(self) -> bool:
+        """Whether Redis is asked."""
+        return self._return is None
+
+    async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
+        answer = await self._asked(key, budget, units, always=False)
+        return await self._local.charge(key, budget, units) if answer is None else answer
+
+    async def settle(self, key: str, budget: Budget, units: float) -> float:
+        answer = await self._asked(key, budget, units, always=True)
+        return await self._local.settle(key, budget, units) if answer is None else answer[1]
+
+    async def aclose(self) -> None:
+        if self._return is not None:
+            self._return.cancel()
+            await asyncio.gather(self._return, return_exceptions=True)
+        await self._redis.aclose()
+
+    async def _asked(self, key: str, budget: Budget, units: float, *, always: bool) -> tuple[bool, float] | None:
+        """What Redis says, or None while it is not there."""
+        if self._return is not None:
+            return None
+        now = "" if self._clock is None else repr(self._clock())
+        arguments: list[str | int | float] = [budget.units, budget.per_second, repr(float(units)), int(always), now]
+        try:
+            async with asyncio.timeout(self._patience):
+                taken, balance = await self._take(keys=[self._prefix + key], args=arguments)
+        except (RedisError, OSError, TimeoutError) as problem:
+            self._give_up(problem)
+            return None
+        return bool(taken), float(balance)
+
+    def _give_up(self, problem: Exception) -> None:
+        if time.monotonic() - self._logged >= LOG_SECONDS:
+            self._logged = time.monotonic()
+            _log.warning("Redis does not answer, budgets count in this process alone: %s", problem or "too slow")
+        if self._return is None:
+            self._return = asyncio.create_task(self._wait_for_redis())
+
+    async def _wait_for_redis(self) -> None:
+        while True:
+            await asyncio.sleep(self._retry_seconds)
+            try:
+                async with asyncio.timeout(self._patience):
+                    await self._redis.ping()
+            except (RedisError, OSError, TimeoutError):
+                continue
+            self._return = None
+            return
