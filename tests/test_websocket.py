@@ -1,17 +1,21 @@
 """graphql-transport-ws, spoken with a real server by well-behaved and other peers."""
 
 import asyncio
-import base64
 import json
+import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from toy_sockets import NOW, Peer, Served, serving, unexpected, until, world
-from websockets.exceptions import InvalidStatus
+from graphql.language import OperationType
+from toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, upgrade, world
 
+from datastore.errors import NotFound
+from edge.documents.prepared import Document
+from edge.operations import Caller, Operation
 from edge.socket import SocketLimits
 from edge.socket_protocol import SocketProtocol
 from edge.websocket import SUBPROTOCOL
@@ -105,6 +109,11 @@ async def test_every_operation_has_a_context_of_its_own(edge: Served) -> None:
         '{"type": "subscribe", "id": "1", "payload": []}',
         '{"type": "subscribe", "id": "1", "payload": {}}',
         '{"type": "subscribe", "id": "1", "payload": {"query": null}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": ["{ hello }"], "documentId": "a"}}',
+        '{"type": "subscribe", "id": "1", "payload": {"documentId": ""}}',
+        '{"type": "subscribe", "id": "1", "payload": {"documentId": 1}}',
+        '{"type": "subscribe", "id": null, "payload": {"query": "{ hello }"}}',
+        '{"type": "subscribe", "id": ["1"], "payload": {"query": "{ hello }"}}',
         '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": []}}',
         '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": "{}"}}',
         '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "operationName": 1}}',
@@ -129,11 +138,89 @@ async def test_malformed_messages(edge: Served, message: str | bytes) -> None:
             assert reason.startswith("Invalid message: ")
 
 
-async def test_text_that_is_not_utf8_and_messages_that_are_too_large(edge: Served) -> None:
-    for frame, code in ((b"\xff\xfe", 1007), (b"x" * 70_000, 1009)):
+async def test_text_that_is_not_utf8(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.connection.send(b"\xff\xfe", text=True)
+        assert (await peer.closed())[0] == 1007
+
+
+async def test_messages_hold_64_kilobytes_however_many_frames_they_come_in(edge: Served) -> None:
+    ping = '{"type": "ping", "payload": {"a": "%s"}}'
+    largest = ping % ("x" * (65_536 - len(ping) + 2))
+    for message in (largest, [largest[:30_000], largest[30_000:]]):
         async with edge.ready() as peer:
-            await peer.connection.send(frame, text=True)
-            assert (await peer.closed())[0] == code
+            await peer.connection.send(message)
+            assert (await peer.receive())["type"] == "pong"
+    for message in (largest + " ", [largest, " "]):
+        async with edge.ready() as peer:
+            await peer.connection.send(message)
+            assert (await peer.closed())[0] == 1009
+
+
+async def test_messages_are_not_compressed(edge: Served) -> None:
+    async with edge.ready(compression="deflate") as peer:
+        assert not peer.connection.protocol.extensions
+
+
+async def test_malformed_messages_leave_nothing_behind(edge: Served) -> None:
+    async def shout(message: str) -> None:
+        async with edge.peer() as connection:
+            await connection.send(message)
+            assert (await Peer(connection).closed())[0] == 4400
+
+    async def rounds(count: int) -> None:
+        for _ in range(count):
+            await asyncio.gather(*[shout(message) for message in ("[" * 65_000, "9" * 65_000, '{"a":' * 13_000)])
+
+    await rounds(10)
+    before = resident_pages()
+    await rounds(30)
+    assert (resident_pages() - before) * os.sysconf("SC_PAGE_SIZE") < 4_000_000
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+async def test_what_the_protocol_does_not_name_is_passed_over(edge: Served) -> None:
+    async with edge.peer() as connection:
+        peer = Peer(connection)
+        await peer.send(type="ping", id="1", payload=None)
+        assert await peer.receive() == {"type": "pong"}
+        await peer.send(type="pong", payload=None)
+        await peer.send(type="complete", id="never begun", payload=[1])
+        await peer.send(type="connection_init", id=5, payload=None, more={"a": 1})
+        assert await peer.receive() == {"type": "connection_ack"}
+        payload = {"query": "{ hello }", "variables": None, "operationName": None, "extensions": None, "more": [1]}
+        await peer.send(type="subscribe", id="1", payload=payload, more=1)
+        assert await peer.next("1") == {"data": {"hello": "world"}}
+
+
+class Known:
+    """Documents by id."""
+
+    async def text_of(self, asked: Operation, caller: Caller) -> str:
+        known = asked.document_id or (asked.extensions or {}).get("persistedQuery", {}).get("sha256Hash")
+        if known != "hello":
+            raise NotFound("There is no such document.")
+        return "{ hello }"
+
+    async def accepted(self, asked: Operation, document: Document) -> None:
+        assert document.operation(None).kind is OperationType.QUERY
+
+
+async def test_documents_by_id_and_by_hash() -> None:
+    persisted = {"version": 1, "sha256Hash": "hello"}
+    async with serving(Known()) as edge, edge.ready() as peer:
+        for payload in ({"documentId": "hello"}, {"extensions": {"persistedQuery": persisted}}):
+            await peer.send(type="subscribe", id="1", payload=payload)
+            assert await peer.next("1") == {"data": {"hello": "world"}}
+            assert (await peer.receive())["type"] == "complete"
+        await peer.send(type="subscribe", id="1", payload={"documentId": "other"})
+        message = await peer.receive()
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "NOT_FOUND")
+        await peer.send(type="subscribe", id="1", payload={"operationName": "Hello", "extensions": {}})
+        assert await peer.closed() == (4400, "Invalid message: query must be a string.")
 
 
 @pytest.mark.parametrize(
@@ -284,6 +371,39 @@ async def test_complete_releases_the_event_source_at_once(edge: Served) -> None:
         assert await peer.next("1") == {"data": {"hello": "world"}}
 
 
+async def test_nothing_of_an_operation_comes_after_its_complete_was_read(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for _ in range(10):
+            await peer.subscribe("1", "subscription { flood(size: 10) }")
+            await peer.next("1")
+            await peer.send(type="complete", id="1")
+            await peer.send(type="ping")
+            while (message := await peer.receive()) != {"type": "pong"}:
+                assert message["type"] == "next"
+            await peer.subscribe("1", "{ hello }")
+            assert await peer.next("1") == {"data": {"hello": "world"}}
+            assert await peer.receive() == {"type": "complete", "id": "1"}
+
+
+async def test_a_result_that_nobody_waits_for_any_more_is_not_sent(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for id in ("1", "2", "3"):
+            await peer.subscribe(id, "{ hello }")
+            await peer.send(type="complete", id=id)
+        await peer.send(type="ping")
+        assert await peer.receive() == {"type": "pong"}
+
+
+async def test_a_peer_that_does_not_read_gets_no_more_done_than_may_be_open(edge: Served) -> None:
+    async with deaf(edge, "subscription { flood }") as ask:
+        await until(lambda: world.opened == 1)
+        for number in range(40):
+            await ask({"type": "subscribe", "id": f"q{number}", "payload": {"query": "{ hello }"}})
+            await asyncio.sleep(0.002)
+        await until(lambda: not edge.edge._sockets)
+    assert world.contexts <= QUICK.max_operations
+
+
 async def test_an_event_source_that_resists_is_not_heard_after_complete(edge: Served) -> None:
     async with edge.ready() as peer:
         await peer.subscribe("1", "subscription { stubborn }")
@@ -322,92 +442,10 @@ async def test_a_peer_that_does_not_answer_pings_goes() -> None:
         assert await peer.closed() == (4411, "2 pings went unanswered")
 
 
-@pytest.mark.parametrize("key", ["Authorization", "authorization", "AUTHORIZATION"])
-async def test_the_token_comes_with_the_init(edge: Served, key: str) -> None:
-    async with edge.ready({key: "Bearer ann"}, additional_headers={"Authorization": "Bearer bob"}) as peer:
-        await peer.subscribe("1", "{ me }")
-        assert await peer.next("1") == {"data": {"me": "ann"}}
-
-
-@pytest.mark.parametrize("payload", [None, {}, {"Authorization": None}, {"Authorization": ""}])
-async def test_or_with_the_upgrade(edge: Served, payload: Any) -> None:
-    async with edge.ready(payload, additional_headers={"Authorization": "Bearer bob"}) as peer:
-        await peer.subscribe("1", "{ me }")
-        assert await peer.next("1") == {"data": {"me": "bob"}}
-
-
-@pytest.mark.parametrize(
-    ("authorization", "code"), [("Bearer wrong", 4403), ("Basic x", 4403), (1, 4403), ("Bearer unlucky", 1013)]
-)
-async def test_a_bad_token(edge: Served, authorization: Any, code: int) -> None:
-    async with edge.peer() as connection:
-        peer = Peer(connection)
-        await peer.send(type="connection_init", payload={"Authorization": authorization})
-        assert (await peer.closed())[0] == code
-
-
 async def test_a_peer_that_leaves_while_it_is_identified(edge: Served) -> None:
     async with edge.peer() as connection:
         await connection.send('{"type": "connection_init", "payload": {"Authorization": "Bearer hanging"}}')
         await asyncio.sleep(0.05)
-
-
-async def test_a_token_that_expires_ends_the_socket_before_the_next_event(edge: Served) -> None:
-    async with edge.ready({"Authorization": "Bearer ann"}) as peer:
-        await peer.subscribe("1", "subscription { events { number } }")
-        await asyncio.sleep(0.02)
-        world.now = NOW + 60
-        world.go.set()
-        assert await peer.closed() == (4403, "Token expired")
-
-
-async def test_a_token_that_expires_ends_an_idle_socket_too(edge: Served) -> None:
-    async with edge.ready({"Authorization": "Bearer ann"}) as peer:
-        world.now = NOW + 60
-        assert await peer.closed() == (4403, "Token expired")
-
-
-async def test_pages_of_other_origins_are_refused_before_the_handshake() -> None:
-    async with serving(allowed_origins=["https://Friend.example/"]) as edge:
-        own = f"127.0.0.1:{edge.port}"
-        for origin in (
-            "https://evil.example",
-            "null",
-            f"http://127.0.0.1:{edge.port + 1}",
-            f"http://{own}.evil.example",
-        ):
-            with pytest.raises(InvalidStatus, match="403"):
-                await edge.peer(origin=origin)
-        for origin in (f"http://{own}", "https://friend.example"):
-            async with edge.ready(origin=origin):
-                pass
-
-
-async def test_origins_with_a_standard_port(edge: Served) -> None:
-    for origin, host, fine in (
-        ("https://a.example", "a.example", True),
-        ("https://a.example", "a.example:443", True),
-        ("https://A.example:443", "a.example", True),
-        ("https://a.example", "a.example:8443", False),
-        ("http://a.example:99999", "a.example", False),
-        ("file://", "", False),
-    ):
-        assert await handshake(edge.port, host, origin) == (101 if fine else 403), (origin, host)
-
-
-async def handshake(port: int, host: str, origin: str) -> int:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(upgrade(host, f"Origin: {origin}\r\n"))
-    status = int((await reader.readline()).split()[1])
-    writer.close()
-    return status
-
-
-def upgrade(host: str, more: str = "") -> bytes:
-    key = base64.b64encode(b"0123456789abcdef").decode()
-    head = f"GET /graphql HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-    head += f"Sec-WebSocket-Key: {key}\r\n"
-    return f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n{more}\r\n".encode()
 
 
 def masked_frame(text: str) -> bytes:
@@ -417,18 +455,22 @@ def masked_frame(text: str) -> bytes:
 
 
 @asynccontextmanager
-async def deaf(edge: Served, query: str) -> AsyncIterator[None]:
+async def deaf(edge: Served, query: str) -> AsyncIterator[Callable[[Any], Awaitable[None]]]:
     """A peer that subscribes, and from then on never reads a byte."""
     with socket.socket() as peer:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         peer.setblocking(False)
         loop = asyncio.get_running_loop()
         await loop.sock_connect(peer, ("127.0.0.1", edge.port))
-        message = json.dumps({"type": "subscribe", "id": "1", "payload": {"query": query}})
+
+        async def send(message: Any) -> None:
+            await loop.sock_sendall(peer, masked_frame(json.dumps(message)))
+
         await loop.sock_sendall(peer, upgrade("x"))
         assert (await loop.sock_recv(peer, 4096)).startswith(b"HTTP/1.1 101 ")
-        await loop.sock_sendall(peer, masked_frame('{"type": "connection_init"}') + masked_frame(message))
-        yield
+        await send({"type": "connection_init"})
+        await send({"type": "subscribe", "id": "1", "payload": {"query": query}})
+        yield send
 
 
 async def test_a_peer_that_does_not_read_is_dropped(edge: Served) -> None:

@@ -1,6 +1,7 @@
 """A small schema behind a real server, and peers that speak graphql-transport-ws to it."""
 
 import asyncio
+import base64
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +17,7 @@ from websockets.exceptions import ConnectionClosed
 from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
 from datastore.metering import Meter
 from edge.documents.prepared import Documents
-from edge.execution import Runner
+from edge.execution import Registry, Runner
 from edge.socket import SocketLimits
 from edge.socket_protocol import UVICORN_WS_OPTIONS
 from edge.websocket import SUBPROTOCOL, GraphQLWebSocket
@@ -182,13 +183,20 @@ SCHEMA = strawberry.Schema(Query, Mutation, Subscription)
 
 
 async def identify(token: str | None) -> Identity | None:
+    """A token reads `user`, or `user/role/seconds of life/mailbox`."""
+    if token is None:
+        return None
     if token == "wrong":
         raise Unauthenticated("The token's signature is wrong.")
     if token == "unlucky":
         raise Unavailable("The keys cannot be fetched.")
     if token == "hanging":
         await asyncio.sleep(60)
-    return Identity(token, Role.USER, expires_at=NOW + 60) if token else None
+    if token == "bug":
+        raise RuntimeError("ann@example.com has a strange token")
+    user, role, seconds, mailbox = (token + "///").split("/")[:4]
+    email = f"{mailbox}@a.example" if mailbox else None
+    return Identity(user, Role(role or "user"), email, expires_at=NOW + float(seconds or 60))
 
 
 class Served:
@@ -244,11 +252,11 @@ class Peer:
 
 
 @asynccontextmanager
-async def serving(**how: Any) -> AsyncIterator[Served]:
+async def serving(registry: Registry | None = None, **how: Any) -> AsyncIterator[Served]:
     """Hold that neither a connection, nor a task, nor an event source is left afterwards."""
     world.begin()
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
-    runner = Runner(Documents(SCHEMA), Toy, deadline=0.3)
+    runner = Runner(Documents(SCHEMA), Toy, deadline=0.3, registry=registry)
     edge = GraphQLWebSocket(runner, identify, **{"limits": QUICK, "clock": world.clock, **how})
     config = uvicorn.Config(edge, port=0, log_config=None, lifespan="off", **UVICORN_WS_OPTIONS)
     config.load()
@@ -274,3 +282,10 @@ def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:
     records = caplog.get_records("setup") + caplog.get_records("call")
     errors = [record for record in records if record.levelno >= logging.ERROR]
     return [record.getMessage() for record in errors if record.name != "edge.answers"]
+
+
+def upgrade(host: str, more: str = "") -> bytes:
+    key = base64.b64encode(b"0123456789abcdef").decode()
+    head = f"GET /graphql HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    head += f"Sec-WebSocket-Key: {key}\r\n"
+    return f"{head}Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: {SUBPROTOCOL}\r\n{more}\r\n".encode()
