@@ -57,7 +57,7 @@ class GraphQLHTTP:
     ) -> None:
         self._runner = runner
         self._identify = identify
-        self.streams = streams or EventStreams()
+        self.streams = EventStreams() if streams is None else streams
         self._profile = profile
         self._allowed_origins = lowered(allowed_origins)
         self._caching = caching
