@@ -94,7 +94,8 @@ class AccessPattern:
     """One question the tables can be asked, as it is asked.
 
     `key`, `filter`, `condition` and `update` are the expressions sent to DynamoDB: `:name` is a value given by the
-    caller, `#name` an attribute whose name DynamoDB reserves. A clause of `filter` counts if all its values are given.
+    caller, `#name` an attribute whose name DynamoDB reserves. A clause of `filter` counts if all its values are given,
+    one of `guard` too: it is asked of an update besides `condition`.
     `projection` is what a Query brings: whole items, their count (items too where they are selected), or the attributes
     of the fields that are selected. `consistent` marks reads of base tables that must see the latest write.
     `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `who` may use it, and
@@ -113,6 +114,7 @@ class AccessPattern:
     key: str = ""
     filter: tuple[str, ...] = ()
     condition: str = ""
+    guard: tuple[str, ...] = ()
     update: str = ""
     descending: bool = False
     projection: Literal["ALL", "COUNT", "SELECTED"] = "ALL"

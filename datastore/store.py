@@ -70,29 +70,14 @@ class Store:
         self._client = client
         self._prefix = prefix
         self._token = token
-        self._on_close: list[Callable[[], None]] = []
 
     @cached_property
     def _reads(self) -> PointReads:
-        return self._reading(False)
+        return PointReads(self._client, self._prefix, False, self.meter, self.deadline)
 
     @cached_property
     def _consistent_reads(self) -> PointReads:
-        return self._reading(True)
-
-    def _reading(self, consistent: bool) -> PointReads:
-        reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline)
-        self.on_close(reads.give_up)
-        return reads
-
-    def on_close(self, act: Callable[[], None]) -> None:
-        """Have this done when the store is closed."""
-        self._on_close.append(act)
-
-    def close(self) -> None:
-        """Give up all reads that others may share: whoever asked for them has gone."""
-        for act in self._on_close:
-            act()
+        return PointReads(self._client, self._prefix, True, self.meter, self.deadline)
 
     async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
         reads = self._consistent_reads if pattern.consistent else self._reads
@@ -192,7 +177,9 @@ class Store:
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> Written:
         """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open."""
-        request = self._write(pattern.table, pattern.condition, pattern.update or update, values)
+        clauses = [clause for clause in pattern.guard if values_in(clause) <= values.keys()]
+        condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
+        request = self._write(pattern.table, condition, pattern.update or update, values)
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
         return await self._conditional(pattern, "UpdateItem", request, key, _attributes)
 

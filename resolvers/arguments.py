@@ -8,6 +8,11 @@ import strawberry
 from datastore.hub import Policy
 from datastore.pages import SortOrder
 
+EXPECTED_VERSION = (
+    "The `version` that the change goes by: at any other it is refused with CONFLICT, whose `current` is the item as "
+    "it is now. At any version if nothing is said."
+)
+ExpectedVersion = Annotated[int | None, strawberry.argument(description=EXPECTED_VERSION)]
 First = Annotated[
     int | None,
     strawberry.argument(description="How many from the start, or after `after`: 1 to 100, 25 if nothing is said."),

@@ -23,6 +23,7 @@ LONGEST_LIST = 100
 LONGEST_EMAIL = 254  # RFC 5321, 4.5.3.1.3, and an erratum
 _EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+")
 INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # Unicode's categories of controls, formats and spaces
+GREATEST_INT = 2**31 - 1  # of GraphQL
 FIRST_YEAR, LAST_YEAR = 1000, 9000  # so that a window around a moment is one too
 
 
@@ -128,6 +129,11 @@ def number(field: str, value: Number, *, least: Number, most: Number) -> Number:
     if not least <= value <= most:
         raise BadUserInput(f"`{field}` must be between {least} and {most}.", field=field)
     return value
+
+
+def version(value: int | None) -> int | None:
+    """The version that a change goes by, None for any. Raises `BadUserInput` for a number that none can have."""
+    return None if value is None else number("expectedVersion", value, least=0, most=GREATEST_INT)
 
 
 def moment(field: str, value: datetime) -> datetime:

@@ -8,7 +8,12 @@ import strawberry
 from datastore.declarations import AccessPattern
 from datastore.hub import Policy
 from datastore.pages import SortOrder
+from schema.conflicts import TellCurrent
 
+VERSION = (
+    "Grows with every change that an update can make, for `expectedVersion`; 0 where nothing was changed here yet. "
+    "Counts leave it as it is."
+)
 strawberry.enum(SortOrder, description="Which end of a list comes first.")
 strawberry.enum(
     Policy,
@@ -27,6 +32,7 @@ def ask(*patterns: AccessPattern, resolver: Callable[..., Any], graphql_type: An
         graphql_type=graphql_type,
         description=_described(description, patterns),
         metadata={"patterns": patterns},
+        extensions=[TellCurrent()] if any(pattern.guard for pattern in patterns) else [],
     )
 
 

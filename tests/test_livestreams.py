@@ -270,10 +270,12 @@ async def test_of_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_b
     id = (await announce(served, endTime=at(hours=9)))["livestreamId"]
     write, all_have_read, tries = Livestreams._write, asyncio.Barrier(3), iter(range(100))
 
-    async def write_after_all_reads(self: Livestreams, item: Item, changes: Mapping[str, Any]) -> Written:
+    async def write_after_all_reads(
+        self: Livestreams, item: Item, changes: Mapping[str, Any], expected: int | None
+    ) -> Written:
         if next(tries) < 3:
             await all_have_read.wait()
-        return await write(self, item, changes)
+        return await write(self, item, changes, expected)
 
     monkeypatch.setattr(Livestreams, "_write", write_after_all_reads)
 

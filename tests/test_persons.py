@@ -81,7 +81,7 @@ async def test_a_new_name_moves_the_item_with_all_that_is_known(served: Served) 
         "thumbnailUrl": "https://example.com/thumbnail.jpg",
     }
     assert answer.made == ["Query sparks", "TransactWriteItems sparks"]
-    assert await stored(served) == [person("p", "Hopper", faceCount=5, theirs="kept")]
+    assert await stored(served) == [person("p", "Hopper", faceCount=5, theirs="kept", version=1)]
 
 
 async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> None:
@@ -92,7 +92,7 @@ async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> 
 
     assert answer.data["updatePerson"] == {"personId": "p", "name": "A#B", "faceCount": 0, "thumbnailUrl": None}
     assert answer.made == ["Query sparks", "UpdateItem sparks"]
-    kept = person("p", "A#B")
+    kept = person("p", "A#B", version=1)
     del kept["thumbnailUrl"]
     assert await stored(served) == [kept]
 

@@ -45,7 +45,7 @@ async def test_what_a_photo_says_is_changed_in_one_call(served: Served) -> None:
 
     assert answer.data["updatePhoto"] == {"imageId": "i", "description": "New", "tags": ["sea", "fog"]}
     assert answer.made == ["UpdateItem sparks"]
-    assert await stored(served) == [photo("i", at=AT, description="New", tags=["sea", "fog"])]
+    assert await stored(served) == [photo("i", at=AT, description="New", tags=["sea", "fog"], version=1)]
 
 
 async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Served) -> None:

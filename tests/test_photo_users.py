@@ -172,7 +172,7 @@ async def test_one_changes_ones_own_name_and_nothing_else_of_it(served: Served) 
         "uploadCount": 3,
         "createdAt": LONG_AGO,
     }
-    assert await stored(served) == user(uploadCount=3, since="long", displayName="Countess")
+    assert await stored(served) == user(uploadCount=3, since="long", displayName="Countess", version=1)
     assert answer.made == ["UpdateItem sparks"]
 
 

@@ -8,12 +8,12 @@ from typing import Any
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.errors import NotFound
-from datastore.expressions import set_or_remove
 from datastore.keyspace.feeds import users as keys
 from datastore.keyspace.parts import Key
 from datastore.moments import from_iso, iso
 from datastore.records import record
 from datastore.store import Store
+from datastore.versions import expecting, updated, version_of, versioned
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,7 @@ class User:
     followers: int
     following: int
     merged_since: datetime | None = None
+    version: int = 0
 
 
 def is_user(item_keys: Mapping[str, str]) -> bool:
@@ -50,6 +51,7 @@ def user_from(item: Mapping[str, Any]) -> User:
         followers=counted(item, "followers"),
         following=counted(item, "following"),
         merged_since=from_iso(item["merged_since"]) if "merged_since" in item else None,
+        version=version_of(item),
     )
 
 
@@ -80,17 +82,15 @@ class Users:
         written = await self._store.put(keys.CREATE_USER, item)
         return user_from(written.item or item)
 
-    async def update(self, user_id: str, changes: Mapping[str, Any]) -> User:
+    async def update(self, user_id: str, changes: Mapping[str, Any], expected: int | None = None) -> User:
         """FEED-W6: change fields, named as `User` names them; None takes a value away. The user as they are then.
 
-        Raises `NotFound` when there is no such user.
+        Raises `NotFound` when there is no such user, `Outdated` when they are not at the version that is expected.
         """
-        expression, values = set_or_remove(changes)
+        expression, values = versioned(changes)
+        values |= expecting(expected)
         written = await self._store.update(keys.UPDATE_USER, keys.user(user_id), update=expression, **values)
-        user = record(user_from, written.item) if written.ok else None
-        if user is None:
-            raise no_profile()
-        return user
+        return updated(written, expected, changes, user_from, no_profile)
 
 
 def no_profile() -> NotFound:

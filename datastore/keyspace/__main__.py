@@ -47,14 +47,15 @@ def _projected(index: Index) -> str:
 
 
 def _row(pattern: AccessPattern) -> str:
-    clauses = [text for text in (pattern.key, *pattern.filter, pattern.condition) if text]
+    clauses = [f"`{text}`" for text in (pattern.key, *pattern.filter, pattern.condition) if text]
+    clauses += [f"where it is given: `{text}`" for text in pattern.guard]
     cells = (
         pattern.id,
         pattern.question,
         ", ".join(f"`{field}`" for field in pattern.fields),
         " + ".join(pattern.operations) or "change feed",
         f"`{pattern.index}`" if pattern.index else "",
-        "<br>".join(f"`{clause}`" for clause in clauses),
+        "<br>".join(clauses),
         PROJECTIONS[pattern.projection] if "Query" in pattern.operations else "",
         _consistency(pattern),
         ", ".join(who.value for who in (pattern.who, *pattern.also)),

@@ -335,8 +335,9 @@ class CricketEvent(Record, frozen=True):
 class Match(Record, frozen=True):
     """A fixture and how it stands. Ids are the provider's; `format` and `status` are its words.
 
-    `scorecards` is None where a list brought summaries only. `version` counts the changes of its live state, `fence` is
-    the number of the lock holder that wrote it last, `last_ball_id` the last ball whose events were told.
+    `scorecards` is None where a list brought summaries only, and `revision`, which grows with every change of it.
+    `version` counts the changes of its live state, `fence` is the number of the lock holder that wrote it last,
+    `last_ball_id` the last ball whose events were told.
     """
 
     match_id: str
@@ -367,6 +368,7 @@ class Match(Record, frozen=True):
     updated_at: datetime | None = None
     live_updated_at: datetime | None = None
     archived_at: datetime | None = None
+    revision: int | None = 0
 
 
 class MatchSnapshot(Record, frozen=True):

@@ -13,6 +13,7 @@ from datastore.keyspace.matches import devices as keys
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.records import record
 from datastore.store import Store
+from datastore.versions import PUT_VERSIONS, check_version, expecting, updated, version_of
 
 LIFETIME = timedelta(days=90)
 
@@ -38,6 +39,7 @@ class Device:
     app_version: str | None
     registered_at: datetime | None
     expires_at: datetime
+    version: int = 0
 
 
 class Devices:
@@ -80,6 +82,8 @@ class Devices:
             "appVersion": app_version,
             "registeredAt": iso(self._now),
             "ttl": to_seconds(self._now + LIFETIME),
+            "begun": PUT_VERSIONS.next(self._now),
+            "one": 1,
         }
         written = await self._store.update(keys.REGISTER_DEVICE, keys.device(user_id, device_token), **values)
         assert written.item is not None, "An update without a condition answers the item."
@@ -92,20 +96,30 @@ class Devices:
         # One that was registered anew meanwhile is left: that registration looks after the others.
         await self._store.delete(keys.REPLACE_DEVICE, key, seen=item.get("registeredAt", ""))
 
-    async def update_push_to_start_token(self, user_id: str, device_token: str, token: str) -> Device:
-        """DEV-3: one that is known already is not written again. Raises `NotFound` when there is no such device."""
+    async def update_push_to_start_token(
+        self, user_id: str, device_token: str, token: str, expected: int | None = None
+    ) -> Device:
+        """DEV-3: one that is known already is not written again.
+
+        Raises `NotFound` when there is no such device, and `Outdated`.
+        """
         key = keys.device(user_id, device_token)
-        device = self._living(await self._store.get(keys.UPDATE_PUSH_TO_START, key))
-        if device is not None and device.push_to_start_token != token:
-            written = await self._store.update(keys.UPDATE_PUSH_TO_START, key, token=token)
-            device = self._living(written.item)
-        if device is None:
-            raise NotFound("You have no such device: register it first.")
-        return device
+        item = await self._store.get(keys.UPDATE_PUSH_TO_START, key)
+        device = self._living(item)
+        if device is None or item is None:
+            raise _no_device()
+        check_version(item, expected, device_from)
+        if device.push_to_start_token == token:
+            return device
+        values: dict[str, Any] = {"token": token, "one": 1, **expecting(expected)}
+        written = await self._store.update(keys.UPDATE_PUSH_TO_START, key, **values)
+        return updated(written, expected, {"pushToStartToken": token}, device_from, _no_device)
 
     async def forget_push_to_start_token(self, user_id: str, device_token: str, rejected: str) -> None:
         """DEV-3: the device is asked in no more until it tells a new token; one it has told meanwhile stays."""
-        await self._store.update(keys.FORGET_PUSH_TO_START, keys.device(user_id, device_token), rejected=rejected)
+        await self._store.update(
+            keys.FORGET_PUSH_TO_START, keys.device(user_id, device_token), rejected=rejected, one=1
+        )
 
     async def delete(self, user_id: str, device_token: str) -> Device | None:
         """DEV-4: the device that was deleted, or None if there was none."""
@@ -115,6 +129,10 @@ class Devices:
     def _living(self, item: Mapping[str, Any] | None) -> Device | None:
         device = record(device_from, item)
         return device if device and device.expires_at > self._now else None
+
+
+def _no_device() -> NotFound:
+    return NotFound("You have no such device: register it first.")
 
 
 def _replaced(items: Sequence[Item]) -> Sequence[Item]:
@@ -134,4 +152,5 @@ def device_from(item: Mapping[str, Any]) -> Device:
         app_version=item.get("appVersion"),
         registered_at=None if registered_at is None else from_iso(registered_at),
         expires_at=from_seconds(item["ttl"]),
+        version=version_of(item),
     )

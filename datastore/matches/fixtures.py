@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from datastore.attributes import Item
 from datastore.errors import NotFound
-from datastore.expressions import set_or_remove
 from datastore.keyspace.matches import fixtures as keys
+from datastore.keyspace.versioning import REVISION
 from datastore.matches.cricket import (
     InningsScore,
     Match,
@@ -29,6 +29,7 @@ from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
 from datastore.store import Store, Written
+from datastore.versions import PUT_VERSIONS, expecting, updated, version_of, versioned
 
 UPDATES_AT_ONCE = 8
 SOON = timedelta(hours=24)
@@ -69,13 +70,16 @@ class Fixtures:
         stored = await asyncio.gather(*[self.latest(match.match_id) for match in matches])
         pairs = list(zip(matches, stored, strict=True))
         far = {match.match_id for match, known in pairs if self._is_far(match, known, polled or ())}
-        puts = [match_item(match, self._now) for match in matches if match.match_id in far]
+        revision = PUT_VERSIONS.next(
+            self._now, above=max((known.revision or 0 for known in stored if known), default=0)
+        )
+        puts = [match_item(replace(match, revision=revision), self._now) for match in matches if match.match_id in far]
         await self._store.write_all(keys.SYNC_FIXTURES, puts=puts)
         at_once = asyncio.Semaphore(UPDATES_AT_ONCE)
 
         async def write(match: Match, known: Match | None) -> Match:
             if match.match_id in far:
-                return replace(match, updated_at=self._now)
+                return replace(match, updated_at=self._now, revision=revision)
             async with at_once:
                 return await self._sync(match, known, polled)
 
@@ -99,11 +103,11 @@ class Fixtures:
             # A poller that has changed nothing yet may have set these: what is 0 stays as it is.
             item |= {"fence": match.fence} if match.fence else {}
             item |= {"lastBallId": match.last_ball_id} if match.last_ball_id else {}
-            expression, values = set_or_remove(item | _unarchived(match))
+            expression, values = versioned(item | _unarchived(match), REVISION)
             written = await self._store.update(keys.SYNC_SOON, key, update=expression, zero=0, **values)
         elif self._tells_state(match, stored, polled):
             item = {**_facts(match), **state_told(match), "version": stored.version + 1, "updatedAt": iso(self._now)}
-            expression, values = set_or_remove(item | _unarchived(match))
+            expression, values = versioned(item | _unarchived(match), REVISION)
             values |= {"seen": stored.version, "held": stored.fence}
             written = await self._store.update(keys.SYNC_STATE, key, update=expression, **values)
         if written is not None and written.ok and written.item is not None:
@@ -117,24 +121,26 @@ class Fixtures:
             return False
         return not goes_back(match, stored, self._now) and differs_in_state(match, stored)
 
-    async def update(self, match_id: str, attributes: Mapping[str, Any]) -> Match:
-        """FIX-5: set some attributes (None removes one). Raises `NotFound` when there is no such match."""
+    async def update(self, match_id: str, attributes: Mapping[str, Any], expected: int | None = None) -> Match:
+        """FIX-5: set some attributes (None removes one).
+
+        Raises `NotFound` when there is no such match, `Outdated` when it is not at the revision that is expected.
+        """
         changes = {**attributes, "updatedAt": iso(self._now)}
-        expression, values = set_or_remove(changes)
+        expression, values = versioned(changes, REVISION)
+        values |= expecting(expected)
         written = await self._store.update(keys.UPDATE_FIXTURE, keys.fixture(match_id), update=expression, **values)
-        if not written.ok or written.item is None:
-            raise no_match(match_id)
-        return match_from(written.item)
+        return updated(written, expected, changes, match_from, lambda: no_match(match_id), REVISION)
 
     async def write_live(self, match: Match) -> bool:
         """FIX-5: how the match stands. False when a later holder of its lock has written, or it is not there."""
-        expression, values = set_or_remove(_live(match, self._now))
+        expression, values = versioned(_live(match, self._now), REVISION)
         written = await self._store.update(keys.WRITE_LIVE, keys.fixture(match.match_id), update=expression, **values)
         return written.ok
 
     async def archive(self, match_id: str) -> Match:
         """FIX-6: mark a match that has left the live scores. Raises `NotFound`."""
-        written = await self._store.update(keys.ARCHIVE_FIXTURE, keys.fixture(match_id), now=iso(self._now))
+        written = await self._store.update(keys.ARCHIVE_FIXTURE, keys.fixture(match_id), now=iso(self._now), one=1)
         if not written.ok or written.item is None:
             raise no_match(match_id)
         return match_from(written.item)
@@ -208,7 +214,13 @@ def match_from(item: Mapping[str, Any]) -> Match:
         updated_at=_moment(item, "updatedAt"),
         live_updated_at=_moment(item, "liveUpdatedAt"),
         archived_at=_moment(item, "archivedAt"),
+        revision=version_of(item, REVISION),
     )
+
+
+def summary_from(item: Mapping[str, Any]) -> Match:
+    """A match from the index, which holds no revision: that is None, not 0."""
+    return replace(match_from(item), revision=None)
 
 
 def _bats_again(innings: tuple[InningsScore, ...]) -> bool:
@@ -225,6 +237,7 @@ def match_item(match: Match, now: datetime) -> Item:
         "version": match.version,
         "fence": match.fence,
         "lastBallId": match.last_ball_id,
+        REVISION: match.revision,
         "updatedAt": iso(now),
     }
     return {name: value for name, value in item.items() if value is not None}

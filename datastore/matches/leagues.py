@@ -1,14 +1,13 @@
 """Leagues and competitions: reference data (LG-1 … LG-6)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
-from datastore.errors import NotFound
-from datastore.expressions import set_or_remove
+from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import leagues as keys
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.parts import Key
@@ -16,11 +15,17 @@ from datastore.moments import from_iso, iso
 from datastore.records import readable, record
 from datastore.remembered import RememberedScans
 from datastore.store import Store
+from datastore.versions import PUT_VERSIONS, expecting, updated, version_of, versioned
+
+TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
 class League:
-    """A league. `code` is its short name (IPL), `active` tells that its matches are synced and polled."""
+    """A league. `code` is its short name (IPL), `active` tells that its matches are synced and polled.
+
+    What a league is says nothing of its `version`: two that differ in it alone are equal.
+    """
 
     league_id: str
     name: str
@@ -31,6 +36,7 @@ class League:
     country_id: str | None = None
     type: str | None = None
     updated_at: datetime | None = None
+    version: int = field(default=0, compare=False)
 
 
 ATTRIBUTES = {
@@ -72,28 +78,39 @@ class Leagues:
         return _by_name(await self._store.scan(keys.ACTIVE_LEAGUES, active=True))
 
     async def put(self, league: League) -> League:
-        """LG-4: the league as it stands now."""
-        stored = replace(league, code=league.code.upper(), updated_at=self._now)
-        try:
-            await self._store.put(keys.PUT_LEAGUE, league_item(stored))
-        finally:
-            self._forget()
-        return stored
+        """LG-4: the league as it stands now; once more where it was at a greater version than could be known.
 
-    async def update(self, league_id: str, changes: Mapping[str, Any]) -> League:
+        Raises `Conflict` when others change it again and again meanwhile.
+        """
+        stored = replace(league, code=league.code.upper(), updated_at=self._now)
+        there = 0
+        for _ in range(TRIES):
+            stored = replace(stored, version=PUT_VERSIONS.next(self._now, above=there))
+            item = league_item(stored)
+            try:
+                written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version)
+            finally:
+                self._forget()
+            if written.ok or (written.repeated and written.item == item):
+                return stored
+            there = version_of(written.item or {})
+        raise Conflict("The league is being changed by others at the same time; try again.", retryable=True)
+
+    async def update(self, league_id: str, changes: Mapping[str, Any], expected: int | None = None) -> League:
         """LG-5: change fields, named as `League` names them; None takes a value away. The league as it is then.
 
-        Raises `NotFound` when there is no such league.
+        Raises `NotFound` when there is no such league, `Outdated` when it is not at the version that is expected.
         """
         attributes = {ATTRIBUTES[name]: value for name, value in changes.items()} | {"updatedAt": iso(self._now)}
         if "code" in attributes:
             attributes["code"] = attributes["code"].upper()
-        expression, values = set_or_remove(attributes)
+        expression, values = versioned(attributes)
+        values |= expecting(expected)
         try:
             written = await self._store.update(keys.UPDATE_LEAGUE, Key(league_id), update=expression, **values)
         finally:
             self._forget()
-        return _found(written.item if written.ok else None)
+        return updated(written, expected, attributes, league_from, _no_league)
 
     async def delete(self, league_id: str) -> League:
         """LG-6: the league that was deleted. Raises `NotFound` when there was none."""
@@ -116,8 +133,12 @@ class Leagues:
 def _found(item: Item | None) -> League:
     league = record(league_from, item)
     if league is None:
-        raise NotFound("There is no such league.")
+        raise _no_league()
     return league
+
+
+def _no_league() -> NotFound:
+    return NotFound("There is no such league.")
 
 
 def _by_name(items: Sequence[Item]) -> Sequence[League]:
@@ -126,7 +147,7 @@ def _by_name(items: Sequence[Item]) -> Sequence[League]:
 
 def league_item(league: League) -> Item:
     item = {attribute: getattr(league, name) for name, attribute in ATTRIBUTES.items()}
-    item["updatedAt"] = league.updated_at and iso(league.updated_at)
+    item |= {"updatedAt": league.updated_at and iso(league.updated_at), "version": league.version}
     return {name: value for name, value in item.items() if value is not None}
 
 
@@ -142,4 +163,5 @@ def league_from(item: Mapping[str, Any]) -> League:
         country_id=item.get("countryId"),
         type=item.get("type"),
         updated_at=from_iso(updated_at) if updated_at else None,
+        version=version_of(item),
     )

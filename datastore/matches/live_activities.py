@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from datastore.declarations import AccessPattern
-from datastore.errors import Conflict
+from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import live_activities as keys
 from datastore.keyspace.parts import Key
 from datastore.matches.cricket import Match
@@ -15,6 +15,7 @@ from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.pages import Page, Span, read_page
 from datastore.records import readable, record
 from datastore.store import Store
+from datastore.versions import PUT_VERSIONS, expecting, updated, version_of
 
 # iOS ends a Live Activity after at most eight hours, and takes it off the lock screen after four more.
 LIFETIME = timedelta(hours=12)
@@ -43,6 +44,7 @@ class LiveActivity:
     end_reason: str | None
     suspended_at: datetime | None
     expires_at: datetime
+    version: int = 0
 
 
 class LiveActivities:
@@ -83,6 +85,7 @@ class LiveActivities:
             "active": LiveActivityStatus.ACTIVE.value,
             "startedAt": iso(self._now),
             "ttl": to_seconds(self._now + LIFETIME),
+            "begun": PUT_VERSIONS.next(self._now),
         }
         key = keys.live_activity(match.match_id, user_id, device_id)
         activity = await self._update(keys.REGISTER_ACTIVITY, key, values)
@@ -96,15 +99,28 @@ class LiveActivities:
         if len(taken) >= MOST_DEVICES and device_id not in taken:
             raise Conflict(f"You have sessions of the match {match_id} on {MOST_DEVICES} devices, which is the limit.")
 
-    async def update_token(self, match_id: str, user_id: str, device_id: str, update_token: str) -> LiveActivity | None:
-        """LA-4: keep a new token; a suspended session is active again. None when there is none, or it has ended."""
-        values = {
+    async def update_token(
+        self, match_id: str, user_id: str, device_id: str, update_token: str, expected: int | None = None
+    ) -> LiveActivity:
+        """LA-4: keep a new token; a suspended session is active again.
+
+        Raises `NotFound` when there is none, or it has ended, and `Outdated`.
+        """
+        active = LiveActivityStatus.ACTIVE.value
+        values: dict[str, Any] = {
             "token": update_token,
-            "active": LiveActivityStatus.ACTIVE.value,
+            "active": active,
             "ended": LiveActivityStatus.ENDED.value,
             "now": self._now.timestamp(),
+            "one": 1,
         }
-        return await self._update(keys.UPDATE_TOKEN, keys.live_activity(match_id, user_id, device_id), values)
+        key = keys.live_activity(match_id, user_id, device_id)
+        written = await self._store.update(keys.UPDATE_TOKEN, key, **values, **expecting(expected))
+        there = record(live_activity_from, written.item)
+        if there is None or there.status is LiveActivityStatus.ENDED or there.expires_at <= self._now:
+            raise _no_session(match_id)
+        changes = {"updateToken": update_token, "status": active}
+        return updated(written, expected, changes, live_activity_from, lambda: _no_session(match_id))
 
     async def end(self, match_id: str, user_id: str, device_id: str, reason: str) -> LiveActivity | None:
         """LA-5: end a session; what ended before keeps its time and reason. None when there is none."""
@@ -134,11 +150,15 @@ class LiveActivities:
         return await self._update(pattern, keys.live_activity(match_id, user_id, device_id), values)
 
     async def _update(self, pattern: AccessPattern, key: Key, values: Mapping[str, Any]) -> LiveActivity | None:
-        written = await self._store.update(pattern, key, **values)
+        written = await self._store.update(pattern, key, **values, one=1)
         return record(live_activity_from, written.item) if written.ok else None
 
     def _of(self, partition: str) -> dict[str, Any]:
         return {"partition": partition, "now": self._now.timestamp()}
+
+
+def _no_session(match_id: str) -> NotFound:
+    return NotFound(f"You have no session for the match {match_id} on this device, or it has ended.")
 
 
 def live_activity_from(item: Mapping[str, Any]) -> LiveActivity:
@@ -153,6 +173,7 @@ def live_activity_from(item: Mapping[str, Any]) -> LiveActivity:
         end_reason=item.get("endReason"),
         suspended_at=_moment(item, "suspendedAt"),
         expires_at=from_seconds(item["ttl"]),
+        version=version_of(item),
     )
 
 

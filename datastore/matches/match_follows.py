@@ -14,6 +14,7 @@ from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.pages import Page, Span, read_page
 from datastore.records import readable, record
 from datastore.store import Store
+from datastore.versions import PUT_VERSIONS, expecting, updated, version_of
 
 LIFETIME = timedelta(hours=48)
 
@@ -27,6 +28,7 @@ class MatchFollow:
     team_id: str
     created_at: datetime
     expires_at: datetime
+    version: int = 0
 
 
 class MatchFollows:
@@ -65,6 +67,8 @@ class MatchFollows:
             "sides": {match.home_team_id, match.away_team_id},
             "expires": to_seconds(expires_at),
             "createdAt": iso(self._now),
+            "begun": PUT_VERSIONS.next(self._now),
+            "one": 1,
         }
         written = await self._store.update(keys.FOLLOW, keys.match_follow(match.match_id, user_id), **values)
         assert written.item is not None, "An update without a condition answers the item."
@@ -75,16 +79,17 @@ class MatchFollows:
         written = await self._store.delete(keys.UNFOLLOW, keys.match_follow(match_id, user_id))
         return self._living(written.item)
 
-    async def change_team(self, match_id: str, user_id: str, team_id: str) -> MatchFollow:
-        """FOL-5: follow the other side. Raises `NotFound`, or `BadUserInput` for a team that does not play."""
-        values: dict[str, Any] = {"team": team_id, "now": self._now.timestamp()}
-        written = await self._store.update(keys.CHANGE_TEAM, keys.match_follow(match_id, user_id), **values)
-        follow = self._living(written.item)
-        if follow is None:
+    async def change_team(self, match_id: str, user_id: str, team_id: str, expected: int | None = None) -> MatchFollow:
+        """FOL-5: follow the other side.
+
+        Raises `NotFound`, `Outdated`, or `BadUserInput` for a team that does not play.
+        """
+        values: dict[str, Any] = {"team": team_id, "now": self._now.timestamp(), "one": 1}
+        key = keys.match_follow(match_id, user_id)
+        written = await self._store.update(keys.CHANGE_TEAM, key, **values, **expecting(expected))
+        if self._living(written.item) is None:
             raise NotFound(f"You do not follow the match {match_id}.")
-        if not written.ok:
-            raise _not_a_side()
-        return follow
+        return updated(written, expected, {"teamId": team_id}, match_follow_from, _not_a_side)
 
     async def remove_all(self, match_id: str) -> int:
         """FOL-6: remove all follows of a match; how many there were. Raises `Throttled` when some are left."""
@@ -116,4 +121,5 @@ def match_follow_from(item: Mapping[str, Any]) -> MatchFollow:
         team_id=item["teamId"],
         created_at=from_iso(item["createdAt"]),
         expires_at=from_seconds(item["expiresAt"]),
+        version=version_of(item),
     )

@@ -1,13 +1,12 @@
 """Teams: reference data, kept in step with the provider (TM-1 … TM-4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from datastore.attributes import Item
 from datastore.errors import NotFound
-from datastore.expressions import set_or_remove
 from datastore.keyspace.matches import teams as keys
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.keyspace.parts import Key
@@ -15,11 +14,15 @@ from datastore.moments import from_iso, iso
 from datastore.records import readable, record
 from datastore.remembered import RememberedScans
 from datastore.store import Store
+from datastore.versions import PUT_VERSIONS, expecting, updated, version_of, versioned
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A team. `code` is its short name (IND), `national` tells a country's side from a club."""
+    """A team. `code` is its short name (IND), `national` tells a country's side from a club.
+
+    What a team is says nothing of its `version`: two that differ in it alone are equal.
+    """
 
     team_id: str
     name: str
@@ -28,6 +31,7 @@ class Team:
     country_id: str | None = None
     national: bool = False
     updated_at: datetime | None = None
+    version: int = field(default=0, compare=False)
 
 
 ATTRIBUTES = {
@@ -63,32 +67,36 @@ class Teams:
 
     async def put_all(self, teams: Iterable[Team]) -> list[Team]:
         """TM-3: the teams as they stand now. Of two with one id the last counts."""
-        last = {team.team_id: replace(team, updated_at=self._now) for team in teams}
+        version = PUT_VERSIONS.next(self._now)
+        last = {team.team_id: replace(team, updated_at=self._now, version=version) for team in teams}
         try:
             await self._store.write_all(keys.SYNC_TEAMS, puts=[team_item(team) for team in last.values()])
         finally:
             self._forget()
         return list(last.values())
 
-    async def update(self, team_id: str, changes: Mapping[str, Any]) -> Team:
+    async def update(self, team_id: str, changes: Mapping[str, Any], expected: int | None = None) -> Team:
         """TM-4: change fields, named as `Team` names them; None takes a value away. The team as it is then.
 
-        Raises `NotFound` when there is no such team.
+        Raises `NotFound` when there is no such team, `Outdated` when it is not at the version that is expected.
         """
         attributes = {ATTRIBUTES[name]: value for name, value in changes.items()} | {"updatedAt": iso(self._now)}
-        expression, values = set_or_remove(attributes)
+        expression, values = versioned(attributes)
+        values |= expecting(expected)
         try:
             written = await self._store.update(keys.UPDATE_TEAM, Key(team_id), update=expression, **values)
         finally:
             self._forget()
-        team = record(team_from, written.item) if written.ok else None
-        if team is None:
-            raise NotFound("There is no such team.")
-        return team
+        PUT_VERSIONS.saw(version_of(written.item or {}))
+        return updated(written, expected, attributes, team_from, _no_team)
 
     def _forget(self) -> None:
         if self._remembered is not None:
             self._remembered.invalidate(TEAMS)
+
+
+def _no_team() -> NotFound:
+    return NotFound("There is no such team.")
 
 
 def _by_name(items: Sequence[Item]) -> Sequence[Team]:
@@ -97,7 +105,7 @@ def _by_name(items: Sequence[Item]) -> Sequence[Team]:
 
 def team_item(team: Team) -> Item:
     item = {attribute: getattr(team, name) for name, attribute in ATTRIBUTES.items()}
-    item["updatedAt"] = team.updated_at and iso(team.updated_at)
+    item |= {"updatedAt": team.updated_at and iso(team.updated_at), "version": team.version}
     return {name: value for name, value in item.items() if value is not None}
 
 
@@ -111,4 +119,5 @@ def team_from(item: Mapping[str, Any]) -> Team:
         country_id=item.get("countryId"),
         national=item.get("national") is True,
         updated_at=from_iso(updated_at) if updated_at else None,
+        version=version_of(item),
     )

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from datastore.attributes import Item
-from datastore.expressions import set_or_remove
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import library as keys
@@ -20,12 +20,19 @@ from datastore.photos.lookups import Lookups
 from datastore.photos.removals import Removals, removal_item
 from datastore.photos.tagging import MOST_FACES, without_face
 from datastore.photos.users import UPLOAD_LIMIT
-from datastore.records import record
 from datastore.settling import all_settled
 from datastore.store import Action, Store
+from datastore.versions import expecting, updated, versioned
 
 # A user who has no place to give back.
 HAS_NONE = "uploadCount < :one"
+
+
+class PhotoChange(NamedTuple):
+    """Attributes of a photo to change, None takes one away; and at which version, if not at any."""
+
+    changes: Mapping[str, Any]
+    expected: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +44,30 @@ class Editing:
     objects: ObjectStore
     now: datetime
 
-    async def update(self, image_id: str, me: str, taken_at: datetime | None, changes: Mapping[str, Any]) -> Photo:
-        """Change attributes of a photo. Raises `NotFound` or `Forbidden`.
+    async def update(self, image_id: str, me: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
+        """Change attributes of a photo. Raises `NotFound`, `Forbidden` or `Outdated`.
 
         Where the moment is given that is one write; where others wrote it in another form the photo is found first.
         """
         if taken_at is not None:
-            key = keys.photo(image_id, keys.taken(taken_at))
-            updated = await self._updated(key, me, changes)
-            if updated is not None:
-                return updated
-        return await until_unchanged(lambda: self._update(image_id, me, taken_at, changes))
+            with suppress(Changed):
+                return await self._updated(keys.photo(image_id, keys.taken(taken_at)), me, change)
+        return await until_unchanged(lambda: self._update(image_id, me, taken_at, change))
 
-    async def _update(self, image_id: str, me: str, taken_at: datetime | None, changes: Mapping[str, Any]) -> Photo:
+    async def _update(self, image_id: str, me: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
         found = await Current(self.store, self.lookups).photo(image_id)
         photo = own(of_moment(found, taken_at), me)
-        updated = await self._updated(photo.key, photo.email, changes)
-        if updated is None:
-            raise Changed
-        return updated
+        return await self._updated(photo.key, photo.email, change)
 
-    async def _updated(self, key: Key, email: str, changes: Mapping[str, Any]) -> Photo | None:
-        """The photo as it is now; None when there is none at that key, or none of that user."""
-        expression, values = set_or_remove(changes)
-        written = await self.store.update(keys.UPDATE_PHOTO, key, update=expression, **values, me=email)
+    async def _updated(self, key: Key, email: str, change: PhotoChange) -> Photo:
+        """The photo as it is now. Raises `Changed` when there is none at that key, or none of that user."""
+        expression, values = versioned(change.changes)
+        values |= {"me": email, **expecting(change.expected)}
+        written = await self.store.update(keys.UPDATE_PHOTO, key, update=expression, **values)
         self.lookups.clear_all()
-        return record(photo_from, written.item) if written.ok else None
+        if written.item is None or written.item.get("email") != email:
+            raise Changed
+        return updated(written, change.expected, change.changes, photo_from, Changed)
 
     async def delete(
         self, image_id: str, me: str | None, taken_at: datetime | None, *, is_admin: bool = False

@@ -14,6 +14,7 @@ from datastore.pages import Page, SortOrder, Span, in_order, read_page
 from datastore.photos.lookups import Lookups
 from datastore.records import record
 from datastore.store import Store
+from datastore.versions import version_of
 
 
 class FaceOnPhoto(NamedTuple):
@@ -29,7 +30,7 @@ class Photo:
     were called when they were tagged.
 
     Photos that were not uploaded through this gateway may lack `content_type`, sizes and `faces`. `revision` counts
-    changes of who is on it; lists do not hold it.
+    changes of who is on it, `version` those of what it says; lists do not hold the former.
     """
 
     key: Key
@@ -49,6 +50,7 @@ class Photo:
     height: int | None
     created_at: datetime
     revision: int
+    version: int = 0
 
 
 def photo_from(item: Mapping[str, Any]) -> Photo:
@@ -75,6 +77,7 @@ def photo_from(item: Mapping[str, Any]) -> Photo:
         height=_whole(file, "height"),
         created_at=from_iso(item["createdAt"]),
         revision=_whole(item, "revision") or 0,
+        version=version_of(item),
     )
 
 
@@ -96,6 +99,7 @@ def photo_item(photo: Photo) -> Item:
         "file": _file_attribute(photo),
         "createdAt": iso(photo.created_at),
         "revision": photo.revision,
+        "version": photo.version or None,
     }
     return {name: value for name, value in item.items() if value is not None}
 

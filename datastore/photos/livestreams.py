@@ -1,6 +1,7 @@
 """Livestreams: what one is, how the table keeps it, and when it begins and ends."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -9,7 +10,6 @@ from typing import Any
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.errors import BadUserInput, Conflict, NotFound
-from datastore.expressions import set_or_remove
 from datastore.ids import uuid7_moment
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import livestreams as keys
@@ -18,6 +18,7 @@ from datastore.pages import Page, SortOrder, Span, in_order, read_page
 from datastore.photos.lookups import Lookups
 from datastore.records import readable, record
 from datastore.store import Store, Written
+from datastore.versions import check_version, expecting, updated, version_of, versioned
 
 LONGEST = timedelta(days=30)
 # How many of those made last a subscriber hears of when they begin or end without being changed.
@@ -51,6 +52,7 @@ class Livestream:
     end_time: datetime | None
     created_at: datetime
     told_at: datetime | None = None
+    version: int = 0
 
     def state(self, now: datetime) -> LivestreamState:
         if self.end_time is not None and now >= self.end_time:
@@ -78,6 +80,7 @@ def livestream_from(item: Mapping[str, Any]) -> Livestream:
         # Others write an attribute that is not there as null, too.
         end_time=None if item.get("endTime") is None else from_iso(item["endTime"]),
         created_at=from_iso(item["createdAt"]),
+        version=version_of(item),
     )
 
 
@@ -102,6 +105,10 @@ def check_times(start: datetime, end: datetime | None, field: str = "endTime") -
     """Raise `BadUserInput`, about `field`, unless the end comes after the start and soon enough."""
     if end is not None and not timedelta(0) < end - start <= LONGEST:
         raise BadUserInput(f"`endTime` must be after `startTime`, by at most {LONGEST.days} days.", field=field)
+
+
+class _TimesChanged(Exception):
+    """It does not begin or end when it did as it was read, or is gone."""
 
 
 class Livestreams:
@@ -140,16 +147,16 @@ class Livestreams:
         written = await self._store.put(keys.CREATE_LIVESTREAM, _livestream_item(livestream))
         return record(livestream_from, written.item) or livestream
 
-    async def update(self, livestream_id: str, changes: Mapping[str, Any]) -> Livestream:
+    async def update(self, livestream_id: str, changes: Mapping[str, Any], expected: int | None = None) -> Livestream:
         """SPARKS-W1: change attributes, by their names in the item; None takes one away.
 
-        Raises `NotFound`, `BadUserInput` when it would end before it begins, `Conflict`.
+        Raises `NotFound`, `BadUserInput` when it would end before it begins, `Outdated`, `Conflict`.
         """
-        return await self._change(livestream_id, lambda there: _allowed(there, changes))
+        return await self._change(livestream_id, lambda there: _allowed(there, changes), expected)
 
-    async def end(self, livestream_id: str) -> Livestream:
-        """SPARKS-W1: it ends now; one that has ended stays as it is. Raises `NotFound`, `Conflict`."""
-        return await self._change(livestream_id, self._ending)
+    async def end(self, livestream_id: str, expected: int | None = None) -> Livestream:
+        """SPARKS-W1: it ends now; one that has ended stays as it is. Raises `NotFound`, `Outdated`, `Conflict`."""
+        return await self._change(livestream_id, self._ending, expected)
 
     def _ending(self, livestream: Livestream) -> Mapping[str, Any]:
         state = livestream.state(self._now)
@@ -157,20 +164,24 @@ class Livestreams:
             raise Conflict("The livestream has not begun: change its times instead.")
         return {} if state is LivestreamState.ENDED else {"endTime": iso(self._now)}
 
-    async def _change(self, livestream_id: str, decide: Callable[[Livestream], Mapping[str, Any]]) -> Livestream:
+    async def _change(
+        self, livestream_id: str, decide: Callable[[Livestream], Mapping[str, Any]], expected: int | None
+    ) -> Livestream:
         """What `decide` makes of it as it is, written only while its times are those that were read."""
         for _ in range(TRIES):
             item, there = await self._there(keys.UPDATE_LIVESTREAM, livestream_id)
+            check_version(item, expected, livestream_from)
             changes = decide(there)
             if not changes:
                 return there
-            written = await self._write(item, changes)
-            if written.ok and written.item is not None:
-                return livestream_from(written.item)
+            written = await self._write(item, changes, expected)
+            with suppress(_TimesChanged):
+                return updated(written, expected, changes, livestream_from, _TimesChanged)
         raise Conflict("The livestream is being changed by others at the same time; try again.")
 
-    async def _write(self, item: Item, changes: Mapping[str, Any]) -> Written:
-        expression, values = set_or_remove(changes)
+    async def _write(self, item: Item, changes: Mapping[str, Any], expected: int | None) -> Written:
+        expression, values = versioned(changes)
+        values |= expecting(expected)
         key, was = Key(item["PK"], item["SK"]), {"startWas": item["startTime"], "endWas": item.get("endTime")}
         pattern = keys.UPDATE_LIVESTREAM if "endTime" in item else keys.UPDATE_OPEN_LIVESTREAM
         return await self._store.update(pattern, key, update=expression, **values, **was)

@@ -7,7 +7,6 @@ from typing import Any
 
 from datastore.attributes import Item
 from datastore.errors import Internal
-from datastore.expressions import set_or_remove
 from datastore.keyspace.parts import key_of
 from datastore.keyspace.photos import persons as keys
 from datastore.keyspace.photos.table import SPARKS
@@ -17,9 +16,10 @@ from datastore.photos.lookups import Lookups
 from datastore.photos.persons import Person, person_from, person_item
 from datastore.records import record
 from datastore.store import Action, Store
+from datastore.versions import check_version, expecting, updated, version_of, versioned
 
 # What others may change of a person while they move.
-CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto", "mergedAt", "receives")
+CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto", "mergedAt", "receives", "version")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,32 +55,32 @@ class Naming:
             await Current(self.store, self.lookups).commit(keys.CREATE_PERSON, [*map(_gone, going), stays])
         return found[0] if found else None
 
-    async def update(self, person_id: str, changes: Mapping[str, Any]) -> Person:
-        """Change `name` and `thumbnailUrl`; None takes away. Raises `NotFound`."""
-        return await until_unchanged(lambda: self._update(person_id, changes))
+    async def update(self, person_id: str, changes: Mapping[str, Any], expected: int | None = None) -> Person:
+        """Change `name` and `thumbnailUrl`; None takes away. Raises `NotFound` and `Outdated`."""
+        return await until_unchanged(lambda: self._update(person_id, changes, expected))
 
-    async def _update(self, person_id: str, changes: Mapping[str, Any]) -> Person:
+    async def _update(self, person_id: str, changes: Mapping[str, Any], expected: int | None) -> Person:
         current = Current(self.store, self.lookups)
         before = await current.person(person_id)
         if before is None:
             raise no_person(person_id)
+        check_version(before, expected, person_from)
         after = {name: value for name, value in {**before, **changes}.items() if value is not None}
         key = keys.person(person_id, after["name"])
         # Of a name that stays the key stays too, in whatever form others wrote it.
         if after["name"] == before["name"] or key == key_of(SPARKS, before):
-            return await self._update_in_place(before, changes)
-        after["SK"] = key.sort
+            return await self._update_in_place(before, changes, expected)
+        after |= {"SK": key.sort, "version": version_of(before) + 1}
         named = Action("Put", item=after, condition="attribute_not_exists(PK)")
         await current.commit(keys.UPDATE_PERSON, [_gone(before), named])
         return whole(after)
 
-    async def _update_in_place(self, before: Item, changes: Mapping[str, Any]) -> Person:
-        expression, values = set_or_remove(changes)
+    async def _update_in_place(self, before: Item, changes: Mapping[str, Any], expected: int | None) -> Person:
+        expression, values = versioned(changes)
+        values |= expecting(expected)
         written = await self.store.update(keys.UPDATE_PERSON, key_of(SPARKS, before), update=expression, **values)
         self.lookups.clear_all()
-        if not written.ok:
-            raise Changed
-        return whole(written.item)
+        return updated(written, expected, changes, person_from, Changed)
 
 
 def _is_used(person: Item) -> bool:

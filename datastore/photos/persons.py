@@ -14,6 +14,7 @@ from datastore.pages import Page, SortOrder, Span, in_order, read_page
 from datastore.photos.lookups import Lookups
 from datastore.records import record
 from datastore.store import Store
+from datastore.versions import version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +27,20 @@ class Person:
     thumbnail_url: str | None
     created_at: datetime
     merged_into: str | None
+    version: int = 0
 
 
 def person_from(item: Mapping[str, Any]) -> Person:
+    """A person from the table, or from an index, where the key alone tells the name."""
+    person_id, name = keys.person_parts(Key(item["PK"], item["SK"]))
     return Person(
-        person_id=keys.person_parts(Key(item["PK"], item["SK"]))[0],
-        name=item["name"],
+        person_id=person_id,
+        name=item.get("name", name),
         face_count=int(item.get("faceCount") or 0),
         thumbnail_url=item.get("thumbnailUrl"),
         created_at=from_iso(item["createdAt"]),
         merged_into=item.get("mergedInto"),
+        version=version_of(item),
     )
 
 

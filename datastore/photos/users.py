@@ -8,13 +8,13 @@ from typing import Any
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.errors import NotFound
-from datastore.expressions import set_or_remove
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import users as keys
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, SortOrder, Span, in_order, read_page
 from datastore.records import record
 from datastore.store import Store
+from datastore.versions import expecting, updated, version_of, versioned
 
 # How many photos one may have, when nobody said otherwise.
 UPLOAD_LIMIT = 100
@@ -29,6 +29,7 @@ class PhotoUser:
     upload_limit: int
     upload_count: int | None
     created_at: datetime
+    version: int = 0
 
 
 def photo_user_from(item: Mapping[str, Any]) -> PhotoUser:
@@ -38,6 +39,7 @@ def photo_user_from(item: Mapping[str, Any]) -> PhotoUser:
         upload_limit=UPLOAD_LIMIT if item.get("uploadLimit") is None else int(item["uploadLimit"]),
         upload_count=None if item.get("uploadCount") is None else int(item["uploadCount"]),
         created_at=from_iso(item["createdAt"]),
+        version=version_of(item),
     )
 
 
@@ -64,14 +66,12 @@ class PhotoUsers:
         assert user is not None, "There is an item."
         return user
 
-    async def update(self, email: str, changes: Mapping[str, Any]) -> PhotoUser:
-        """SPARKS-W1: change attributes. Raises `NotFound` when there is no such user."""
-        expression, values = set_or_remove(changes)
+    async def update(self, email: str, changes: Mapping[str, Any], expected: int | None = None) -> PhotoUser:
+        """SPARKS-W1: change attributes. Raises `NotFound` when there is no such user, and `Outdated`."""
+        expression, values = versioned(changes)
+        values |= expecting(expected)
         written = await self._store.update(keys.UPDATE_PHOTO_USER, keys.user(email), update=expression, **values)
-        user = record(photo_user_from, written.item) if written.ok else None
-        if user is None:
-            raise no_photo_user()
-        return user
+        return updated(written, expected, changes, photo_user_from, no_photo_user)
 
 
 def no_photo_user() -> NotFound:

@@ -10,6 +10,7 @@ from datastore.feeds.users import User
 from datastore.keyspace.feeds import users as keys
 from resolvers import bounds
 from resolvers.access import Identity, require
+from resolvers.arguments import EXPECTED_VERSION
 from resolvers.context import Info
 
 LONGEST_NAME = 100
@@ -63,6 +64,7 @@ class UpdateUserInput:
     avatar_ref: strawberry.Maybe[str | None] = strawberry.field(
         description="1 to 500 characters; null takes it away.", default=None
     )
+    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
 NewUser = Annotated[CreateUserInput, strawberry.argument(description="Who one is.")]
@@ -100,4 +102,5 @@ async def create_user(info: Info, input: NewUser) -> User:
 
 async def update_user(info: Info, input: Changes) -> User:
     caller = require(info.context.identity, keys.UPDATE_USER)
-    return await info.context.users.update(caller.user_id, bounds.changes(input, CHECKS, REMOVABLE))
+    changes, expected = bounds.changes(input, CHECKS, REMOVABLE), bounds.version(input.expected_version)
+    return await info.context.users.update(caller.user_id, changes, expected)

@@ -10,7 +10,7 @@ from datastore.keyspace.matches import devices as keys
 from datastore.matches.devices import Device, Platform
 from resolvers import bounds
 from resolvers.access import Identity, Role, require
-from resolvers.arguments import UserId
+from resolvers.arguments import ExpectedVersion, UserId
 from resolvers.context import Context, Info
 
 LONGEST_VERSION = 40
@@ -73,13 +73,17 @@ async def register_device(info: Info, input: NewDevice) -> Device:
 
 
 async def update_push_to_start_token(
-    info: Info, device_token: DeviceToken, push_to_start_token: PushToStartToken
+    info: Info,
+    device_token: DeviceToken,
+    push_to_start_token: PushToStartToken,
+    expected_version: ExpectedVersion = None,
 ) -> Device:
     caller = require(info.context.identity, keys.UPDATE_PUSH_TO_START)
     return await info.context.devices.update_push_to_start_token(
         caller.user_id,
         push_token("deviceToken", device_token),
         push_token("pushToStartToken", push_to_start_token),
+        bounds.version(expected_version),
     )
 
 

@@ -8,14 +8,14 @@ import strawberry
 from datastore.errors import BadUserInput
 from datastore.keyspace.matches import fixtures as keys
 from datastore.matches.cricket import LineupPlayer, Match, Scorecard, Venue, phase_of, to_json
-from datastore.matches.fixtures import match_from
+from datastore.matches.fixtures import summary_from
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import Season
 from datastore.matches.teams import Team
 from datastore.moments import iso
 from resolvers import bounds
 from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last
+from resolvers.arguments import EXPECTED_VERSION, After, Before, First, Last
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Info
 
@@ -73,6 +73,9 @@ class UpdateFixtureInput:
     note: strawberry.Maybe[str | None] = strawberry.field(description="Null takes it away.", default=None)
     venue: strawberry.Maybe[VenueInput | None] = strawberry.field(description="Null takes it away.", default=None)
     scheduled_overs: strawberry.Maybe[int | None] = strawberry.field(description="1 to 100.", default=None)
+    expected_version: int | None = strawberry.field(
+        description=EXPECTED_VERSION.replace("`version`", "match's `revision`"), default=None
+    )
 
 
 Fixtures = Annotated[list[FixtureInput], strawberry.argument(description="Up to 100 fixtures.")]
@@ -152,7 +155,7 @@ async def matches_by_league(
     of = listing(info.context.services.cursors, keys.BY_LEAGUE, "Query.matchesByLeague", said)
     span = of.span(Paging(first, after, last, before))
     page = await info.context.fixtures.of_league(bounds.code("leagueCode", league_code), start, end, span)
-    return connection(of, page, match_from)
+    return connection(of, page, summary_from)
 
 
 def _window(now: datetime, start: datetime | None, end: datetime | None) -> tuple[datetime, datetime]:
@@ -215,7 +218,8 @@ async def update_fixture(info: Info, id: MatchId, input: Changes) -> Match:
     attributes = {ATTRIBUTES.get(name, name): _stored(value) for name, value in changes.items()}
     if "status" in attributes:
         attributes["phase"] = phase_of(attributes["status"]).value
-    return await info.context.fixtures.update(bounds.id("id", id), attributes)
+    expected = bounds.version(input.expected_version)
+    return await info.context.fixtures.update(bounds.id("id", id), attributes, expected)
 
 
 def _stored(value: Any) -> Any:

@@ -10,6 +10,7 @@ from datastore.matches.leagues import League
 from datastore.matches.team_seasons import Season
 from resolvers import bounds
 from resolvers.access import require
+from resolvers.arguments import EXPECTED_VERSION
 from resolvers.context import Info
 
 CHECKS: dict[str, bounds.Check] = {
@@ -64,6 +65,7 @@ class UpdateLeagueInput:
     type: strawberry.Maybe[str | None] = strawberry.field(
         description="1 to 100 characters; null takes it away.", default=None
     )
+    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
 Input = Annotated[LeagueInput, strawberry.argument(description="The league as it shall stand.")]
@@ -89,7 +91,8 @@ async def put_league(info: Info, input: Input) -> League:
 
 async def update_league(info: Info, id: Id, input: Changes) -> League:
     require(info.context.identity, keys.UPDATE_LEAGUE)
-    return await info.context.leagues.update(bounds.id("id", id), bounds.changes(input, CHECKS, REMOVABLE))
+    changes, expected = bounds.changes(input, CHECKS, REMOVABLE), bounds.version(input.expected_version)
+    return await info.context.leagues.update(bounds.id("id", id), changes, expected)
 
 
 async def delete_league(info: Info, id: Id) -> League:

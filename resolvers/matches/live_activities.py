@@ -11,7 +11,7 @@ from datastore.matches.fixtures import no_match
 from datastore.matches.live_activities import LiveActivity, live_activity_from
 from resolvers import bounds
 from resolvers.access import Identity, require
-from resolvers.arguments import After, Before, First, Last, MatchId, UserId
+from resolvers.arguments import After, Before, ExpectedVersion, First, Last, MatchId, UserId
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.matches.devices import given_user, may_see_tokens, push_token
@@ -102,15 +102,17 @@ async def register_live_activity(
 
 
 async def update_live_activity_token(
-    info: Info, match_id: MatchId, device_id: DeviceId, update_token: UpdateToken
+    info: Info,
+    match_id: MatchId,
+    device_id: DeviceId,
+    update_token: UpdateToken,
+    expected_version: ExpectedVersion = None,
 ) -> LiveActivity:
     caller = require(info.context.identity, keys.UPDATE_TOKEN)
     token = push_token("updateToken", update_token)
     match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
-    activity = await info.context.live_activities.update_token(match, caller.user_id, device, token)
-    if activity is None:
-        raise NotFound(f"You have no session for the match {match_id} on this device, or it has ended.")
-    return activity
+    expected = bounds.version(expected_version)
+    return await info.context.live_activities.update_token(match, caller.user_id, device, token, expected)
 
 
 async def end_live_activity(

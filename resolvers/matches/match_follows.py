@@ -10,7 +10,7 @@ from datastore.matches.fixtures import no_match
 from datastore.matches.match_follows import MatchFollow, match_follow_from
 from resolvers import bounds
 from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last, MatchId
+from resolvers.arguments import After, Before, ExpectedVersion, First, Last, MatchId
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Info
 
@@ -60,10 +60,13 @@ async def unfollow_match(info: Info, match_id: MatchId) -> MatchFollow | None:
     return await info.context.match_follows.unfollow(bounds.id("matchId", match_id), caller.user_id)
 
 
-async def update_match_follow(info: Info, match_id: MatchId, team_id: Side) -> MatchFollow:
+async def update_match_follow(
+    info: Info, match_id: MatchId, team_id: Side, expected_version: ExpectedVersion = None
+) -> MatchFollow:
     caller = require(info.context.identity, keys.CHANGE_TEAM)
     match, side = bounds.id("matchId", match_id), bounds.id("teamId", team_id)
-    return await info.context.match_follows.change_team(match, caller.user_id, side)
+    expected = bounds.version(expected_version)
+    return await info.context.match_follows.change_team(match, caller.user_id, side, expected)
 
 
 async def remove_match_follows(info: Info, match_id: MatchId) -> int:

@@ -9,6 +9,7 @@ from datastore.keyspace.matches import teams as keys
 from datastore.matches.teams import Team
 from resolvers import bounds
 from resolvers.access import require
+from resolvers.arguments import EXPECTED_VERSION
 from resolvers.context import Info
 
 CHECKS: dict[str, bounds.Check] = {
@@ -47,6 +48,7 @@ class UpdateTeamInput:
     national: strawberry.Maybe[bool | None] = strawberry.field(
         description="Whether it is a country's side.", default=None
     )
+    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
 TeamInputs = Annotated[list[TeamInput], strawberry.argument(description="Up to 100 teams.")]
@@ -71,4 +73,5 @@ async def sync_teams(info: Info, teams: TeamInputs) -> list[Team]:
 
 async def update_team(info: Info, id: Id, input: Changes) -> Team:
     require(info.context.identity, keys.UPDATE_TEAM)
-    return await info.context.teams.update(bounds.id("id", id), bounds.changes(input, CHECKS, REMOVABLE))
+    changes, expected = bounds.changes(input, CHECKS, REMOVABLE), bounds.version(input.expected_version)
+    return await info.context.teams.update(bounds.id("id", id), changes, expected)

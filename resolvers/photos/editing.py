@@ -6,8 +6,10 @@ from typing import Annotated
 import strawberry
 
 from datastore.keyspace.photos import library as keys
+from datastore.photos.editing import PhotoChange
 from datastore.photos.library import Photo
 from resolvers import bounds
+from resolvers.arguments import EXPECTED_VERSION
 from resolvers.context import Info
 from resolvers.photos import texts
 from resolvers.photos.callers import moderator, uploader
@@ -27,6 +29,7 @@ class UpdatePhotoInput:
         "in lower case, each once.",
         default=None,
     )
+    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
 Changes = Annotated[UpdatePhotoInput, strawberry.argument(description="At least one field to change.")]
@@ -37,7 +40,8 @@ async def update_photo(info: Info, input: Changes, taken_at: TakenAt = None) -> 
     me = uploader(info.context.identity, keys.UPDATE_PHOTO)
     image_id, moment = bounds.id("imageId", input.image_id), moment_given(taken_at)
     changes = bounds.changes(input, CHECKS, removable={"description"})
-    return await info.context.photo_editing.update(image_id, me, moment, changes)
+    change = PhotoChange(changes, bounds.version(input.expected_version))
+    return await info.context.photo_editing.update(image_id, me, moment, change)
 
 
 async def delete_photo(info: Info, image_id: OfPhoto, taken_at: TakenAt = None) -> Photo | None:

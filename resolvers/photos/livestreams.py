@@ -34,7 +34,7 @@ from datastore.records import parsed
 from datastore.streams import Change
 from resolvers import bounds
 from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last, Order, WhenSlow
+from resolvers.arguments import EXPECTED_VERSION, After, Before, ExpectedVersion, First, Last, Order, WhenSlow
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.photos import texts
@@ -114,6 +114,7 @@ class UpdateLivestreamInput:
     end_time: strawberry.Maybe[datetime | None] = strawberry.field(
         description="When it ends, after `startTime` and at most 30 days later; null: not known.", default=None
     )
+    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
 NewLivestream = Annotated[CreateLivestreamInput, strawberry.argument(description="The livestream.")]
@@ -171,12 +172,16 @@ async def update_livestream(info: Info, input: Changes) -> Livestream:
     attributes = {
         ATTRIBUTES[name]: iso(value) if isinstance(value, datetime) else value for name, value in changes.items()
     }
-    return await info.context.livestreams.update(bounds.id("livestreamId", input.livestream_id), attributes)
+    livestream_id, expected = bounds.id("livestreamId", input.livestream_id), bounds.version(input.expected_version)
+    return await info.context.livestreams.update(livestream_id, attributes, expected)
 
 
-async def end_livestream(info: Info, livestream_id: LivestreamId) -> Livestream:
+async def end_livestream(
+    info: Info, livestream_id: LivestreamId, expected_version: ExpectedVersion = None
+) -> Livestream:
     require(info.context.identity, keys.END_LIVESTREAM)
-    return await info.context.livestreams.end(bounds.id("livestreamId", livestream_id))
+    expected = bounds.version(expected_version)
+    return await info.context.livestreams.end(bounds.id("livestreamId", livestream_id), expected)
 
 
 async def livestream_changed(

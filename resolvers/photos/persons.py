@@ -14,7 +14,7 @@ from datastore.photos.library import Photo
 from datastore.photos.persons import Person, person_from
 from resolvers import bounds
 from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last, Order
+from resolvers.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Info
 from resolvers.photos import texts
@@ -53,6 +53,7 @@ class UpdatePersonInput:
     thumbnail_url: strawberry.Maybe[str | None] = strawberry.field(
         description="Where a picture of them is: http(s), at most 1000 characters; null takes it away.", default=None
     )
+    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
 NewPerson = Annotated[CreatePersonInput, strawberry.argument(description="Who it is.")]
@@ -120,7 +121,8 @@ async def create_person(info: Info, input: NewPerson) -> Person:
 async def update_person(info: Info, input: Changes) -> Person:
     require(info.context.identity, keys.UPDATE_PERSON)
     person_id, changes = bounds.id("personId", input.person_id), bounds.changes(input, CHECKS, {"thumbnail_url"})
-    return await info.context.naming.update(person_id, {ATTRIBUTES[name]: value for name, value in changes.items()})
+    attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
+    return await info.context.naming.update(person_id, attributes, bounds.version(input.expected_version))
 
 
 async def merge_persons(info: Info, from_: From, into: Into) -> Person:

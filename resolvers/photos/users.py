@@ -11,7 +11,7 @@ from datastore.photos.library import Photo
 from datastore.photos.users import PhotoUser, photo_user_from
 from resolvers import bounds
 from resolvers.access import Identity, Role, require
-from resolvers.arguments import After, Before, First, Last, Order
+from resolvers.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Info
 from resolvers.photos.callers import (
@@ -63,6 +63,7 @@ class UpdatePhotoUserInput:
     upload_limit: strawberry.Maybe[int | None] = strawberry.field(
         description="How many photos they may have, 0 to 1,000,000; for admins.", default=None
     )
+    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
 NewPhotoUser = Annotated[CreatePhotoUserInput, strawberry.argument(description="Who one is.")]
@@ -135,7 +136,8 @@ async def update_photo_user(info: Info, input: Changes) -> PhotoUser:
     changes = bounds.changes(input, CHECKS, removable=())
     if address is None:
         raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
-    return await context.photo_users.update(address, {ATTRIBUTES[name]: value for name, value in changes.items()})
+    attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
+    return await context.photo_users.update(address, attributes, bounds.version(input.expected_version))
 
 
 def _for_admins(caller: Identity, used: dict[str, bool]) -> None:

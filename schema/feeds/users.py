@@ -15,7 +15,7 @@ from resolvers.feeds import posts as resolve_posts
 from resolvers.feeds import users as resolve
 from schema.connections import Connection, Node
 from schema.feeds.follows import Follower, Following
-from schema.fields import ask
+from schema.fields import VERSION, ask
 
 if TYPE_CHECKING:
     from schema.feeds.posts import Post
@@ -31,6 +31,7 @@ class User(Node):
     bio: str | None = strawberry.field(description="What they say of themselves.")
     avatar_ref: str | None = strawberry.field(description="Where their picture is, as they gave it.")
     created_at: datetime = strawberry.field(description="When they entered the feed.")
+    version: int = strawberry.field(description=VERSION)
     post_count = strawberry.field(
         resolver=resolve.post_count,
         graphql_type=int,

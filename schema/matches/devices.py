@@ -7,7 +7,7 @@ import strawberry
 from datastore.keyspace.matches import devices as patterns
 from datastore.matches import devices as records
 from resolvers.matches import devices as resolve
-from schema.fields import ask
+from schema.fields import VERSION, ask
 
 TOKENS = "Only its owner and the system may see it; null for others."
 
@@ -35,6 +35,7 @@ class Device:
     app_version: str | None = strawberry.field(description="The version of the app when it was registered.")
     registered_at: datetime | None = strawberry.field(description="When it was registered last.")
     expires_at: datetime = strawberry.field(description="When it is forgotten, unless it is registered again.")
+    version: int = strawberry.field(description=VERSION)
 
 
 @strawberry.type

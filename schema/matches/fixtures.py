@@ -126,6 +126,9 @@ class Match(Node):
         description="The players named for it, while the source's last answer is kept: until a week after the match.",
     )
     version: int = strawberry.field(description="How often its live state has changed; it never goes back.")
+    revision: int | None = strawberry.field(
+        description="Grows with every change of it, live ones too, for `expectedVersion`; null in `matchesByLeague`."
+    )
     updated_at: datetime | None = strawberry.field(description="When it was last stored or changed.")
     live_updated_at: datetime | None = strawberry.field(description="When its live state was last written.")
     archived_at: datetime | None = strawberry.field(description="When it left the live scores.")

@@ -10,7 +10,7 @@ from datastore.matches import leagues as records
 from resolvers import nodes
 from resolvers.matches import leagues as resolve
 from schema.connections import Node
-from schema.fields import ask
+from schema.fields import VERSION, ask
 from schema.matches.team_seasons import Season
 
 
@@ -29,6 +29,7 @@ class League(Node):
     country_id: strawberry.ID | None = strawberry.field(description="The source's id of its country.")
     type: str | None = strawberry.field(description="What kind it is, as the source has it, such as league or phase.")
     updated_at: datetime | None = strawberry.field(description="When it was last stored or changed.")
+    version: int = strawberry.field(description=VERSION)
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:

@@ -10,7 +10,7 @@ from datastore.keyspace.matches import live_activities as patterns
 from datastore.matches import live_activities as records
 from resolvers.matches import live_activities as resolve
 from schema.connections import Connection
-from schema.fields import ask
+from schema.fields import VERSION, ask
 
 if TYPE_CHECKING:
     from schema.matches.fixtures import Match
@@ -42,6 +42,7 @@ class LiveActivity:
     end_reason: str | None = strawberry.field(description="Why it ended: `user`, `system`, or what was said.")
     suspended_at: datetime | None = strawberry.field(description="When its token was rejected.")
     expires_at: datetime = strawberry.field(description="When it is forgotten.")
+    version: int = strawberry.field(description=VERSION)
     match = ask(
         fixtures.FIXTURE, resolver=resolve.match, graphql_type=LazyMatch | None, description="The match as it is now."
     )

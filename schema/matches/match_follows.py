@@ -11,7 +11,7 @@ from datastore.matches import match_follows as records
 from resolvers import nodes
 from resolvers.matches import match_follows as resolve
 from schema.connections import Node
-from schema.fields import ask
+from schema.fields import VERSION, ask
 
 if TYPE_CHECKING:
     from schema.matches.fixtures import Match
@@ -27,6 +27,7 @@ class MatchFollow(Node):
     team_id: strawberry.ID = strawberry.field(description="The side they are for.")
     created_at: datetime = strawberry.field(description="Since when, whatever side they were for.")
     expires_at: datetime = strawberry.field(description="Until when: 48 hours after the start of the match.")
+    version: int = strawberry.field(description=VERSION)
     match = ask(
         fixtures.FIXTURE, resolver=resolve.match, graphql_type=LazyMatch | None, description="The match as it is now."
     )

@@ -10,7 +10,7 @@ from datastore.matches import teams as records
 from resolvers import nodes
 from resolvers.matches import teams as resolve
 from schema.connections import Node
-from schema.fields import ask
+from schema.fields import VERSION, ask
 
 
 @strawberry.type(description="A cricket team: a country's side or a club.")
@@ -23,6 +23,7 @@ class Team(Node):
     country_id: strawberry.ID | None = strawberry.field(description="The source's id of its country.")
     national: bool = strawberry.field(description="Whether it is a country's side; else it is a club.")
     updated_at: datetime | None = strawberry.field(description="When it was last stored or changed.")
+    version: int = strawberry.field(description=VERSION)
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:

@@ -16,7 +16,7 @@ from resolvers.photos import library as resolve
 from resolvers.photos import persons as resolve_persons
 from resolvers.photos import users as resolve_users
 from schema.connections import Connection, Node
-from schema.fields import ask
+from schema.fields import VERSION, ask
 from schema.photos.users import PhotoUser
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Photo(Node):
     image_id: strawberry.ID = strawberry.field(description="Unique among photos; sorts by the time of the upload.")
     taken_at: datetime = strawberry.field(description="When it was taken.")
     created_at: datetime = strawberry.field(description="When it was uploaded.")
+    version: int = strawberry.field(description=VERSION)
     description: str | None = strawberry.field(description="What it shows, in words.")
     tags: list[str] = strawberry.field(description="Words to find it by, in lower case.")
     content_type: str | None = strawberry.field(description="The type of the original, such as image/jpeg.")

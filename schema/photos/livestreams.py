@@ -11,7 +11,7 @@ from datastore.photos import livestreams as records
 from resolvers import nodes
 from resolvers.photos import livestreams as resolve
 from schema.connections import Connection, Node
-from schema.fields import ask, listen
+from schema.fields import VERSION, ask, listen
 
 strawberry.enum(records.LivestreamState, description="Where a livestream is in its time.")
 
@@ -28,6 +28,7 @@ class Livestream(Node):
     start_time: datetime = strawberry.field(description="When it begins.")
     end_time: datetime | None = strawberry.field(description="When it ends; null where that is not known.")
     created_at: datetime = strawberry.field(description="When it was announced.")
+    version: int = strawberry.field(description=VERSION)
     state = strawberry.field(
         resolver=resolve.state,
         graphql_type=records.LivestreamState,

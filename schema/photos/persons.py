@@ -12,7 +12,7 @@ from resolvers import nodes
 from resolvers.photos import appearances as resolve_appearances
 from resolvers.photos import persons as resolve
 from schema.connections import Connection, Node
-from schema.fields import ask
+from schema.fields import VERSION, ask
 
 if TYPE_CHECKING:
     from schema.photos.appearances import PersonPhotoConnection
@@ -35,6 +35,7 @@ class Person(Node):
         description="Where a picture of them is, as it was given; null for others than admins where an email is in it.",
     )
     created_at: datetime = strawberry.field(description="When they were named first.")
+    version: int = strawberry.field(description=VERSION)
     photos = ask(
         face_patterns.PHOTOS_OF_PERSON,
         resolver=resolve_appearances.photos_of,

@@ -12,7 +12,7 @@ from resolvers import nodes
 from resolvers.photos import library as resolve_library
 from resolvers.photos import users as resolve
 from schema.connections import Connection, Node
-from schema.fields import ask
+from schema.fields import VERSION, ask
 
 if TYPE_CHECKING:
     from schema.photos.library import Photo
@@ -37,6 +37,7 @@ class PhotoUser(Node):
         description="How many they have, uploads on their way included; null where that is not counted yet."
     )
     created_at: datetime = strawberry.field(description="When they entered the library.")
+    version: int = strawberry.field(description=VERSION)
     photos = ask(
         library_patterns.PHOTOS_BY_USER,
         resolver=resolve_library.photos_of_user,

@@ -3,6 +3,7 @@
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.versioning import guard
 
 META = "META"
 
@@ -55,6 +56,7 @@ UPDATE_USER = AccessPattern(
     who=Who.USER,
     fields=("updateUser",),
     condition="attribute_exists(PK)",
+    guard=guard(),
 )
 AUTHOR = AccessPattern(
     id="FEED-P4",

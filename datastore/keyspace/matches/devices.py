@@ -2,6 +2,7 @@
 
 from datastore.declarations import AccessPattern, Table, Who
 from datastore.keyspace.parts import Key
+from datastore.keyspace.versioning import BEGUN_OR_COUNTED, counted, guard
 
 DEVICES = Table(
     name="cricket-devices",
@@ -35,7 +36,7 @@ REGISTER_DEVICE = AccessPattern(
     key="userId = :partition",
     update=(
         "SET platform = :platform, apnsToken = :apnsToken, osVersion = :osVersion, appVersion = :appVersion, "
-        "registeredAt = :registeredAt, #ttl = :ttl"
+        f"registeredAt = :registeredAt, #ttl = :ttl, {BEGUN_OR_COUNTED}"
     ),
     # Of two registrations at once the later read must see the earlier write.
     consistent=True,
@@ -56,7 +57,8 @@ UPDATE_PUSH_TO_START = AccessPattern(
     who=Who.USER,
     fields=("updatePushToStartToken",),
     condition="attribute_exists(userId)",
-    update="SET pushToStartToken = :token",
+    guard=guard(),
+    update=f"SET pushToStartToken = :token {counted()}",
     consistent=True,
 )
 FORGET_PUSH_TO_START = AccessPattern(
@@ -66,7 +68,7 @@ FORGET_PUSH_TO_START = AccessPattern(
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="pushToStartToken = :rejected",
-    update="REMOVE pushToStartToken",
+    update=f"REMOVE pushToStartToken {counted()}",
 )
 DELETE_DEVICE = AccessPattern(
     id="DEV-4",

@@ -2,6 +2,7 @@
 
 from datastore.declarations import AccessPattern, Index, Table, Who
 from datastore.keyspace.parts import Key
+from datastore.keyspace.versioning import REVISION, counted, guard
 
 # What lists show: at most 20 attributes, so without those that others tell. The phase is that of the status, and a
 # follow-on shows in the scores. Scorecards stay in the table: they are read when they are selected.
@@ -114,6 +115,7 @@ UPDATE_FIXTURE = AccessPattern(
     who=Who.SYSTEM,
     fields=("updateFixture",),
     condition="attribute_exists(matchId)",
+    guard=guard(REVISION),
 )
 WRITE_LIVE = AccessPattern(
     id="FIX-5",
@@ -131,7 +133,7 @@ ARCHIVE_FIXTURE = AccessPattern(
     who=Who.SYSTEM,
     fields=("archiveFixture",),
     condition="attribute_exists(matchId)",
-    update="SET archivedAt = :now REMOVE liveUpdatedAt",
+    update=f"SET archivedAt = :now REMOVE liveUpdatedAt {counted(REVISION)}",
 )
 
 PATTERNS = (

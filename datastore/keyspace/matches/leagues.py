@@ -1,6 +1,7 @@
 """The table `cricket-leagues`: reference data, some thirty leagues."""
 
 from datastore.declarations import AccessPattern, Table, Who
+from datastore.keyspace.versioning import guard
 
 LEAGUES = Table(
     name="cricket-leagues",
@@ -46,6 +47,8 @@ PUT_LEAGUE = AccessPattern(
     operations=("PutItem",),
     who=Who.SYSTEM,
     fields=("putLeague",),
+    # A put takes the version away with the rest: it goes on with a greater one.
+    condition="attribute_not_exists(#version) OR #version < :version",
 )
 UPDATE_LEAGUE = AccessPattern(
     id="LG-5",
@@ -55,6 +58,7 @@ UPDATE_LEAGUE = AccessPattern(
     who=Who.ADMIN,
     fields=("updateLeague",),
     condition="attribute_exists(leagueId)",
+    guard=guard(),
 )
 DELETE_LEAGUE = AccessPattern(
     id="LG-6",

@@ -2,6 +2,7 @@
 
 from datastore.declarations import AccessPattern, Index, Table, Who
 from datastore.keyspace.parts import Key, join
+from datastore.keyspace.versioning import BEGUN_OR_COUNTED, counted, guard
 
 LIVE_ACTIVITIES = Table(
     name="live-activities",
@@ -62,7 +63,7 @@ REGISTER_ACTIVITY = AccessPattern(
     filter=("#ttl > :now",),
     update=(
         "SET userId = :user, deviceId = :device, updateToken = :token, #status = :active, "
-        "sessionStartedAt = :startedAt, #ttl = :ttl REMOVE endedAt, endReason, suspendedAt"
+        f"sessionStartedAt = :startedAt, #ttl = :ttl, {BEGUN_OR_COUNTED} REMOVE endedAt, endReason, suspendedAt"
     ),
 )
 UPDATE_TOKEN = AccessPattern(
@@ -73,7 +74,8 @@ UPDATE_TOKEN = AccessPattern(
     who=Who.USER,
     fields=("updateLiveActivityToken",),
     condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
-    update="SET updateToken = :token, #status = :active REMOVE suspendedAt",
+    guard=guard(),
+    update=f"SET updateToken = :token, #status = :active REMOVE suspendedAt {counted()}",
 )
 END_ACTIVITY = AccessPattern(
     id="LA-5",
@@ -86,7 +88,7 @@ END_ACTIVITY = AccessPattern(
     condition="attribute_exists(matchId) AND #ttl > :now",
     update=(
         "SET #status = :ended, endedAt = if_not_exists(endedAt, :endedAt), "
-        "endReason = if_not_exists(endReason, :reason)"
+        f"endReason = if_not_exists(endReason, :reason) {counted()}"
     ),
 )
 SUSPEND_ACTIVITY = AccessPattern(
@@ -97,7 +99,7 @@ SUSPEND_ACTIVITY = AccessPattern(
     who=Who.SYSTEM,
     fields=("suspendLiveActivity",),
     condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
-    update="SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt)",
+    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {counted()}",
 )
 SUSPEND_REJECTED = AccessPattern(
     id="LA-6",
@@ -106,7 +108,7 @@ SUSPEND_REJECTED = AccessPattern(
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="updateToken = :rejected AND #status <> :ended AND #ttl > :now",
-    update="SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt)",
+    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {counted()}",
 )
 
 PATTERNS = (

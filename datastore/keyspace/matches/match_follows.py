@@ -2,6 +2,7 @@
 
 from datastore.declarations import AccessPattern, Table, Who
 from datastore.keyspace.parts import Key
+from datastore.keyspace.versioning import BEGUN_OR_COUNTED, counted, guard
 
 MATCH_FOLLOWS = Table(
     name="cricket-match-follows",
@@ -44,7 +45,8 @@ FOLLOW = AccessPattern(
     fields=("followMatch",),
     # The sides are kept, so that FOL-5 can check a team without reading the match.
     update=(
-        "SET teamId = :team, teamIds = :sides, expiresAt = :expires, createdAt = if_not_exists(createdAt, :createdAt)"
+        "SET teamId = :team, teamIds = :sides, expiresAt = :expires, createdAt = if_not_exists(createdAt, :createdAt), "
+        f"{BEGUN_OR_COUNTED}"
     ),
 )
 UNFOLLOW = AccessPattern(
@@ -65,7 +67,8 @@ CHANGE_TEAM = AccessPattern(
     condition=(
         "attribute_exists(matchId) AND expiresAt > :now AND (attribute_not_exists(teamIds) OR contains(teamIds, :team))"
     ),
-    update="SET teamId = :team",
+    guard=guard(),
+    update=f"SET teamId = :team {counted()}",
 )
 REMOVE_FOLLOWS = AccessPattern(
     id="FOL-6",

@@ -1,6 +1,7 @@
 """The table `cricket-teams`: reference data, a hundred teams or fewer."""
 
 from datastore.declarations import AccessPattern, Table, Who
+from datastore.keyspace.versioning import guard
 
 TEAMS = Table(
     name="cricket-teams",
@@ -44,6 +45,7 @@ UPDATE_TEAM = AccessPattern(
     who=Who.ADMIN,
     fields=("updateTeam",),
     condition="attribute_exists(teamId)",
+    guard=guard(),
 )
 
 PATTERNS: tuple[AccessPattern, ...] = (TEAM, ALL_TEAMS, SYNC_TEAMS, UPDATE_TEAM)

@@ -10,6 +10,7 @@ from datetime import datetime
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
+from datastore.keyspace.versioning import guard
 from datastore.moments import iso
 
 TYPE = "IMAGE"
@@ -82,6 +83,7 @@ UPDATE_PHOTO = AccessPattern(
     who=Who.USER,
     fields=("updatePhoto",),
     condition="email = :me",
+    guard=guard(),
 )
 DELETE_PHOTO = AccessPattern(
     id="SPARKS-W1",

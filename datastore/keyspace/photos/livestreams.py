@@ -10,6 +10,7 @@ from datetime import datetime
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+from datastore.keyspace.versioning import guard
 from datastore.moments import iso
 
 TYPE = "LIVESTREAM"
@@ -86,6 +87,7 @@ UPDATE_LIVESTREAM = AccessPattern(
     key="PK = :partition AND begins_with(SK, :prefix)",
     # The times as they were read: of two changes at once none makes it end before it begins.
     condition="startTime = :startWas AND endTime = :endWas",
+    guard=guard(),
     consistent=True,
 )
 END_LIVESTREAM = replace(UPDATE_LIVESTREAM, question="End a livestream that is live", fields=("endLivestream",))

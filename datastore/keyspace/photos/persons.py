@@ -10,6 +10,7 @@ from dataclasses import replace
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_PERSON, BY_TYPE, SPARKS
+from datastore.keyspace.versioning import guard
 
 TYPE = "PERSON"
 PREFIX = "PERSON#"
@@ -24,8 +25,8 @@ def person(person_id: str, name: str) -> Key:
 
 
 def person_parts(key: Key) -> tuple[str, str]:
-    """The id and the name of a person's key."""
-    return split(key.partition)[1], split(key.sort)[1]
+    """The id and the name of a person's key. Others may write a name as it is, with a `#` in it."""
+    return split(key.partition)[1], "#".join(split(key.sort)[1:])
 
 
 PERSON = AccessPattern(
@@ -99,6 +100,7 @@ UPDATE_PERSON = AccessPattern(
     who=Who.ADMIN,
     fields=("updatePerson",),
     condition="attribute_exists(PK)",
+    guard=guard(),
     consistent=True,
 )
 MERGE_PERSONS = AccessPattern(

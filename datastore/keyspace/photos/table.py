@@ -14,7 +14,7 @@
 Every index has `PK` as its sort key, and ids are UUIDs of version 7, so that the order of keys is that of time. The
 projections hold what lists show, unless a key tells it: what events tell (`eventData`) and where faces are is in no
 index by type or email. They take at most 20 attributes, so a photo's `file` is a map: `contentType`, `size` (bytes),
-`width` and `height` (pixels).
+`width` and `height` (pixels), and a person's name is told by their key.
 """
 
 from typing import Final
@@ -35,6 +35,7 @@ PHOTO_ATTRIBUTES = (
     "faces",
     "file",
     "createdAt",
+    "version",
 )
 
 SPARKS = Table(
@@ -53,7 +54,6 @@ SPARKS = Table(
                 "displayName",
                 "uploadLimit",
                 "uploadCount",
-                "name",
                 "faceCount",
                 "thumbnailUrl",
                 "streamUrl",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+from datastore.keyspace.versioning import guard
 
 TYPE = "USER"
 
@@ -58,6 +59,7 @@ UPDATE_PHOTO_USER = AccessPattern(
     who=Who.USER,
     fields=("updatePhotoUser",),
     condition="attribute_exists(PK)",
+    guard=guard(),
 )
 
 PATTERNS = (PHOTO_USER, PHOTO_USER_NOW, PHOTO_USERS, CREATE_PHOTO_USER, UPDATE_PHOTO_USER)
