@@ -70,14 +70,29 @@ class Store:
         self._client = client
         self._prefix = prefix
         self._token = token
+        self._on_close: list[Callable[[], None]] = []
 
     @cached_property
     def _reads(self) -> PointReads:
-        return PointReads(self._client, self._prefix, False, self.meter, self.deadline)
+        return self._reading(False)
 
     @cached_property
     def _consistent_reads(self) -> PointReads:
-        return PointReads(self._client, self._prefix, True, self.meter, self.deadline)
+        return self._reading(True)
+
+    def _reading(self, consistent: bool) -> PointReads:
+        reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline)
+        self.on_close(reads.give_up)
+        return reads
+
+    def on_close(self, act: Callable[[], None]) -> None:
+        """Have this done when the store is closed."""
+        self._on_close.append(act)
+
+    def close(self) -> None:
+        """Give up all reads that others may share: whoever asked for them has gone."""
+        for act in self._on_close:
+            act()
 
     async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
         reads = self._consistent_reads if pattern.consistent else self._reads
