@@ -78,7 +78,7 @@ class GraphQLHTTP:
         except Exception as error:
             answer = fault(error)
         if isinstance(answer, Streamed):
-            await self.streams.serve(answer.outcomes, answer.caller, scope, receive, send)
+            await self.streams.serve(answer.outcomes, answer.caller, receive, send)
         else:
             await send_reply(send, answer)
 

@@ -12,7 +12,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Send
 
 from datastore.errors import Unauthenticated
 from edge.answers import Outcome, failure
@@ -20,7 +20,6 @@ from edge.media_types import EVENTS
 from edge.operations import Caller
 
 EVENTS_PER_TURN = 16
-DEPARTURE_SECONDS = 1.0
 HEADERS = [
     (b"content-type", f"{EVENTS}; charset=utf-8".encode()),
     (b"cache-control", b"no-store"),
@@ -38,10 +37,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """Seconds: between signs of life, until a client that does not read is dropped, until one connects again."""
+    """Seconds: between signs of life, until a client that does not read is given up, until one connects again.
+
+    How `gateway.py` serves, a client that does not read has lost its connection before it is given up.
+    """
 
     heartbeat: float = 12.0
-    send_timeout: float = 10.0
+    send_timeout: float = 15.0
     retry: float = 3.0
 
 
@@ -57,15 +59,14 @@ class EventStreams:
         return len(self._open)
 
     async def serve(
-        self, outcomes: AsyncGenerator[Outcome, None], caller: Caller, scope: Scope, receive: Receive, send: Send
+        self, outcomes: AsyncGenerator[Outcome, None], caller: Caller, receive: Receive, send: Send
     ) -> None:
         """Answer with the outcomes, which are closed when this returns."""
         stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send)
         self._open[stream] = asyncio.current_task()
         try:
-            await stream.run()
-        except _NotReading:
-            await _drop(scope, receive)
+            with suppress(_NotReading):
+                await stream.run()
         finally:
             del self._open[stream]
 
@@ -177,25 +178,13 @@ class _Stream:
         await self._write(b"id: %d\nevent: next\ndata: %b\n\n" % (self._told, outcome.body))
 
     async def _write(self, text: bytes, *, more: bool = True) -> None:
-        """It blocks while the client does not read; then the client is dropped."""
+        """It blocks while the client does not read: no event is made before the one before it has been taken."""
         async with self._writing:
             try:
                 async with asyncio.timeout(self._limits.send_timeout):
                     await self._send({"type": "http.response.body", "body": text, "more_body": more})
             except TimeoutError:
                 raise _NotReading from None
-
-
-async def _drop(scope: Scope, receive: Receive) -> None:
-    """Cut the connection: to close it in good order, the server would wait until the client has read the rest."""
-    abort = scope.get("extensions", {}).get("gateway.abort")
-    if abort is None:
-        return
-    abort()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(DEPARTURE_SECONDS):
-            while (await receive())["type"] != "http.disconnect":
-                pass
 
 
 async def send_end(send: Send) -> None:
