@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -12,18 +13,19 @@ import jwt
 import orjson
 
 from datastore.errors import Unauthenticated
-from edge.verification_keys import KeySet, OpenSession, VerificationKey
+from edge.verification_keys import KEYS_RETRY_SECONDS, KeySet, OpenSession, VerificationKey
 from resolvers.access import Identity, Role
 from resolvers.bounds import LONGEST_USER_ID
 
 MAX_TOKEN_BYTES = 8192
 CACHED_TOKENS = 2048
-# A verified token is looked at again after this long, so that a key withdrawn from the key set stops counting.
 CACHED_SECONDS = 600.0
 # RFC 7518, 3.2: an HS256 secret is at least as long as the hash.
 MIN_SECRET_BYTES = 32
 
 _STRONGEST_FIRST = (Role.ADMIN, Role.SYSTEM, Role.USER)
+# RFC 6750, 2.1
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _signatures = jwt.PyJWS()
 _log = logging.getLogger(__name__)
 
@@ -44,6 +46,8 @@ class TokenSettings:
             raise ValueError("Configure a secret or a JWKS URL, not both: a token must have one way to be right.")
         if self.secret is not None and len(self.secret.encode()) < MIN_SECRET_BYTES:
             raise ValueError(f"The token secret needs at least {MIN_SECRET_BYTES} bytes.")
+        if self.jwks_url is not None and not self.jwks_url.startswith(("http://", "https://")):
+            raise ValueError("The JWKS URL must be an http(s) URL.")
 
 
 def bearer(authorization: str | None) -> str | None:
@@ -51,7 +55,8 @@ def bearer(authorization: str | None) -> str | None:
     if authorization is None or not authorization.strip():
         return None
     scheme, _, token = authorization.strip().partition(" ")
-    if scheme.lower() != "bearer" or not token.strip():
+    # Longer ones are not looked at here: they are refused for that.
+    if scheme.lower() != "bearer" or not (len(token) > MAX_TOKEN_BYTES or _TOKEN.fullmatch(token.strip())):
         raise Unauthenticated("The Authorization header must read: Bearer <token>.")
     return token.strip()
 
@@ -106,8 +111,14 @@ class Tokens:
         expires_at = _check_times(claims, now, self._settings.leeway)
         self._check_parties(claims)
         identity = _identity(claims, self._settings.role_claim, expires_at)
-        self._remember(token, identity, min(expires_at + self._settings.leeway, now + CACHED_SECONDS))
+        self._remember(token, identity, min(expires_at + self._settings.leeway, self._good_until(now)))
         return identity
+
+    def _good_until(self, now: float) -> float:
+        """A verified token is looked at again when its key may have been withdrawn from the key set."""
+        if self._keys is None:
+            return now + CACHED_SECONDS
+        return max(self._keys.fresh_until, now + KEYS_RETRY_SECONDS)
 
     async def _key_of(self, header: Mapping[str, Any]) -> VerificationKey:
         """The key and its algorithms come from our side only: what the token's header claims never widens them."""
@@ -134,9 +145,13 @@ class Tokens:
 
 def _header(token: str) -> Mapping[str, Any]:
     try:
-        return jwt.get_unverified_header(token)
+        header = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, RecursionError):
         raise Unauthenticated("The token is not a well-formed JWT.") from None
+    if "crit" in header:
+        # RFC 7515, 4.1.11: what must be understood, and is not, makes a token invalid.
+        raise Unauthenticated("The token needs extensions (crit) that are not understood here.")
+    return header
 
 
 def _signed_claims(token: str, key: VerificationKey) -> dict[str, Any]:
