@@ -52,13 +52,18 @@ class Meter:
     def units(self) -> float:
         return sum(call.units for call in self.calls)
 
+    def add(self, other: "Meter") -> None:
+        """Have what another added up, too."""
+        self.calls += other.calls
+        self.hits += other.hits
+
     def take(self) -> "Meter":
         """What was added up so far; from now on it counts anew."""
         taken = Meter()
         taken.calls, self.calls = self.calls, []
         if self.detailed:
             # Emptied, not replaced: loaders keep the list.
-            taken.hits = self.hits.copy()
+            taken.hits, taken.detailed = self.hits.copy(), True
             self.hits.clear()
         return taken
 

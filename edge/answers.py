@@ -71,6 +71,11 @@ class Outcome:
         """The errors as a client may see them. What is masked is logged once."""
         return described(self.errors)
 
+    def extend(self, name: str, told: Any) -> None:
+        """Tell something more in the extensions, also of an answer that was encoded already (for being kept)."""
+        self.extensions[name] = told
+        self.__dict__.pop("body", None)
+
     @cached_property
     def body(self) -> bytes:
         """The response: without `data` when nothing was executed, with at most `MAX_ERRORS` errors."""

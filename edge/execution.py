@@ -21,6 +21,7 @@ from edge.addresses import payer
 from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
 from edge.documents.prepared import Document, Documents, PreparedOperation, Rejected
 from edge.documents.variables import check_variables
+from edge.explain import Asking, Explanations
 from edge.load import Load
 from edge.operations import Caller, Operation, Transport
 from edge.places import Places
@@ -104,7 +105,8 @@ class Report:
 
     `units` are what DynamoDB reported, `calls` how many calls there were, over all events; `latest` are those of the
     last one. `sent` counts bytes. `codes` and `error_ids` are those of the errors that were told; an operation that
-    nobody waited for to its end has the code CANCELLED.
+    nobody waited for to its end has the code CANCELLED. `done` is everything that is to be explained of a query or a
+    mutation.
     """
 
     asked: Operation
@@ -125,6 +127,7 @@ class Report:
     seconds: float = 0.0
     error_ids: list[str] = field(default_factory=list)
     trace_id: str | None = None
+    done: Meter = field(default_factory=Meter)
 
     def add(self, outcome: Outcome) -> None:
         self.stage = outcome.stage
@@ -137,6 +140,8 @@ class Report:
     def measure(self, meter: Meter) -> float:
         """Add what was done since the last time, and tell its units."""
         taken = meter.take()
+        if taken.detailed:
+            self.done.add(taken)
         self.latest = taken.calls
         self.calls += len(taken.calls)
         self.patterns.update(pattern for call in taken.calls for pattern in call.patterns)
@@ -180,6 +185,7 @@ class Runner:
         once: Once | None = None,
         observers: Collection[Observe] = (),
         tracing: Tracing | None = None,
+        explanations: Explanations = Explanations(),  # noqa: B008 - frozen
     ) -> None:
         self._documents = documents
         self._open_context = open_context
@@ -191,6 +197,7 @@ class Runner:
         self._once = once
         self._observers = observers
         self._tracing = tracing
+        self._explanations = explanations
 
     def check_load(self) -> None:
         """Raises `Unavailable` when an operation that came now would not be executed: it need not be read."""
@@ -201,6 +208,8 @@ class Runner:
         report = Report(asked, caller, transport)
         began = time.perf_counter()
         try:
+            if asked.explain:
+                self._explanations.check(caller)
             text = await self._text(asked, caller)
             report.document = document = self._documents.prepare(text)
             self._documents.allow(document, caller.identity)
@@ -232,6 +241,8 @@ class Runner:
         began = time.perf_counter()
         try:
             outcome = await self._timed(request, report)
+            if request.asked.explain and outcome.replayed is None:
+                self._explain(request, outcome, report.done)
             report.add(outcome)
             return outcome
         except asyncio.CancelledError:
@@ -255,7 +266,7 @@ class Runner:
         """Execute, with its estimate charged before and what it really cost afterwards, however it ends."""
         async with self._load.turn():
             allowance = await self._charge(request)
-            context = self._open_context(request.caller.identity)
+            context = self._opened(request)
             try:
                 outcome = await self._execute(request, context)
             finally:
@@ -273,7 +284,7 @@ class Runner:
             variable_values=request.asked.variables,
             operation_name=request.operation.name,
             is_awaitable=optimized_is_awaitable,  # type: ignore[arg-type]
-            executor_class=StrawberryGraphQLCoreExecutionContext,
+            executor_class=_Explained if request.asked.explain else StrawberryGraphQLCoreExecutionContext,
         )
         return outcome_of(await result if isawaitable(result) else result)
 
@@ -297,7 +308,7 @@ class Runner:
             self._tell(report, began)
 
     async def _events(self, request: Request, report: Report) -> AsyncGenerator[Outcome, None]:
-        context = self._open_context(request.caller.identity)
+        context = self._opened(request)
         paid = 0.0
         try:
             async with self._load.turn():
@@ -309,7 +320,10 @@ class Runner:
                 return
             async with aclosing(results):
                 async for result in results:
-                    yield outcome_of(result)
+                    outcome = outcome_of(result)
+                    if request.asked.explain:
+                        self._explain(request, outcome, context.meter)
+                    yield outcome
                     # What an event reads is paid for once it has been sent, beyond what was paid for the start.
                     spent = self._measure(report, context)
                     _check_debt(await self._settle(request, spent - paid))
@@ -330,9 +344,18 @@ class Runner:
             context_value=context,
             variable_values=request.asked.variables,
             operation_name=request.operation.name,
-            executor_class=_Renewing,
+            executor_class=_ExplainedRenewing if request.asked.explain else _Renewing,
         )
         return await source if isawaitable(source) else source
+
+    def _opened(self, request: Request) -> OperationContext:
+        context = self._open_context(request.caller.identity)
+        context.meter.detailed = request.asked.explain
+        return context
+
+    def _explain(self, request: Request, outcome: Outcome, meter: Meter) -> None:
+        told = self._explanations.of(request.operation, request.caller, request.estimate, meter)
+        outcome.extend("dynamodb", told)
 
     async def _charge(self, request: Request) -> Allowance | None:
         if self._budgets is None:
@@ -397,3 +420,11 @@ class _Renewing(StrawberryGraphQLCoreExecutionContext):
     def build_per_event_executor(self, payload: Any) -> Executor[Any]:
         self.context_value.renew()
         return super().build_per_event_executor(payload)
+
+
+class _Explained(Asking, StrawberryGraphQLCoreExecutionContext):
+    """Executes what is to be explained."""
+
+
+class _ExplainedRenewing(Asking, _Renewing):
+    """Executes the events of a subscription that are to be explained."""
