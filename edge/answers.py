@@ -46,7 +46,8 @@ class Allowance:
 class Outcome:
     """What became of an operation, or of one event of a subscription.
 
-    `stage` is where it ended; `replayed` the body of an earlier answer that is given again, byte for byte.
+    `stage` is where it ended; `replayed` the body of an earlier answer that is given again, byte for byte. `wrote`
+    tells whether something was changed, or may have been.
     """
 
     data: dict[str, Any] | None = None
@@ -55,6 +56,7 @@ class Outcome:
     extensions: dict[str, Any] = field(default_factory=dict)
     allowance: Allowance | None = None
     replayed: bytes | None = None
+    wrote: bool = False
 
     @property
     def is_failure(self) -> bool:
@@ -104,6 +106,16 @@ def failure(error: Exception, stage: Stage = Stage.EXECUTION) -> Outcome:
     """An outcome that is nothing but this error."""
     located = error if isinstance(error, GraphQLError) else GraphQLError(str(error), original_error=error)
     return Outcome(errors=[located], stage=stage)
+
+
+def replayed(body: bytes) -> Outcome:
+    """An earlier answer, given again: what tells statuses and codes is read from it, and its bytes stay as they are."""
+    told = orjson.loads(body)
+    errors = told.get("errors", ())
+    known = [GraphQLError(error["message"], path=error.get("path"), extensions=error["extensions"]) for error in errors]
+    outcome = Outcome(told.get("data"), known, replayed=body)
+    outcome.described = list(errors)
+    return outcome
 
 
 def domain_error(error: GraphQLError) -> DomainError | None:

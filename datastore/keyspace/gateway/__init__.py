@@ -1,8 +1,8 @@
 """What the gateway keeps of its own: a page for each kind of item."""
 
 from datastore.declarations import AccessPattern, Table
-from datastore.keyspace.gateway import documents
+from datastore.keyspace.gateway import answers, documents
 from datastore.keyspace.gateway.table import GATEWAY
 
 TABLES: tuple[Table, ...] = (GATEWAY,)
-PATTERNS: tuple[AccessPattern, ...] = (*documents.PATTERNS,)
+PATTERNS: tuple[AccessPattern, ...] = (*answers.PATTERNS, *documents.PATTERNS)

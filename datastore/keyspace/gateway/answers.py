@@ -1,0 +1,60 @@
+"""Answers of mutations, kept under their callers' Idempotency-Keys in the table `gateway`.
+
+`ANSWER#<user id>#<key>` / `ANSWER` is a claim while its mutation is executed, and has the answer afterwards.
+"""
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.gateway.table import GATEWAY
+from datastore.keyspace.parts import Key, join
+
+KIND = "ANSWER"
+
+
+def answer(user_id: str, idempotency_key: str) -> Key:
+    return Key(join(KIND, user_id, idempotency_key), KIND)
+
+
+BEGIN = AccessPattern(
+    id="GW-I1",
+    question="Claim an Idempotency-Key that was not used before, or whose answer has expired",
+    table=GATEWAY,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(PK) OR expiresAt <= :now",
+)
+TAKE_OVER = AccessPattern(
+    id="GW-I2",
+    question="Claim a key whose holder has not answered in its time, under a higher fence",
+    table=GATEWAY,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+    condition="fence = :fence AND #owner = :owner AND attribute_not_exists(body)",
+)
+FINISH = AccessPattern(
+    id="GW-I3",
+    question="Keep the answer under a claim that is still one's own",
+    table=GATEWAY,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="fence = :fence AND #owner = :owner",
+    update="SET body = :body, coding = :coding, expiresAt = :expiry REMOVE held_until",
+)
+READ = AccessPattern(
+    id="GW-I4",
+    question="The answer that another request with the same key waits for",
+    table=GATEWAY,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="PK = ANSWER#<userId>#<key>, SK = ANSWER",
+    consistent=True,
+)
+RELEASE = AccessPattern(
+    id="GW-I5",
+    question="Give a claim back under which nothing was changed",
+    table=GATEWAY,
+    operations=("DeleteItem",),
+    who=Who.INTERNAL,
+    condition="fence = :fence AND #owner = :owner AND attribute_not_exists(body)",
+)
+
+PATTERNS = (BEGIN, TAKE_OVER, FINISH, READ, RELEASE)
