@@ -3,16 +3,15 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 import pytest
 import strawberry
-import uvicorn
 from graphql import GraphQLError
+from http_server import served, until
 
 from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
 from datastore.metering import Meter
@@ -131,29 +130,6 @@ async def identify(token: str | None) -> Identity | None:
     if token == "unlucky":
         raise Unavailable("The keys cannot be fetched.")
     return Identity(token, Role.USER) if token else None
-
-
-@asynccontextmanager
-async def served(app: Any) -> AsyncIterator[str]:
-    """Serve on a free port, and hold that neither a connection nor a task is left afterwards."""
-    before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
-    config = uvicorn.Config(app, port=0, log_config=None, lifespan="off")
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    await server.startup()
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/graphql"
-    for connection in tuple(server.server_state.connections):
-        connection.shutdown()
-    server.servers[0].close()
-    before.add(asyncio.current_task())
-    await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(3):
-        while not reached():  # noqa: ASYNC110 -- what is waited for happens in code that offers no event
-            await asyncio.sleep(0.005)
 
 
 class Client:

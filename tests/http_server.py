@@ -1,0 +1,31 @@
+"""An ASGI application of a test's own behind a real server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+
+
+@asynccontextmanager
+async def served(app: Any, **how: Any) -> AsyncIterator[str]:
+    """Serve on a free port, and hold that neither a connection nor a task is left afterwards. The URL is GraphQL's."""
+    before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
+    config = uvicorn.Config(app, **{"port": 0, "log_config": None, "lifespan": "off", **how})
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup()
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/graphql"
+    for connection in tuple(server.server_state.connections):
+        connection.shutdown()
+    server.servers[0].close()
+    before.add(asyncio.current_task())
+    await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    async with asyncio.timeout(3):
+        while not reached():  # noqa: ASYNC110 -- what is waited for happens in code that offers no event
+            await asyncio.sleep(0.005)
