@@ -2,9 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from inspect import isawaitable
 from math import ceil
 from typing import Any, Protocol
@@ -76,8 +77,14 @@ class OverBudget(Throttled):
 class Once(Protocol):
     """Answers of mutations that are kept under their Idempotency-Key."""
 
-    async def answered(self, request: "Request", run: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        """What `run` answers, or what it answered to the first request with this caller and key."""
+    async def answered(self, request: "Request", run: Callable[[], Awaitable[Outcome]], meter: Meter) -> Outcome:
+        """What `run` answers, or what it answered to the first request with this caller and key.
+
+        `run` raises `DomainError` when nothing was executed. What keeping it does to the store is added to the meter.
+        """
+
+    async def lasting(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """What `work` answers; it goes on to its end when nobody waits for it any more."""
 
 
 OpenContext = Callable[[Identity | None], OperationContext]
@@ -151,6 +158,7 @@ class Report:
 
 
 Observe = Callable[[Report], None]
+Answer = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
 
 class Tracing(Protocol):
@@ -236,11 +244,17 @@ class Runner:
         return asked.query
 
     async def run(self, request: Request) -> Outcome:
-        """Execute a query or a mutation."""
+        """Execute a query or a mutation. A mutation with an Idempotency-Key is executed once, and to its end."""
+        keyed = request.kind is OperationType.MUTATION and request.asked.idempotency_key is not None
+        if self._once is None or not keyed:
+            return await self._reported(request, self._timed)
+        return await self._once.lasting(self._reported(request, partial(self._answered_once, self._once)))
+
+    async def _reported(self, request: Request, answer: Answer) -> Outcome:
         report = self._begin(_report(request))
         began = time.perf_counter()
         try:
-            outcome = await self._timed(request, report)
+            outcome = await self._admitted(request, report, answer)
             if request.asked.explain and outcome.replayed is None:
                 self._explain(request, outcome, report.done)
             report.add(outcome)
@@ -251,29 +265,61 @@ class Runner:
         finally:
             self._tell(report, began)
 
-    async def _timed(self, request: Request, report: Report) -> Outcome:
+    async def _admitted(self, request: Request, report: Report, answer: Answer) -> Outcome:
         try:
-            async with asyncio.timeout(self._deadline):
-                if self._once is not None and request.asked.idempotency_key is not None:
-                    return await self._once.answered(request, lambda: self._paid(request, report))
-                return await self._paid(request, report)
-        except TimeoutError:
-            return failure(Timeout(f"The operation did not finish within {self._deadline:g} seconds and was stopped."))
+            return await answer(request, report)
         except DomainError as error:
             return _not_admitted(error)
 
-    async def _paid(self, request: Request, report: Report) -> Outcome:
-        """Execute, with its estimate charged before and what it really cost afterwards, however it ends."""
-        async with self._load.turn():
-            allowance = await self._charge(request)
-            context = self._opened(request)
+    async def _timed(self, request: Request, report: Report) -> Outcome:
+        return await self._in_time(request, report, partial(self._paid, self._executed))
+
+    async def _answered_once(self, once: Once, request: Request, report: Report) -> Outcome:
+        """Only what is executed takes a turn: twins wait without one. What they have not cost is given back."""
+
+        async def answer(request: Request, report: Report) -> Outcome:
+            meter = Meter()
             try:
-                outcome = await self._execute(request, context)
+                run = partial(self._in_time, request, report, self._executed)
+                return await once.answered(request, run, meter)
             finally:
-                context.close()
-                spent = self._measure(report, context)
-                settled = await self._settle(request, spent - request.estimate)
+                executed = report.latest
+                self._measure(report, meter)
+                report.latest = executed + report.latest
+
+        return await self._paid(answer, request, report)
+
+    async def _in_time(self, request: Request, report: Report, work: Answer) -> Outcome:
+        try:
+            async with asyncio.timeout(self._deadline), self._load.turn():
+                return await work(request, report)
+        except TimeoutError:
+            late = Timeout(f"The operation did not finish within {self._deadline:g} seconds and was stopped.")
+            wrote = any(call.wrote for call in report.latest)
+            if wrote:
+                late.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
+            outcome = failure(late)
+            outcome.wrote = wrote
+            return outcome
+
+    async def _paid(self, work: Answer, request: Request, report: Report) -> Outcome:
+        """What `work` answers, its estimate charged before and what it really cost afterwards, however it ends."""
+        allowance = await self._charge(request)
+        try:
+            outcome = await work(request, report)
+        finally:
+            settled = await self._settle(request, report.units - request.estimate)
         outcome.allowance = settled or allowance
+        return outcome
+
+    async def _executed(self, request: Request, report: Report) -> Outcome:
+        context = self._opened(request)
+        try:
+            outcome = await self._execute(request, context)
+        finally:
+            context.close()
+            self._measure(report, context.meter)
+        outcome.wrote = any(call.wrote for call in report.latest)
         return outcome
 
     async def _execute(self, request: Request, context: OperationContext) -> Outcome:
@@ -325,7 +371,7 @@ class Runner:
                         self._explain(request, outcome, context.meter)
                     yield outcome
                     # What an event reads is paid for once it has been sent, beyond what was paid for the start.
-                    spent = self._measure(report, context)
+                    spent = self._measure(report, context.meter)
                     _check_debt(await self._settle(request, spent - paid))
                     paid = 0.0
         except (GraphQLError, DomainError):
@@ -335,7 +381,7 @@ class Runner:
         finally:
             context.close()
             if paid or context.meter.calls:
-                await self._settle(request, self._measure(report, context) - paid)
+                await self._settle(request, self._measure(report, context.meter) - paid)
 
     async def _source(self, request: Request, context: OperationContext) -> Any:
         source = subscribe(
@@ -372,8 +418,8 @@ class Runner:
             self._tracing.began(report)
         return report
 
-    def _measure(self, report: Report, context: OperationContext) -> float:
-        spent = report.measure(context.meter)
+    def _measure(self, report: Report, meter: Meter) -> float:
+        spent = report.measure(meter)
         if self._tracing is not None:
             self._tracing.measured(report)
         return spent

@@ -110,8 +110,7 @@ class Idempotency:
         """What `run` answers, or what it answered to the first request of this caller with this key.
 
         Raises `BadUserInput` for a key that is none, `Unauthenticated` without a caller, `IdempotencyMismatch` for a
-        key that was used for something else, `Timeout` when the first request takes too long. `run` raises nothing
-        that is to be answered. What is done to the store is added to the meter.
+        key that was used for something else, `Timeout` when the first request takes too long, and what `run` raises.
         """
         identity = request.caller.identity
         if identity is None:
@@ -150,7 +149,11 @@ class Idempotency:
         claimed = await self._claim(scope, fingerprint, self._answers(meter, self._deadline))
         if isinstance(claimed, bytes):
             return replayed(claimed)
-        outcome = await run()
+        try:
+            outcome = await run()
+        except DomainError:
+            await self._release(self._answers(meter, KEEPING_SECONDS), claimed)
+            raise
         # Whatever time it took, there has to be some for keeping its answer.
         return await self._keep(self._answers(meter, KEEPING_SECONDS), claimed, outcome)
 
