@@ -26,7 +26,7 @@ from datastore.expiry import sweep_forever
 from datastore.keyspace import TABLES
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.matches.teams import TEAMS
-from datastore.metering import Deadline
+from datastore.metering import Deadline, Meter
 from datastore.objects.opening import object_store
 from datastore.photos.user_ids import UserIds
 from datastore.remembered import RememberedScans
@@ -40,6 +40,7 @@ from edge.documents.prepared import Documents
 from edge.execution import Observe, Runner
 from edge.explain import Explain, Explanations
 from edge.http import GraphQLHTTP
+from edge.idempotency import Idempotency
 from edge.identity import Tokens, TokenSettings
 from edge.media import Media
 from edge.observing.metrics_page import MetricsPage
@@ -169,10 +170,15 @@ class Gateway:
             budgets=self.admission.budgets,
             load=self.admission.load,
             subscriptions=self.admission.subscriptions,
+            once=self.once,
             observers=(self.figures.operation, log_operation, *self._observers),
             tracing=self.tracing,
             explanations=Explanations(self._explain, self._store.prefix),
         )
+
+    @cached_property
+    def once(self) -> Idempotency:
+        return Idempotency(self.open_store, deadline=self.settings.deadline_seconds, now=self._now, new_id=self._new_id)
 
     @cached_property
     def tracing(self) -> "OperationTracing | None":
@@ -264,6 +270,7 @@ class Gateway:
             stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self._finish_ingests)
             stack.enter_context(self.metrics_served(self.settings.metrics_port))
+            stack.push_async_callback(self.once.aclose)
             if jobs:
                 stack.push_async_callback(self.known.aclose)
                 stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
@@ -346,11 +353,13 @@ class Gateway:
             await asyncio.wait(self._ingests, timeout=INGEST_STOP_SECONDS)
         await _stop([*self._ingests])
 
-    def open_store(self, seconds: float | None = None) -> Store:
-        """A store for a piece of background work that takes so long at the most."""
+    def open_store(self, seconds: float | None = None, meter: Meter | None = None) -> Store:
+        """A store for a piece of work beside clients' operations, which takes so long at the most."""
         assert self.database is not None
         deadline = Deadline(seconds or self.settings.deadline_seconds)
-        return Store(self.database.client, prefix=self._store.prefix, deadline=deadline, token=self._new_id)
+        return Store(
+            self.database.client, prefix=self._store.prefix, deadline=deadline, token=self._new_id, meter=meter
+        )
 
     def cricket(self, setup: PipelineSetup, provider: Provider | None = None, **given: Any) -> CricketPipeline:
         """A pipeline on this gateway's tables; `given` is for it."""
