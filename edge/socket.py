@@ -267,10 +267,9 @@ class Socket:
 def _with_wishes(operation: Operation) -> Operation:
     """What HTTP has headers for comes in the extensions here."""
     extensions = operation.extensions or {}
-    key, traceparent = extensions.get("idempotencyKey"), extensions.get("traceparent")
+    traceparent = extensions.get("traceparent")
     return replace(
         operation,
-        idempotency_key=key if isinstance(key, str) else None,
         explain=extensions.get("explain") is True,
         traceparent=traceparent if isinstance(traceparent, str) else None,
     )
