@@ -15,7 +15,7 @@ from datastore.errors import BadUserInput, Unauthenticated, Unavailable
 from edge.answers import Outcome
 from edge.bodies import BODY_SECONDS, MAX_BODY, Bodies
 from edge.caching import Caching
-from edge.cors import lowered
+from edge.cors import canonical_all
 from edge.csrf import check_get
 from edge.execution import Identify, Request, Runner
 from edge.identity import bearer
@@ -59,7 +59,7 @@ class GraphQLHTTP:
         self._identify = identify
         self.streams = EventStreams() if streams is None else streams
         self._profile = profile
-        self._allowed_origins = lowered(allowed_origins)
+        self._allowed_origins = canonical_all(allowed_origins)
         self._caching = caching
         self._bodies = Bodies(max_body, body_seconds)
 
@@ -140,7 +140,8 @@ class GraphQLHTTP:
         except Unauthenticated as error:
             raise Refused(401, error, **{"www-authenticate": "Bearer"}) from None
         except Unavailable as error:
-            raise Refused(503, error) from None
+            later = {"retry-after": f"{error.extensions['retryAfter']:g}"} if "retryAfter" in error.extensions else {}
+            raise Refused(503, error, **later) from None
 
 
 class _Watch:
@@ -211,7 +212,7 @@ def _with_wishes(operation: Operation, headers: Mapping[str, str]) -> Operation:
     """What is asked for by headers, beside the operation."""
     return replace(
         operation,
-        idempotency_key=headers.get("idempotency-key"),
+        idempotency_key=headers.get("idempotency-key", operation.idempotency_key),
         explain=headers.get("x-explain") == "1",
         traceparent=headers.get("traceparent"),
     )

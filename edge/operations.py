@@ -55,7 +55,14 @@ def read_operation(payload: object) -> Operation:
     name = payload.get("operationName")
     if name is not None and not isinstance(name, str):
         raise BadUserInput("operationName must be a string.")
-    return Operation(query, _object(payload, "variables"), name or None, extensions, document_id)
+    key = _idempotency_key(extensions or {})
+    return Operation(query, _object(payload, "variables"), name or None, extensions, document_id, key)
+
+
+def _idempotency_key(extensions: dict[str, Any]) -> str | None:
+    """For clients that cannot send the header. What is no text is no key, and is refused where one is needed."""
+    key = extensions.get("idempotencyKey")
+    return key if key is None or isinstance(key, str) else ""
 
 
 def _object(payload: dict[str, Any], field: str) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from starlette.types import Send
 
-from datastore.errors import Forbidden, Internal, Throttled, Timeout, Unauthenticated, Unavailable
+from datastore.errors import Forbidden, IdempotencyMismatch, Internal, Throttled, Timeout, Unauthenticated, Unavailable
 from edge.answers import Outcome, Stage, encode, masked, told_error
 from edge.media_types import JSON
 from edge.refusals import Refused
@@ -17,6 +17,8 @@ from edge.refusals import Refused
 _STATUS_OF_CODE = {
     Unauthenticated.code: 401,
     Forbidden.code: 403,
+    # https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.7
+    IdempotencyMismatch.code: 422,
     Throttled.code: 429,
     Internal.code: 500,
     Unavailable.code: 503,

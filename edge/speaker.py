@@ -24,7 +24,7 @@ class Speaker:
 
     async def introduce(self, payload: Mapping[str, Any], headers: Headers) -> None:
         """The token in connection_init, or else in the upgrade's header, which browsers cannot send."""
-        self.identity = await self._verified(_given(payload) or headers.get(AUTHORIZATION))
+        self.identity = await self._verified(_given(payload) or ", ".join(headers.getlist(AUTHORIZATION)) or None)
 
     async def renew(self, payload: Mapping[str, Any]) -> None:
         """Go on with the token of a ping, if it brings one.
@@ -63,7 +63,9 @@ def without_authorization(payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _given(payload: Mapping[str, Any]) -> object:
-    return next((value for key, value in payload.items() if _is_authorization(key)), None)
+    """The one there is: several are a list, which is no token."""
+    values = [value for key, value in payload.items() if _is_authorization(key)]
+    return values[0] if len(values) == 1 else values or None
 
 
 def _is_authorization(key: str) -> bool:
