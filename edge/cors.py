@@ -8,6 +8,8 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edge.origins import canonical
+
 PREFLIGHT_SECONDS = 600
 _MAY_SEND = (
     "accept",
@@ -42,9 +44,9 @@ _MAY = [
 ]
 
 
-def lowered(origins: Collection[str]) -> frozenset[str]:
+def canonical_all(origins: Collection[str]) -> frozenset[str]:
     """Origins in the form in which they are compared."""
-    return frozenset(origin.rstrip("/").lower() for origin in origins)
+    return frozenset(filter(None, map(canonical, origins)))
 
 
 class CrossOrigin:
@@ -56,7 +58,7 @@ class CrossOrigin:
 
     def __init__(self, app: ASGIApp, allowed_origins: Collection[str]) -> None:
         self._app = app
-        self._allowed = lowered(allowed_origins)
+        self._allowed = canonical_all(allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._allowed:
@@ -65,7 +67,7 @@ class CrossOrigin:
         headers = Headers(scope=scope)
         origin = headers.get("origin", "")
         shared = [(b"vary", b"origin")]
-        if origin.lower() in self._allowed:
+        if canonical(origin) in self._allowed:
             shared.append((b"access-control-allow-origin", origin.encode("latin-1")))
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 await send({"type": "http.response.start", "status": 204, "headers": shared + _MAY})

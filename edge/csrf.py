@@ -10,6 +10,7 @@ https://fetch.spec.whatwg.org/#cors-safelisted-request-header · https://w3c.git
 from collections.abc import Collection, Mapping
 
 from datastore.errors import Forbidden
+from edge.origins import canonical
 from edge.refusals import Refused
 
 # With one of these a browser asks first. The first is what Apollo's clients and their documentation call for.
@@ -27,10 +28,10 @@ _TELLS_OF_A_BROWSER = ("sec-fetch-site", "origin", "referer", "cookie")
 
 
 def check_get(headers: Mapping[str, str], allowed_origins: Collection[str] = ()) -> None:
-    """Refuse a GET that a page of another site may have made. `allowed_origins` are in lower case."""
+    """Refuse a GET that a page of another site may have made. `allowed_origins` are canonical."""
     if any(headers.get(name) for name in ASKED_FIRST):
         return
-    if headers.get("sec-fetch-site") in _FROM_HERE or headers.get("origin", "").lower() in allowed_origins:
+    if headers.get("sec-fetch-site") in _FROM_HERE or canonical(headers.get("origin", "")) in allowed_origins:
         return
     if _is_browser(headers):
         message = (
