@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from commands import feeds, ingest, matches, tables
+from commands import documents, feeds, ingest, matches, tables
 from commands.feeds import FanOutBound, MetricsPort
 from commands.options import (
     DATA_DIR,
@@ -89,6 +89,7 @@ cli = typer.Typer(
     help="A GraphQL gateway over DynamoDB tables.",
 )
 cli.add_typer(tables.commands, name="tables")
+cli.add_typer(documents.commands, name="documents")
 cli.add_typer(ingest.commands, name="ingest")
 cli.add_typer(matches.commands, name="pipeline")
 matches.commands.command("feed")(feeds.run_pipeline)
@@ -98,7 +99,8 @@ ENVIRONMENT = (
     "More is set in the environment: GATEWAY_SECRET, GATEWAY_JWKS_URL, GATEWAY_JWT_ISSUER, GATEWAY_JWT_AUDIENCE, "
     "GATEWAY_ROLE_CLAIM, GATEWAY_AREAS, GATEWAY_CATEGORIES, GATEWAY_INGEST_HOSTS, GATEWAY_ALLOWED_ORIGINS, "
     "GATEWAY_DEADLINE_SECONDS, GATEWAY_POLL_INTERVAL_SECONDS, GATEWAY_PHOTO_BUCKET, GATEWAY_S3_URL, "
-    "GATEWAY_PUBLIC_URL, SPORTMONKS_API_TOKEN, SPORTMONKS_URL, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, "
+    "GATEWAY_PUBLIC_URL, GATEWAY_DOCUMENTS, GATEWAY_DOCUMENTS_MODE, GATEWAY_DOCUMENTS_ADMIN_BYPASS, GATEWAY_APQ, "
+    "SPORTMONKS_API_TOKEN, SPORTMONKS_URL, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, "
     "APNS_BUNDLE_ID, APNS_URL."
 )
 

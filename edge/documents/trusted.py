@@ -37,7 +37,9 @@ def prepared(documents: Documents, texts: Mapping[str, str]) -> dict[str, Docume
     problems: list[str] = []
     for document_id, text in texts.items():
         try:
-            ready[document_id] = documents.check(text)
+            ready[document_id] = document = documents.check(text)
+            for operation in document.operations:
+                operation.estimate({})
         except Rejected as rejection:
             problems += [f"{document_id}: {error.message}" for error in rejection.errors]
     if problems:

@@ -1,0 +1,149 @@
+"""Trusted documents: `gateway.py documents check|put|list|delete|extract`."""
+
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from commands.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
+from console import mistake
+from datastore.database import StoreOptions
+from datastore.documents import KnownDocuments
+from edge.documents.extraction import extracted
+from edge.documents.manifest import ManifestProblem, read_manifest, sha256_of
+from edge.documents.prepared import Document, Documents
+from edge.documents.trusted import prepared
+from runtime import Gateway
+
+commands = typer.Typer(no_args_is_help=True, help="Trusted documents: those that clients may name by an id.")
+
+Manifest = Annotated[Path, typer.Argument(help="A manifest: {id: text}, or Apollo's format.")]
+TABLE_SECONDS = 600.0
+SUFFIXES = (".graphql", ".gql")
+
+
+@commands.command("check")
+def check_documents(manifest: Manifest) -> None:
+    """Check a manifest against the schema and the limits, and print its operations with what each is estimated to cost.
+
+    The store is not asked. For a build: the status is 1 when a document cannot be used.
+    """
+    for document_id, document in _ready(manifest).items():
+        for operation in document.operations:
+            cost = operation.estimate({})
+            typer.echo(f"{document_id}  {operation.kind.value} {operation.name or '-'}  {cost:g} read units")
+
+
+@commands.command("put")
+def put_documents(
+    manifest: Manifest,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Check a manifest, and make its documents known in the table. An id never gets another text.
+
+    Each is known by its SHA-256 too, so that it may also be sent in full.
+    """
+    ready = _ready(manifest)
+    texts = {sha256_of(document.text): document.text for document in ready.values()}
+    texts |= {document_id: document.text for document_id, document in ready.items()}
+
+    async def put(known: KnownDocuments) -> None:
+        now = datetime.now(UTC)
+        taken = [name for name, text in texts.items() if (await known.put(name, text, now)).text != text]
+        if taken:
+            raise mistake(f"these ids stand for other texts already: {', '.join(sorted(taken))}.")
+        typer.echo(f"{len(ready)} documents are known")
+
+    _in_table(put, store_options(store, data_dir, memory, prefix, region))
+
+
+@commands.command("list")
+def list_documents(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Print the documents in the table as a manifest: {id: text}."""
+
+    async def show(known: KnownDocuments) -> None:
+        typer.echo(json.dumps({found.document_id: found.text async for found in known.all()}, indent=2))
+
+    _in_table(show, store_options(store, data_dir, memory, prefix, region))
+
+
+@commands.command("delete")
+def delete_documents(
+    ids: Annotated[list[str], typer.Argument(help="The ids, as `list` prints them.")],
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Forget documents in the table. Gateways notice within a minute."""
+
+    async def delete(known: KnownDocuments) -> None:
+        unknown = [document_id for document_id in ids if not await known.delete(document_id)]
+        if unknown:
+            raise mistake(f"nothing was known by {', '.join(unknown)}.")
+
+    _in_table(delete, store_options(store, data_dir, memory, prefix, region))
+
+
+@commands.command("extract")
+def extract_documents(
+    sources: Annotated[list[Path], typer.Argument(help="Files with operations, and folders of them.", exists=True)],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the manifest goes, else stdout.")] = None,
+    names: Annotated[bool, typer.Option("--names", help="Ids are the operations' names, not their SHA-256.")] = False,
+) -> None:
+    """Make a manifest of the operations in .graphql files. The schema is not asked: `check` does that."""
+    try:
+        files = {str(path): path.read_text() for source in sources for path in _graphql_files(source)}
+        text = json.dumps(extracted(files, by_name=names), indent=2)
+        if output is not None:
+            output.write_text(text + "\n")
+    except ManifestProblem as problem:
+        raise mistake(f"{problem}.") from None
+    except OSError as problem:
+        raise mistake(f"{problem.filename}: {problem.strerror}.") from None
+    if output is None:
+        typer.echo(text)
+
+
+def _graphql_files(source: Path) -> Iterator[Path]:
+    if source.is_file():
+        yield source
+    else:
+        yield from sorted(path for path in source.rglob("*") if path.suffix in SUFFIXES)
+
+
+def _ready(manifest: Path) -> dict[str, Document]:
+    """The documents of a manifest, made ready; what is wrong with it is told, a line for each."""
+    import schema  # here alone: other commands start sooner without it
+
+    try:
+        return prepared(Documents(schema.build()), read_manifest(manifest.read_bytes()))
+    except OSError as problem:
+        raise mistake(f"{manifest} cannot be read: {problem.strerror}.") from None
+    except ManifestProblem as found:
+        for one in found.problems[:-1]:
+            mistake(f"{one}.")
+        raise mistake(f"{found.problems[-1]}.") from None
+
+
+def _in_table(work: Callable[[KnownDocuments], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
+    """Do a piece of work on the documents in the table."""
+
+    async def inside(gateway: Gateway) -> None:
+        await work(KnownDocuments(gateway.open_store(TABLE_SECONDS)))
+
+    with_gateway(inside, options)
