@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from datastore.attributes import Item
+from datastore.declarations import AccessPattern
 from datastore.errors import NotFound
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.versioning import REVISION
@@ -43,13 +44,14 @@ class Fixtures:
         self._store = store
         self._now = now
 
-    async def by_id(self, match_id: str) -> Match | None:
+    async def by_id(self, match_id: str, pattern: AccessPattern = keys.FIXTURE) -> Match | None:
         """FIX-1: a match with its scorecards; reads of one tick go out together."""
-        return record(match_from, await self._store.get(keys.FIXTURE, keys.fixture(match_id)))
+        return record(match_from, await self._store.get(pattern, keys.fixture(match_id)))
 
     async def by_ids(self, match_ids: Sequence[str]) -> list[Match | BaseException | None]:
         """FIX-2: in the order asked, None for those that are not there, what went wrong for those that fail."""
-        return await asyncio.gather(*[self.by_id(match_id) for match_id in match_ids], return_exceptions=True)
+        found = [self.by_id(match_id, keys.MATCHES) for match_id in match_ids]
+        return await asyncio.gather(*found, return_exceptions=True)
 
     async def latest(self, match_id: str) -> Match | None:
         """The same, read consistently: what leads to a write must not be old."""

@@ -1,0 +1,444 @@
+"""Explain: what an operation did to DynamoDB, held against what the engine told on the wire."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import photo_contract
+import pytest
+import test_contract as contract
+from aiohttp import web
+from conftest import NOON, SECRET, Clock, Served, free_port
+from fault_proxy import Proxy, Seen, forward, plain
+from feed_items import comment_item, post_item, user_item
+from hypothesis import given
+from hypothesis import strategies as st
+from photo_items import ADA, EVE
+from test_comments import an_id
+from test_home_feeds import entry, put
+
+from datastore.asking import Ask, Details, Hit
+from datastore.client import STREAM_OPERATIONS
+from datastore.database import StoreOptions
+from datastore.declarations import WRITES
+from datastore.errors import Forbidden, Unauthenticated
+from datastore.explaining import MOST_CALLS, MOST_KEYS, explained
+from datastore.keyspace import PATTERNS
+from datastore.keyspace.feeds.table import FEED
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
+from datastore.metering import Call, Meter
+from edge.explain import Explain, Explanations
+from edge.operations import Caller
+from edge.settings import Misconfigured, Settings, from_environment
+from resolvers.access import Identity, Role
+
+SIGHTINGS = '{ sightings(area: "Downtown") { nodes { area } } }'
+
+
+@dataclass
+class Wire:
+    """What went over the wire to the engine, and what it told."""
+
+    requests: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def units(self) -> float:
+        return sum(units for _, units in self.requests)
+
+    @property
+    def operations(self) -> list[str]:
+        return sorted(operation for operation, _ in self.requests)
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest) -> Settings:
+    """Everybody who is signed in may know, unless a test says otherwise."""
+    explain = getattr(request, "param", "user")
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain)
+
+
+@pytest.fixture
+def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
+    return replace(store_options, store=proxy.url)
+
+
+@contextmanager
+def watched(proxy: Proxy) -> Iterator[Wire]:
+    """What is asked of the engine meanwhile, but for logs and the change feed, which no operation is charged with."""
+    wire = Wire()
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        status, headers, content = await proxy.ask(seen)
+        is_log = seen.body.get("Item", {}).get("entity") == {"S": "LOG"}
+        if seen.operation not in STREAM_OPERATIONS | {"DescribeTable"} and not is_log:
+            consumed = orjson.loads(content).get("ConsumedCapacity") or []
+            entries = [consumed] if isinstance(consumed, dict) else consumed
+            wire.requests.append((seen.operation, sum(entry["CapacityUnits"] for entry in entries)))
+        return web.Response(body=content, status=status, headers=headers)
+
+    proxy.always = answer
+    yield wire
+    proxy.always = None
+
+
+async def ask(
+    served: Served,
+    query: str,
+    user: str | None = "ada",
+    role: Role = Role.ADMIN,
+    email: str | None = None,
+    **headers: str,
+) -> dict[str, Any]:
+    """The whole answer to an operation that is to be explained."""
+    sent = served.headers(user, role, email) | {"X-Explain": "1"} | headers
+    async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=sent) as response:
+        assert response.headers["Cache-Control"] == "no-store"
+        answer: dict[str, Any] = await response.json()
+        return answer
+
+
+def explanation(answer: dict[str, Any]) -> dict[str, Any]:
+    assert "errors" not in answer, answer["errors"]
+    told: dict[str, Any] = answer["extensions"]["dynamodb"]
+    return told
+
+
+def holds(told: dict[str, Any], wire: Wire) -> None:
+    """The explanation tells exactly what went over the wire, and its parts add up to the whole."""
+    assert told["requests"] == sum(call["pages"] for call in told["calls"]) == len(wire.requests)
+    assert sorted(call["operation"] for call in told["calls"] for _ in range(call["pages"])) == wire.operations
+    for kind in ("read", "write"):
+        whole = told["units"][kind]
+        assert sum(call["units"][kind] for call in told["calls"]) == whole
+        assert sum(row["units"][kind] for row in told["fields"]) == whole
+    assert told["units"]["read"] + told["units"]["write"] == wire.units
+    assert {number for row in told["fields"] for number in row["calls"]} == {call["id"] for call in told["calls"]}
+    for call in told["calls"]:
+        known = [pattern for pattern in PATTERNS if pattern.id in call["patterns"]]
+        assert call["patterns"]
+        assert {pattern.table.name for pattern in known} >= set(call["tables"])
+        assert call["operation"] in {name for pattern in known for name in pattern.operations} | {"BatchGetItem"}
+        assert {call["index"]} <= {pattern.index for pattern in known} if "index" in call else True
+        assert {*call["fields"]} <= {row["path"] for row in told["fields"] if call["id"] in row["calls"]}
+        assert call["units"]["write"] == 0 or call["operation"].startswith(WRITES)
+
+
+# --- Every question ---------------------------------------------------------------------------------------------------
+
+
+async def test_each_question_is_told_as_it_went_over_the_wire(served: Served, proxy: Proxy) -> None:
+    assert (await served.ask(contract.SETUP, user="ada")).errors is None
+    assert (await served.ask(contract.SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
+    match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
+    await Fixtures(served.store(), NOON).sync([match])
+    await contract.play(served)
+    await explains_each(served, proxy, {name for name in contract.ASK if name not in photo_contract.ASK})
+
+
+async def test_each_question_to_the_photo_library_is_told_as_it_went_over_the_wire(
+    served: Served, proxy: Proxy
+) -> None:
+    await photo_contract.put_in_place(served)
+    await explains_each(served, proxy, set(photo_contract.ASK))
+
+
+async def explains_each(served: Served, proxy: Proxy, names: set[str]) -> None:
+    asked = 0
+    for name in sorted(names):
+        query, role, expected = contract.ASK[name]
+        if query.lstrip().startswith("mutation"):
+            continue
+        with watched(proxy) as wire:
+            told = explanation(await ask(served, query, role=role, email=ADA))
+        holds(told, wire)
+        own = {pattern.id for pattern in PATTERNS if name in pattern.fields}
+        root = next(row for row in told["fields"] if row["path"] == name)
+        assert sorted(one.partition(" ")[0] for one in expected) == wire.operations, name
+        assert own & set(root["patterns"]), name
+        asked += 1
+    assert asked > 9
+
+
+async def test_a_mutation_tells_its_writes(served: Served, proxy: Proxy) -> None:
+    await put(served, user_item("ada"))
+    post = 'createPost(input: {text: "Hello #dogs"}) { text author { name } }'
+    teams = 'syncTeams(teams: [{teamId: "1", name: "One", code: "ONE"}, {teamId: "2", name: "Two", code: "TWO"}])'
+
+    with watched(proxy) as wire:
+        told = explanation(await ask(served, f"mutation {{ written: {post} }}"))
+    holds(told, wire)
+    (transaction,) = [call for call in told["calls"] if call["operation"] == "TransactWriteItems"]
+    assert transaction["written"] == 2
+    assert [key["PK"].partition("#")[0] for key in transaction["keys"]] == ["POST", "POST"]
+    assert "read" not in transaction
+    assert told["units"]["write"] > 0
+    fields = {row["path"]: (row["reads"], row["writes"], row["hits"]) for row in told["fields"]}
+    assert fields == {"written": (1, 1, 0), "written.author": (1, 0, 0)}
+
+    with watched(proxy) as wire:
+        told = explanation(await ask(served, f"mutation {{ {teams} {{ teamId }} }}", role=Role.SYSTEM))
+    holds(told, wire)
+    (batch,) = told["calls"]
+    assert (batch["operation"], batch["tables"], batch["written"]) == ("BatchWriteItem", ["cricket-teams"], 2)
+    assert batch["keys"] == [{"teamId": "1"}, {"teamId": "2"}]
+    assert told["fields"][0]["patterns"] == ["TM-3"]
+
+
+# --- Sharing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_reads_that_serve_several_fields_are_told_as_hits(served: Served, proxy: Proxy) -> None:
+    posts = [post_item(f"p{number}", "bob" if number else "eve") for number in range(5)]
+    comments = [comment_item(posts[0], an_id(seconds=number), "bob") for number in range(3)]
+    await put(served, *posts, *map(entry, posts), *comments, *[user_item(name) for name in ("bob", "eve", "ada")])
+    query = """{ homeFeed(userId: "ada") { nodes { post {
+      author { name } likedByViewer comments(first: 3) { nodes { author { name } } } } } } }"""
+
+    with watched(proxy) as wire:
+        told = explanation(await ask(served, query))
+
+    holds(told, wire)
+    rows = {row["path"].removeprefix("homeFeed").removeprefix(".nodes."): row for row in told["fields"]}
+    counts = {path: (row["reads"], row["hits"], row["units"]["read"]) for path, row in rows.items()}
+    assert counts == {
+        "": (1, 0, 0.5),
+        "post": (5, 0, 2.5),
+        "post.author": (2, 3, 1.0),
+        "post.likedByViewer": (5, 0, 2.5),
+        "post.comments": (5, 0, 2.5),
+        "post.comments.nodes.author": (0, 3, 0.0),
+    }
+    batch = told["calls"][-1]
+    assert batch["operation"] == "BatchGetItem"
+    assert batch["patterns"] == ["FEED-001", "FEED-N1"]
+    assert (len(batch["keys"]), batch["read"], batch["returned"]) == (7, 2, 2)
+    assert rows["post.comments.nodes.author"]["calls"] == rows["post.author"]["calls"] == [batch["id"]]
+
+
+async def test_the_pages_of_a_query_are_one_call(served: Served, proxy: Proxy, clock: Clock) -> None:
+    report = 'r%d: reportSighting(input: {area: "Downtown", category: "Cats", description: "x"}) { area }'
+    await served.ask(f"mutation {{ {' '.join(report % number for number in range(12))} }}", user="ada")
+    clock.forward(minutes=45)
+
+    with watched(proxy) as wire:
+        told = explanation(await ask(served, '{ sightings(area: "Downtown", first: 1) { nodes { area } } }'))
+
+    holds(told, wire)
+    (call,) = told["calls"]
+    assert (call["pages"], call["read"], call["returned"]) == (3, 12, 0)
+    assert call["condition"] == "PK = :partition AND begins_with(SK, :prefix)"
+    assert call["values"]["prefix"] == "SIGHTING#"
+    assert "expiresAt" in call["filter"]
+
+
+async def test_rounds_and_retries_are_told(served: Served, proxy: Proxy) -> None:
+    await put(served, user_item("ada"), user_item("bob"))
+    query = '{ a: user(id: "ada") { name } b: user(id: "bob") { name } }'
+    first = True
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        nonlocal first
+        if seen.operation != "BatchGetItem" or not first:
+            return await forward(proxy, seen)
+        first = False
+        return web.Response(body=orjson.dumps({"Responses": {}, "UnprocessedKeys": seen.body["RequestItems"]}))
+
+    proxy.always = answer
+    told = explanation(await ask(served, query))
+    (call,) = told["calls"]
+    assert (call["pages"], call["returned"], call["units"]["read"]) == (2, 2, 1.0)
+    assert [(row["path"], row["units"]["read"]) for row in told["fields"]] == [("a", 0.5), ("b", 0.5)]
+
+    tries = iter([plain(500), plain(500)])
+
+    async def stumble(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        fault = next(tries, None) if seen.operation == "BatchGetItem" else None
+        return await (fault or forward)(proxy, seen)
+
+    proxy.always = stumble
+    told = explanation(await ask(served, query))
+    assert (told["retries"], told["calls"][0]["retries"], told["requests"]) == (2, 2, 1)
+
+
+async def test_what_is_remembered_by_the_process_is_no_call(served: Served, proxy: Proxy) -> None:
+    with watched(proxy) as wire:
+        first, second = [explanation(await ask(served, "{ teams { name } }")) for _ in range(2)]
+
+    assert wire.operations == ["Scan"]
+    assert [(told["requests"], told["fields"][0]["hits"]) for told in (first, second)] == [(1, 0), (0, 1)]
+    assert second["calls"] == []
+    assert second["fields"][0]["patterns"] == ["TM-2"]
+
+
+# --- Over a socket ----------------------------------------------------------------------------------------------------
+
+
+async def test_each_event_has_its_own_explanation(served: Served, socket: Any) -> None:
+    posts = [post_item("one", "bob"), post_item("two", "bob")]
+    await put(served, user_item("ada"), user_item("bob"), *posts)
+    query = 'subscription { homeFeedUpdated(userId: "ada") { post { text author { name } } } }'
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
+    await served.settle(FEED)
+    told = []
+    for post in posts:
+        await put(served, entry(post))
+        told.append(explanation((await received(socket))["payload"]))
+
+    counts = [{row["path"]: (row["reads"], row["hits"]) for row in one["fields"]} for one in told]
+    of_event = {"homeFeedUpdated.post": (1, 0), "homeFeedUpdated.post.author": (1, 0)}
+    # What the subscription begins with is read for its field; nothing that was read for one event serves the next.
+    assert counts == [{"homeFeedUpdated": (1, 0)} | of_event, of_event]
+    assert [one["requests"] for one in told] == [3, 2]
+    assert [one["units"]["read"] for one in told] == [2.5, 1.5]
+
+
+async def test_queries_over_a_socket_are_explained_on_demand(served: Served, socket: Any) -> None:
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
+    assert explanation((await received(socket))["payload"])["requests"] == 1
+    assert (await received(socket))["type"] == "complete"
+
+    await socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": SIGHTINGS}})
+    assert "extensions" not in (await received(socket))["payload"]
+
+
+def explaining(query: str) -> dict[str, Any]:
+    return {"query": query, "extensions": {"explain": True}}
+
+
+@pytest.fixture
+async def socket(served: Served) -> AsyncIterator[Any]:
+    """A connection of a user."""
+    url = served.url.replace("http", "ws") + "/graphql"
+    async with served.http.ws_connect(url, protocols=["graphql-transport-ws"]) as socket:
+        await socket.send_json({"type": "connection_init", "payload": served.headers("ada", Role.USER)})
+        assert (await socket.receive_json(timeout=10))["type"] == "connection_ack"
+        yield socket
+
+
+async def received(socket: Any) -> dict[str, Any]:
+    message: dict[str, Any] = await socket.receive_json(timeout=10)
+    return message
+
+
+# --- Who may ---------------------------------------------------------------------------------------------------------
+
+
+CALLERS = {
+    "nobody": None,
+    "user": Identity("ada", Role.USER),
+    "admin": Identity("root", Role.ADMIN),
+    "system": Identity("poller", Role.SYSTEM),
+}
+
+
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        (Explain.OFF, set()),
+        (Explain.ADMIN, {"admin", "system"}),
+        (Explain.USER, {"user", "admin", "system"}),
+        (Explain.ANYONE, {"nobody", "user", "admin", "system"}),
+    ],
+)
+def test_who_may_have_operations_explained(setting: Explain, allowed: set[str]) -> None:
+    refused: dict[str, type[Exception]] = {}
+    for name, identity in CALLERS.items():
+        try:
+            Explanations(setting).check(Caller(identity))
+        except (Forbidden, Unauthenticated) as refusal:
+            refused[name] = type(refusal)
+
+    assert CALLERS.keys() - refused.keys() == allowed
+    assert refused.pop("nobody", Unauthenticated) is (Forbidden if setting is Explain.OFF else Unauthenticated)
+    assert set(refused.values()) <= {Forbidden}
+
+
+def test_the_setting_is_one_of_four() -> None:
+    assert from_environment({"GATEWAY_EXPLAIN": "anyone"})["explain"] == "anyone"
+    with pytest.raises(Misconfigured, match="GATEWAY_EXPLAIN must be one of off, admin, user, anyone, not 'all'"):
+        from_environment({"GATEWAY_EXPLAIN": "all"})
+
+
+@pytest.mark.parametrize("settings", [None], indirect=True, ids=["by default"])
+async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, proxy: Proxy) -> None:
+    with watched(proxy) as wire:
+        refused = await ask(served, SIGHTINGS, role=Role.USER)
+        unknown = await ask(served, SIGHTINGS, user=None, Accept="application/graphql-response+json")
+
+    assert wire.requests == []
+    assert [error["extensions"]["code"] for error in refused["errors"] + unknown["errors"]] == [
+        "FORBIDDEN",
+        "UNAUTHENTICATED",
+    ]
+    assert "extensions" not in refused
+
+    answer = await served.ask(SIGHTINGS, user="ada")
+    assert answer.errors is None
+    assert [(call.patterns, call.details) for call in answer.calls] == [(("BLIP-1",), None)]
+
+
+async def test_emails_are_told_to_admins_only(served: Served) -> None:
+    await photo_contract.put_in_place(served)
+    query = f'{{ photosByUser(email: "{ADA}") {{ nodes {{ id }} }} photoUser(email: "{ADA}") {{ id }} }}'
+
+    admins = orjson.dumps(explanation(await ask(served, query, email=ADA))).decode()
+    users = orjson.dumps(explanation(await ask(served, query, role=Role.USER, email=ADA))).decode()
+
+    assert ADA in admins
+    assert "@" not in users
+    assert EVE not in users
+
+
+# --- The sums --------------------------------------------------------------------------------------------------------
+
+HALVES = st.integers(0, 400).map(lambda halves: halves / 2)
+FIELDS = st.sampled_from(["a", "a.b", "c", None])
+KEYS = st.lists(st.tuples(FIELDS, st.sampled_from(["feed", "blip"])), min_size=1, max_size=30)
+
+
+def call_of(operation: str, asks: list[Ask], units: dict[str, float], began: float = 0.0) -> Call:
+    tables = {ask.table: None for ask in asks}
+    keys = [{"PK": {"S": f"k{number}"}} for number in range(len(asks))]
+    details = Details(tuple(asks), 0, 0, 0, {f"x-{table}": (units.get(table, 0.0), 0.0) for table in tables})
+    request: dict[str, Any] = {"RequestItems": {f"x-{table}": {"Keys": keys} for table in tables}}
+    told = sum(read for read, _ in details.units.values())
+    return Call(operation, tuple(f"x-{table}" for table in tables), None, told, 1, 0.0, request, began, details=details)
+
+
+@given(st.lists(st.tuples(KEYS, HALVES, HALVES), max_size=5), st.lists(FIELDS, max_size=5))
+def test_the_shares_of_the_fields_are_the_whole(
+    batches: list[tuple[list[tuple[str | None, str]], float, float]], hits: list[str | None]
+) -> None:
+    meter = Meter()
+    for keys, feed, blip in batches:
+        asks = [Ask(path, "P-1", table) for path, table in keys]
+        meter.calls.append(call_of("BatchGetItem", asks, {"feed": feed, "blip": blip}))
+    meter.hits = [Hit(path, "P-1", None) for path in hits]
+
+    told = explained(meter, prefix="x-", estimate=0.0, source=None, hide=str)
+
+    assert told["units"]["read"] == meter.units
+    assert sum(row["units"]["read"] for row in told["fields"]) == meter.units
+    assert sum(row["reads"] for row in told["fields"]) == sum(len(keys) for keys, *_ in batches)
+    assert sum(row["hits"] for row in told["fields"]) == len(hits)
+    assert all(row["units"]["read"] * 2 % 1 == 0 for row in told["fields"])
+
+
+def test_what_is_told_of_very_much_is_bounded_and_says_so() -> None:
+    meter = Meter()
+    for number in range(MOST_CALLS + 7):
+        asks = [Ask(f"field{number}", "P-1", "feed") for _ in range(MOST_KEYS + 3)]
+        meter.calls.append(call_of("BatchGetItem", asks, {"feed": 51.5}, began=number))
+
+    told = explained(meter, prefix="x-", estimate=0.0, source=None, hide=str)
+
+    assert len(told["calls"]) == MOST_CALLS
+    assert told["omitted"] == {"calls": 7, "fields": 0}
+    assert told["units"]["read"] == 51.5 * (MOST_CALLS + 7) == sum(row["units"]["read"] for row in told["fields"])
+    assert (len(told["calls"][0]["keys"]), told["calls"][0]["omittedKeys"]) == (MOST_KEYS, 3)
+    assert sum(len(call["keys"]) for call in told["calls"]) == 2000
+    assert told["calls"][0]["tables"] == ["feed"]
+    assert len(orjson.dumps(told)) < 250_000
