@@ -157,7 +157,11 @@ class Gateway:
     @cached_property
     def known(self) -> KnownTexts:
         return KnownTexts(
-            self.settings.documents, self.documents, self._document_in_table, lambda: self._now().timestamp()
+            self.settings.documents,
+            self.documents,
+            self._document_in_table,
+            lambda: self._now().timestamp(),
+            self.settings.capacity.redis_url,
         )
 
     @cached_property

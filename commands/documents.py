@@ -26,11 +26,19 @@ SUFFIXES = (".graphql", ".gql")
 
 
 @commands.command("check")
-def check_documents(manifest: Manifest) -> None:
+def check_documents(
+    manifest: Manifest,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
     """Check a manifest against the schema and the limits, and print its operations with what each is estimated to cost.
 
     The store is not asked. For a build: the status is 1 when a document cannot be used.
     """
+    store_options(store, data_dir, memory, prefix, region)
     for document_id, document in _ready(manifest).items():
         for operation in document.operations:
             cost = operation.estimate({})
@@ -104,8 +112,14 @@ def extract_documents(
     sources: Annotated[list[Path], typer.Argument(help="Files with operations, and folders of them.", exists=True)],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the manifest goes, else stdout.")] = None,
     names: Annotated[bool, typer.Option("--names", help="Ids are the operations' names, not their SHA-256.")] = False,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
 ) -> None:
-    """Make a manifest of the operations in .graphql files. The schema is not asked: `check` does that."""
+    """Make a manifest of the operations in .graphql files. The store is not asked, nor the schema: see `check`."""
+    store_options(store, data_dir, memory, prefix, region)
     try:
         files = {str(path): path.read_text() for source in sources for path in _graphql_files(source)}
         text = json.dumps(extracted(files, by_name=names), indent=2)

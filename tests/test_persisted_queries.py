@@ -170,6 +170,17 @@ async def test_processes_share_texts_through_redis(redis: Any) -> None:
         await texts.aclose()
 
 
+class TestShared:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, capacity=replace(settings.capacity, redis_url=REDIS))
+
+    async def test_a_gateway_with_redis_shares_what_it_is_taught(self, redis: Any, served: Served) -> None:
+        assert await over(served, "POST", query=TEXT, **persisted(HASH)) == ANSWER
+
+        assert await redis.get(automatic.KEY + HASH) == TEXT
+
+
 @pytest.mark.parametrize("stored", ["{ areas }", b"\xff"], ids=["another text", "no text"])
 async def test_what_others_put_into_redis_counts_only_under_its_own_hash(redis: Any, stored: Any) -> None:
     await redis.set(automatic.KEY + HASH, stored)
