@@ -28,7 +28,7 @@ class Outdated(Conflict):
 
     def __init__(self, expected: int, version: int, current: object) -> None:
         super().__init__(
-            f"`expectedVersion` is {expected}, but somebody has changed this meanwhile: it is at version {version}.",
+            f"`expectedVersion` is {expected}, but this was changed meanwhile: it is at version {version}.",
             expectedVersion=expected,
             currentVersion=version,
         )
