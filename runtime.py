@@ -152,7 +152,12 @@ class Gateway:
         # Commands that serve nothing start a quarter sooner without the schema.
         import schema
 
-        return Documents(schema.build(), introspection=self.settings.documents.introspection)
+        return Documents(
+            schema.build(),
+            introspection=self.settings.documents.introspection,
+            max_cost=self.settings.documents.max_cost,
+            now=self._now,
+        )
 
     @cached_property
     def known(self) -> KnownTexts:
@@ -211,7 +216,8 @@ class Gateway:
             self.runner,
             self.tokens.identify,
             allowed_origins=self.settings.allowed_origins,
-            limits=SocketLimits(),
+            limits=SocketLimits(max_operations=self.settings.capacity.operations_per_websocket),
+            places=self.admission.websockets,
             clock=lambda: self._now().timestamp(),
         )
 

@@ -1,11 +1,12 @@
 """What a table, an index and an access pattern are: frozen values that drive code, documentation and tests."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 AttributeType = Literal["S", "N"]
 Operation = Literal[
@@ -67,6 +68,8 @@ class Index:
 class Table:
     """A table by its documented name; the store adds its prefix. `ttl` names the attribute of epoch seconds.
 
+    `item_bytes` is about what an item takes that lists are made of, measured in the demo's data: costs are estimated
+    by it.
     Without `sort` the partition attribute alone is the key. There is one of each: a table is compared, and found in
     dicts, by identity.
     """
@@ -77,6 +80,7 @@ class Table:
     indexes: tuple[Index, ...] = ()
     ttl: str | None = None
     stream: Literal["NEW_AND_OLD_IMAGES", None] = None
+    item_bytes: int = 500
 
     def index(self, name: str) -> Index:
         return next(index for index in self.indexes if index.name == name)
@@ -101,6 +105,7 @@ class AccessPattern:
     `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `who` may use it, and
     `also` those. The keys of a `personal` list tell of people (by their email): its cursors are encrypted.
     `max_age` are the seconds for which an answer that was found may be shown again; 0 for none at all.
+    `scanned` is how many items a Query reads, by experience, for each that passes the filter.
     """
 
     id: str
@@ -120,6 +125,7 @@ class AccessPattern:
     projection: Literal["ALL", "COUNT", "SELECTED"] = "ALL"
     consistent: bool = False
     personal: bool = False
+    scanned: float = 1.0
     max_age: int = 0
 
     @property
@@ -135,3 +141,24 @@ class AccessPattern:
         """The pattern in a few words, as the schema's descriptions show it: id, operations, table and index."""
         where = self.table.name if self.index is None else f"{self.table.name}.{self.index}"
         return f"{self.id}: {' + '.join(self.operations) or 'change feed'} on {where}"
+
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far a field reads, where its patterns do not tell: what its cost is estimated by.
+
+    `size` is how many entries its list may have, or the name of the argument that says so. `each` tells that there is a
+    point read for each entry, or for each of as many items. `partitions` is how many Queries there are, by the
+    arguments (as they came: of any type) and the moment. `written` is how many items a mutation writes.
+    """
+
+    size: int | str | None = None
+    each: bool = False
+    partitions: Callable[[Arguments, datetime], float] | float = 1
+    written: int = 1
+
+
+NOT_SAID = Extent()

@@ -9,6 +9,10 @@ from datastore.asking import Details, Hit
 from datastore.declarations import WRITES
 from datastore.errors import Timeout
 
+# A write unit costs five times what a read unit does, on demand and in every region:
+# https://aws.amazon.com/dynamodb/pricing/on-demand/
+WRITE_PRICE = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -33,6 +37,11 @@ class Call:
     details: Details | None = field(default=None, repr=False)
 
     @property
+    def price(self) -> float:
+        """What it consumed, in read units."""
+        return self.units * WRITE_PRICE if self.operation.startswith(WRITES) else self.units
+
+    @property
     def wrote(self) -> bool:
         """Whether it changed something, or may have: a condition that did not hold consumed, and changed, nothing."""
         return self.operation.startswith(WRITES) and (self.units > 0 or self.unsure)
@@ -51,6 +60,11 @@ class Meter:
     @property
     def units(self) -> float:
         return sum(call.units for call in self.calls)
+
+    @property
+    def price(self) -> float:
+        """What was consumed, in read units."""
+        return sum(call.price for call in self.calls)
 
     def add(self, other: "Meter") -> None:
         """Have what another added up, too."""

@@ -110,10 +110,10 @@ class Request:
 class Report:
     """What became of an operation, for logs and metrics: told once when it is over, also of a subscription.
 
-    `units` are what DynamoDB reported, `calls` how many calls there were, over all events; `latest` are those of the
-    last one. `sent` counts bytes. `codes` and `error_ids` are those of the errors that were told; an operation that
-    nobody waited for to its end has the code CANCELLED. `done` is everything that is to be explained of a query or a
-    mutation.
+    `units` are what DynamoDB reported, `price` the same in read units, as estimates are, and `calls` how many calls
+    there were, over all events; `latest` are those of the last one. `sent` counts bytes. `codes` and `error_ids` are
+    those of the errors that were told; an operation that nobody waited for to its end has the code CANCELLED. `done` is
+    everything that is to be explained of a query or a mutation.
     """
 
     asked: Operation
@@ -127,6 +127,7 @@ class Report:
     calls: int = 0
     latest: list[Call] = field(default_factory=list)
     units: float = 0.0
+    price: float = 0.0
     retries: int = 0
     patterns: set[str] = field(default_factory=set)
     events: int = 0
@@ -145,7 +146,7 @@ class Report:
                 self.error_ids.append(error["extensions"]["errorId"])
 
     def measure(self, meter: Meter) -> float:
-        """Add what was done since the last time, and tell its units."""
+        """Add what was done since the last time, and tell what it cost in read units."""
         taken = meter.take()
         if taken.detailed:
             self.done.add(taken)
@@ -153,8 +154,9 @@ class Report:
         self.calls += len(taken.calls)
         self.patterns.update(pattern for call in taken.calls for pattern in call.patterns)
         self.units += taken.units
+        self.price += taken.price
         self.retries += sum(call.attempts - 1 for call in taken.calls)
-        return taken.units
+        return taken.price
 
 
 Observe = Callable[[Report], None]
@@ -226,7 +228,7 @@ class Runner:
             operation = document.operation(asked.name)
             variables = asked.variables or {}
             check_variables(variables)
-            return Request(asked, caller, transport, operation, operation.estimate(variables))
+            return Request(asked, caller, transport, operation, self._documents.estimate(operation, variables))
         except Rejected as refusal:
             outcome = Outcome(errors=refusal.errors, stage=refusal.stage)
         except DomainError as error:

@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import strawberry
@@ -164,6 +164,22 @@ def _window(now: datetime, start: datetime | None, end: datetime | None) -> Wind
     if until - since > LONGEST_WINDOW:
         raise BadUserInput(f"`start` may be at most {LONGEST_WINDOW.days} days before `end`.", field="start")
     return Window(since, until)
+
+
+def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
+    """How many days, and so index partitions, the arguments reach over. They are as they came, whatever they are."""
+    until = _given(arguments.get("end")) or now
+    since = _given(arguments.get("start"))
+    days = DEFAULT_WINDOW.days if since is None else (until - since).days
+    return 1.0 + min(max(days, 0), LONGEST_WINDOW.days)
+
+
+def _given(moment: object) -> datetime | None:
+    try:
+        parsed = datetime.fromisoformat(str(moment))
+        return parsed.replace(tzinfo=parsed.tzinfo or UTC).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _moment(name: str, moment: datetime) -> datetime:

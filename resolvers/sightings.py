@@ -1,10 +1,10 @@
 """Street sightings: BLIP-1 … BLIP-8 and the subscriptions BLIP-S1, BLIP-S2."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import Annotated
+from datetime import datetime, timedelta
+from typing import Annotated, Any
 
 import strawberry
 
@@ -107,6 +107,12 @@ async def trending(info: Info, categories: Categories = None, window_hours: Wind
     chosen = tuple(dict.fromkeys(context.services.places.categories if categories is None else categories))
     window = timedelta(hours=window_hours)
     return await context.sightings.trending(chosen, window, with_items=selects(info, "sightings"))
+
+
+def categories_asked(arguments: Mapping[str, Any], _now: datetime) -> float:
+    """How many categories, and so index partitions, are counted. Without a list they are all, some five."""
+    categories = arguments.get("categories")
+    return float(len(categories)) if isinstance(categories, list) else 5.0
 
 
 async def trending_sightings(

@@ -7,6 +7,7 @@ from typing import Any
 import strawberry
 
 from datastore import earthquakes as records
+from datastore.declarations import Extent
 from datastore.keyspace import earthquakes as patterns
 from resolvers import earthquakes as resolve
 from resolvers import nodes
@@ -95,6 +96,7 @@ class EarthquakeQueries:
         patterns.EVENTS_BY_DAY,
         resolver=resolve.earthquakes,
         graphql_type=Connection[Earthquake],
+        extent=Extent(partitions=resolve.days_between),
         description="The earthquakes of a time window, newest first.",
     )
     request_logs = ask(
@@ -111,6 +113,7 @@ class EarthquakeMutations:
         patterns.INSERT_EVENT,
         resolver=resolve.ingest_earthquakes,
         graphql_type=IngestSummary,
+        extent=Extent(written=50),
         description="Fetch a USGS feed and store each of its events once.",
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import strawberry
 
-from datastore.declarations import AccessPattern
+from datastore.declarations import NOT_SAID, AccessPattern, Extent
 from datastore.hub import Policy
 from datastore.pages import SortOrder
 from schema.conflicts import TellCurrent
@@ -25,13 +25,19 @@ strawberry.enum(
 )
 
 
-def ask(*patterns: AccessPattern, resolver: Callable[..., Any], graphql_type: Any, description: str) -> Any:
+def ask(
+    *patterns: AccessPattern,
+    resolver: Callable[..., Any],
+    graphql_type: Any,
+    description: str,
+    extent: Extent = NOT_SAID,
+) -> Any:
     """A field answered by access patterns: its description names them, and tests find them in its metadata."""
     return strawberry.field(
         resolver=resolver,
         graphql_type=graphql_type,
         description=_described(description, patterns),
-        metadata={"patterns": patterns},
+        metadata={"patterns": patterns, "extent": extent},
         extensions=[TellCurrent()] if any(pattern.guard for pattern in patterns) else [],
     )
 
@@ -42,7 +48,7 @@ def listen(pattern: AccessPattern, *, resolver: Callable[..., Any], graphql_type
         resolver=resolver,
         graphql_type=graphql_type,
         description=_described(description, (pattern,)),
-        metadata={"patterns": (pattern,)},
+        metadata={"patterns": (pattern,), "extent": NOT_SAID},
     )
 
 

@@ -8,6 +8,7 @@ import strawberry
 
 from datastore import reporters, watches
 from datastore import sightings as records
+from datastore.declarations import Extent
 from datastore.keyspace import sightings as patterns
 from resolvers import nodes
 from resolvers import sightings as resolve
@@ -121,12 +122,14 @@ class SightingQueries:
         patterns.WATCHES_OF_USER,
         resolver=resolve.watches,
         graphql_type=list[Watch],
+        extent=Extent(size=10),
         description="What a user watches. Users see their own.",
     )
     trending = ask(
         patterns.TRENDING,
         resolver=resolve.trending,
         graphql_type=list[TrendingCategory],
+        extent=Extent(size=5, partitions=resolve.categories_asked),
         description="Categories by the number of live sightings in a window, most first.",
     )
 
@@ -137,6 +140,7 @@ class SightingMutations:
         patterns.REPORT,
         resolver=resolve.report_sighting,
         graphql_type=Sighting,
+        extent=Extent(written=2),
         description="Report a sighting; it counts in the reporter's totals and streak.",
     )
     confirm_sighting = ask(
@@ -162,6 +166,7 @@ class SightingMutations:
         patterns.SEED,
         resolver=resolve.seed_demo,
         graphql_type=list[Sighting],
+        extent=Extent(size=8, written=8),
         description="Store eight realistic sightings across all areas, at every stage of their decay.",
     )
 

@@ -15,8 +15,13 @@ from datastore.hub import Policy
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from resolvers.context import Info
 from resolvers.earthquakes import earthquake_detected
+from resolvers.nodes import global_id
 
 REPORT = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "A tabby"}) { id } }'
+TWO_LISTS = """query ($some: [ID!]!, $others: [ID!]!) {
+  some: nodes(ids: $some) { ... on Earthquake { eventId } }
+  others: nodes(ids: $others) { ... on Earthquake { eventId } }
+}"""
 LIST = """
 query ($start: DateTime, $end: DateTime, $least: Float) {
   earthquakes(start: $start, end: $end, minMagnitude: $least) { nodes { id } }
@@ -187,19 +192,18 @@ async def test_half_a_surrogate_pair_is_refused(served: Served) -> None:
 # Point reads
 
 
-async def test_many_aliases_are_two_batches_side_by_side(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_ids_are_two_batches_side_by_side(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await store(served, *(quake(f"us{number}") for number in range(150)))
-    fields = [f'a{number}: earthquake(eventId: "us{number}") {{ eventId }}' for number in range(150)]
-    again = [f'b{number}: earthquake(eventId: "us{number}") {{ eventId }}' for number in range(20)]
+    ids = [global_id("Earthquake", f"us{number}") for number in range(150)]
     most = count_side_by_side(served, monkeypatch)
 
-    answer = await served.ask("{" + " ".join(fields + again) + "}")
+    answer = await served.ask(TWO_LISTS, {"some": ids[:90], "others": ids[80:]})
 
     sizes = [len(entry["Keys"]) for call in answer.calls for entry in call.request["RequestItems"].values()]
     assert answer.errors is None
     assert answer.data == {
-        **{f"a{number}": {"eventId": f"us{number}"} for number in range(150)},
-        **{f"b{number}": {"eventId": f"us{number}"} for number in range(20)},
+        "some": [{"eventId": f"us{number}"} for number in range(90)],
+        "others": [{"eventId": f"us{number}"} for number in range(80, 150)],
     }
     assert answer.made == ["BatchGetItem earthquake-events"] * 2
     assert sorted(sizes) == [50, 100]

@@ -13,6 +13,7 @@ EARTHQUAKES = Table(
     indexes=(Index("TimeOrderedIndex", partition="gsi1pk", sort="gsi1sk", sort_type="N"),),
     ttl="ttl",
     stream="NEW_AND_OLD_IMAGES",
+    item_bytes=300,
 )
 
 

@@ -13,6 +13,7 @@ BLIP = Table(
     indexes=(Index("TrendingIndex", partition="GSI1PK", sort="GSI1SK"),),
     ttl="expiresAt",
     stream="NEW_AND_OLD_IMAGES",
+    item_bytes=350,
 )
 
 SIGHTING_PREFIX = "SIGHTING#"

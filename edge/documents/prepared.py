@@ -2,8 +2,9 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,9 @@ from graphql.language import OperationType
 
 from datastore.errors import DomainError, Forbidden
 from edge.answers import Stage
+from edge.documents.costs import Costs, Estimate, TooCostly
 from edge.documents.limits import Counts, DocumentLimits, TooMuch, check_text
+from edge.documents.settings import MAX_COST
 from edge.documents.validation import invalid
 from resolvers.access import Identity, Role
 
@@ -48,15 +51,23 @@ class PreparedOperation:
 
     def estimate(self, variables: Mapping[str, Any]) -> float:
         """The read units that it will cost with these variables, before anything is read."""
-        return 0.0
+        return self._estimate.of(variables, self.document.now())
+
+    @cached_property
+    def _estimate(self) -> Estimate:
+        return self.document.costs.estimate(self.document.node, self.node)
 
 
 class Document:
     """A document that was parsed and found valid."""
 
-    def __init__(self, text: str, node: DocumentNode, introspects: bool = False) -> None:
+    def __init__(
+        self, text: str, node: DocumentNode, costs: Costs, now: Callable[[], datetime], *, introspects: bool
+    ) -> None:
         self.text = text
         self.node = node
+        self.costs = costs
+        self.now = now
         self.introspects = introspects
         self._operations = [
             PreparedOperation(self, part) for part in node.definitions if isinstance(part, OperationDefinitionNode)
@@ -92,13 +103,23 @@ class Document:
 class Documents:
     """Makes documents ready. What was found of a text is kept: what it became, or why it was rejected.
 
-    Without `introspection` the schema is told to admins alone, and no message says what may have been meant.
+    Without `introspection` the schema is told to admins alone, and no message says what may have been meant. No
+    operation may cost more than `max_cost` read units by its estimate, for which `now` is the moment.
     """
 
     def __init__(
-        self, schema: strawberry.Schema, limits: DocumentLimits | None = None, *, introspection: bool = True
+        self,
+        schema: strawberry.Schema,
+        limits: DocumentLimits | None = None,
+        *,
+        introspection: bool = True,
+        max_cost: float = MAX_COST,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.schema: GraphQLSchema = schema._schema
+        self._costs = Costs(self.schema)
+        self._max_cost = max_cost
+        self._now = now
         self._limits = limits or DocumentLimits()
         self._introspection = introspection
         self._kept: OrderedDict[str, Document | Rejected] = OrderedDict()
@@ -138,6 +159,13 @@ class Documents:
             refusal = Forbidden("Introspection is switched off: the schema is told to admins alone.")
             raise Rejected(Stage.VALIDATION, [_located(refusal)])
 
+    def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> float:
+        """What it will cost, in read units. Raises `TooCostly` when that is more than it may."""
+        estimate = operation.estimate(variables)
+        if estimate > self._max_cost:
+            raise TooCostly(estimate, self._max_cost)
+        return estimate
+
     def _prepared(self, text: str) -> Document | Rejected:
         if not text.strip():
             return Rejected(Stage.PARSING, [GraphQLError("The query is empty.")])
@@ -161,7 +189,7 @@ class Documents:
         errors = invalid(self.schema, node, text, self._limits, suggesting=self._introspection)
         if errors:
             return Rejected(Stage.VALIDATION, [_slim(error) for error in errors])
-        return Document(text, node, introspects=counts.introspects)
+        return Document(text, node, self._costs, self._now, introspects=counts.introspects)
 
     def _keep(self, text: str, found: Document | Rejected) -> None:
         """Within the limits of the cache, from which those go first that nobody asked for the longest time."""

@@ -86,7 +86,7 @@ class Registry:
         if self._automatic is None or asked.query is None:
             return
         named = _named(asked)
-        if named is not None and named.automatic:
+        if named is not None and named.automatic and is_hash(named.document_id):
             await self._automatic.add(named.document_id, document.text)
 
     async def _trusted(self, document_id: str) -> str | None:
@@ -104,11 +104,15 @@ class Registry:
         return text
 
     async def _check(self, named: Named | None, text: str) -> None:
-        """An id beside a text has to be that text's."""
+        """An id beside a text has to be that text's. A name that nothing is known by passes; it is not looked at."""
         if named is None:
             return
-        expected = sha256_of(text) if is_hash(named.document_id) else await self._trusted(named.document_id)
-        if expected is not None and expected not in (named.document_id, text):
+        if is_hash(named.document_id):
+            belongs = sha256_of(text) == named.document_id
+        else:
+            known = await self._trusted(named.document_id)
+            belongs = known == text or (known is None and not named.automatic)
+        if not belongs:
             raise BadUserInput(f"{_field(named)} does not belong to the query that came with it.", field=_field(named))
 
     async def _admit(self, text: str, name: str | None, caller: Caller) -> None:
@@ -158,15 +162,16 @@ def _named(asked: Operation) -> Named | None:
 
 
 def _persisted_query(extension: Any) -> str | None:
-    """The hash in Apollo's extension."""
+    """The hash in Apollo's extension; its clients also put ids there that a manifest has instead of hashes."""
     if extension is None:
         return None
     if not isinstance(extension, dict) or extension.get("version") != 1:
         raise BadUserInput("extensions.persistedQuery must be an object of version 1.", field="extensions")
     found = extension.get("sha256Hash")
-    if not isinstance(found, str) or not is_hash(found.lower()):
-        raise BadUserInput("extensions.persistedQuery.sha256Hash must be 64 hexadecimal digits.", field="extensions")
-    return found.lower()
+    if not isinstance(found, str) or not 0 < len(found) <= LONGEST_ID:
+        message = f"extensions.persistedQuery.sha256Hash must be a string of 1 to {LONGEST_ID} characters."
+        raise BadUserInput(message, field="extensions")
+    return found.lower() if is_hash(found.lower()) else found
 
 
 def _field(named: Named) -> str:

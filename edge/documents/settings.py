@@ -7,8 +7,9 @@ from enum import StrEnum
 TABLE = "table"
 VARIABLES = (
     *("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE", "GATEWAY_DOCUMENTS_ADMIN_BYPASS", "GATEWAY_APQ"),
-    "GATEWAY_INTROSPECTION",
+    *("GATEWAY_INTROSPECTION", "GATEWAY_MAX_COST"),
 )
+MAX_COST = 2_000.0
 _SWITCH = {"on": True, "off": False}
 
 
@@ -29,7 +30,8 @@ class DocumentsMode(StrEnum):
 class DocumentSettings:
     """`source` is where trusted documents are: the path of a manifest, or `table`. `admin_bypass` tells whether admins
     may run others though they are enforced, and `automatic` whether clients may have texts kept under their hash.
-    Without `introspection` the schema is told to admins alone.
+    Without `introspection` the schema is told to admins alone. `max_cost` is what an operation may cost at the most, in
+    read units.
 
     Raises `ValueError` for a mode that needs a source, without one.
     """
@@ -39,6 +41,7 @@ class DocumentSettings:
     admin_bypass: bool = True
     automatic: bool = True
     introspection: bool = True
+    max_cost: float = MAX_COST
 
     def __post_init__(self) -> None:
         if self.mode is not DocumentsMode.OFF and self.source is None:
@@ -59,7 +62,19 @@ def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
         admin_bypass=_switch("GATEWAY_DOCUMENTS_ADMIN_BYPASS", environment),
         automatic=_switch("GATEWAY_APQ", environment),
         introspection=_switch("GATEWAY_INTROSPECTION", environment),
+        max_cost=_units("GATEWAY_MAX_COST", environment),
     )
+
+
+def _units(name: str, environment: Mapping[str, str]) -> float:
+    text = environment.get(name)
+    try:
+        units = MAX_COST if not text else float(text)
+    except ValueError:
+        units = 0.0
+    if not 0 < units < float("inf"):
+        raise ValueError(f"{name} must be a number of read units above 0, not {text!r}.")
+    return units
 
 
 def _switch(name: str, environment: Mapping[str, str]) -> bool:

@@ -38,7 +38,10 @@ class OperationMetrics:
             "gateway_operation_units", "Capacity units that DynamoDB reported for an operation.", UNITS, "type"
         )
         self._ratio = self._histogram(
-            "gateway_operation_units_to_estimate", "Units reported for each unit that was estimated.", RATIOS, "type"
+            "gateway_operation_units_to_estimate",
+            "What it cost in read units for each that was estimated.",
+            RATIOS,
+            "type",
         )
         self._refused = self._counter("gateway_operations_refused", "Operations that never ran.", "stage", "code")
         self._events = self._counter("gateway_events", "Events that subscribers were sent.", "transport")
@@ -72,7 +75,7 @@ class OperationMetrics:
         self._seconds.labels(transport, kind, field).observe(report.seconds)
         self._units.labels(kind).observe(report.units)
         if report.estimate > 0 and report.calls:
-            self._ratio.labels(kind).observe(report.units / report.estimate)
+            self._ratio.labels(kind).observe(report.price / report.estimate)
 
     def call(self, call: Call) -> None:
         """Count a call to DynamoDB."""

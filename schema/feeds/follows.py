@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.feeds import follows as patterns
 from datastore.keyspace.feeds import users as user_patterns
 from resolvers.feeds import follows as resolve
@@ -61,6 +62,7 @@ class FollowMutations:
         patterns.FOLLOW,
         resolver=resolve.follow,
         graphql_type=Following,
+        extent=Extent(written=2),
         description="Follow a user: their posts from now on come into one's feed. Again, it answers the follow there "
         "is and changes nothing. One may follow 5000. The counts of both users follow a moment later.",
     )
@@ -68,5 +70,6 @@ class FollowMutations:
         patterns.UNFOLLOW,
         resolver=resolve.unfollow,
         graphql_type=Following | None,
+        extent=Extent(written=2),
         description="Follow a user no longer: the follow that was, or null if there was none.",
     )

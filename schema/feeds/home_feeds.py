@@ -5,6 +5,7 @@ from datetime import datetime
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.feeds import home_feeds as patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
@@ -42,6 +43,7 @@ class HomeFeedQueries:
         patterns.HOME_FEED,
         resolver=resolve.home_feed,
         graphql_type=FeedConnection,
+        extent=Extent(partitions=3),
         description="A user's home feed, newest first: the posts of those they follow, since they do. Users see their "
         "own.",
     )

@@ -2,6 +2,7 @@
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.feeds import leaderboards as records
 from datastore.keyspace.feeds import leaderboards as patterns
 from datastore.keyspace.feeds import users as user_patterns
@@ -41,11 +42,13 @@ class LeaderboardQueries:
         patterns.TOP_AUTHORS,
         resolver=resolve.top_authors,
         graphql_type=list[AuthorRank],
+        extent=Extent(size="top"),
         description="The authors with the most posts, likes and comments in a month, best first.",
     )
     trending_tags = ask(
         patterns.TRENDING_TAGS,
         resolver=resolve.trending_tags,
         graphql_type=list[TagTrend],
+        extent=Extent(size="top"),
         description="The tags with the most posts in an hour or a day, most first.",
     )

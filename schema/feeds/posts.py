@@ -5,6 +5,7 @@ from typing import Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.feeds import posts as records
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import comments as comment_patterns
@@ -102,6 +103,7 @@ class PostMutations:
         patterns.CREATE_POST,
         resolver=resolve.create_post,
         graphql_type=Post,
+        extent=Extent(written=4),
         description="Write a post. Asked for again with the same `postId`, it answers the post there is and changes "
         "nothing. Its author's `postCount` follows a moment later.",
     )
@@ -109,6 +111,7 @@ class PostMutations:
         patterns.DELETE_POST,
         resolver=resolve.delete_post,
         graphql_type=Post | None,
+        extent=Extent(written=4),
         description="Delete one's post: the post as it was, or null if it was deleted already. Its likes, comments "
         "and feed entries are removed within moments.",
     )

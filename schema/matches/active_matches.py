@@ -6,6 +6,7 @@ from typing import Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.matches import active_matches as patterns
 from datastore.keyspace.matches import fixtures as fixture_patterns
 from datastore.matches import cricket, live_state
@@ -129,12 +130,14 @@ class ActiveMatchQueries:
         patterns.ALL_ACTIVE,
         resolver=resolve.active_matches,
         graphql_type=list[ActiveMatch],
+        extent=Extent(size=10),
         description="All matches with a state: polled, resting, or ended within a day.",
     )
     live_matches = ask(
         patterns.LIVE_MATCHES,
         resolver=resolve.live_matches,
         graphql_type=list[LiveMatch],
+        extent=Extent(size=10),
         description="The matches that are live.",
     )
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.matches import active_matches as active_patterns
 from datastore.keyspace.matches import display_states as display_patterns
 from datastore.keyspace.matches import fixture_cache as cache_patterns
@@ -117,12 +118,14 @@ class Match(Node):
         patterns.FIXTURE,
         resolver=resolve.scorecards,
         graphql_type=list[Scorecard],
+        extent=Extent(size=4),
         description="The players' figures of each innings. Lists read them in one go when they are selected.",
     )
     lineups = ask(
         cache_patterns.CACHED,
         resolver=resolve.lineups,
         graphql_type=list[LineupPlayer],
+        extent=Extent(size=22),
         description="The players named for it, while the source's last answer is kept: until a week after the match.",
     )
     version: int = strawberry.field(description="How often its live state has changed; it never goes back.")

@@ -5,6 +5,7 @@ from typing import Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.matches import leagues as patterns
 from datastore.matches import leagues as records
 from resolvers import nodes
@@ -44,6 +45,7 @@ class LeagueQueries:
         patterns.ACTIVE_LEAGUES,
         resolver=resolve.leagues,
         graphql_type=list[League],
+        extent=Extent(size=10),
         description="The leagues by name. What other processes changed may show 30 seconds later.",
     )
 

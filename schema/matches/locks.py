@@ -4,6 +4,7 @@ from datetime import datetime
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.matches import locks as patterns
 from resolvers.matches import locks as resolve
 from schema.fields import ask
@@ -22,5 +23,6 @@ class LockQueries:
         patterns.HELD,
         resolver=resolve.locks,
         graphql_type=list[Lock],
+        extent=Extent(size=10),
         description="All locks there are, for operators.",
     )

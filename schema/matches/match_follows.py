@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.matches import fixtures
 from datastore.keyspace.matches import match_follows as patterns
 from datastore.matches import match_follows as records
@@ -71,5 +72,6 @@ class MatchFollowMutations:
         patterns.REMOVE_FOLLOWS,
         resolver=resolve.remove_match_follows,
         graphql_type=int,
+        extent=Extent(size=25, written=25),
         description="Remove all follows of a match, as the pipeline does when it is over; answers how many.",
     )

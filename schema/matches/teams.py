@@ -5,6 +5,7 @@ from typing import Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.matches import teams as patterns
 from datastore.matches import teams as records
 from resolvers import nodes
@@ -37,6 +38,7 @@ class TeamQueries:
         patterns.ALL_TEAMS,
         resolver=resolve.teams,
         graphql_type=list[Team],
+        extent=Extent(size=30),
         description="All teams by name. What other processes changed may show 30 seconds later.",
     )
 

@@ -2,6 +2,7 @@
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.photos import faces as patterns
 from resolvers.photos import appearances as resolve
 from schema.connections import Edge, PageInfo
@@ -17,6 +18,7 @@ class PersonPhotoEdge(Edge[Photo]):
         patterns.PHOTOS_OF_PERSON,
         resolver=resolve.faces_there,
         graphql_type=list[Face | None],
+        extent=Extent(size=2, each=True),
         description="The person's faces on this photo, in the order of the list.",
     )
 
@@ -37,6 +39,7 @@ class AppearanceQueries:
         patterns.PHOTOS_OF_PERSON,
         resolver=resolve.photos_of_person,
         graphql_type=PersonPhotoConnection,
+        extent=Extent(each=True),
         description="The photos a person is on, each once, those they were tagged on last first. Empty for a person "
         "that is not there.",
     )

@@ -2,6 +2,7 @@
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.photos import library as patterns
 from resolvers.photos import editing as resolve
 from schema.fields import ask
@@ -21,6 +22,7 @@ class EditingMutations:
         patterns.DELETE_PHOTO,
         resolver=resolve.delete_photo,
         graphql_type=Photo | None,
+        extent=Extent(written=4),
         description="Delete one's photo with its faces and its files: the photo as it was, or null if it is gone "
         "already. A `takenAt` that is not the photo's is NOT_FOUND. An admin may delete anybody's: its owner gets the "
         "place back.",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.photos import faces as face_patterns
 from datastore.keyspace.photos import library as patterns
 from datastore.keyspace.photos import persons as person_patterns
@@ -69,12 +70,14 @@ class Photo(Node):
         person_patterns.PERSON,
         resolver=resolve_persons.persons_on_photo,
         graphql_type=list[LazyPerson | None],
+        extent=Extent(size=3, each=True),
         description="Who is on it, as they are now, each once.",
     )
     faces = ask(
         face_patterns.FACE,
         resolver=resolve_faces.faces_on_photo,
         graphql_type=list[LazyFace | None],
+        extent=Extent(size=3, each=True),
         description="The faces on it.",
     )
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.photos import faces as face_patterns
 from datastore.keyspace.photos import persons as patterns
 from datastore.photos import persons as records
@@ -40,6 +41,7 @@ class Person(Node):
         face_patterns.PHOTOS_OF_PERSON,
         resolver=resolve_appearances.photos_of,
         graphql_type=LazyPhotos,
+        extent=Extent(each=True),
         description="The photos they are on, each once, those they were tagged on last first.",
     )
 
@@ -80,6 +82,7 @@ class PersonMutations:
         patterns.MERGE_PERSONS,
         resolver=resolve.merge_persons,
         graphql_type=Person,
+        extent=Extent(written=25),
         description="Make one person of two: all faces of `from` become those of `into`, who is answered, and `from` "
         "goes. A merge that was cut off goes on when it is asked for again, and one that is done changes nothing: a "
         "`from` who is not there counts as merged. While the index by which the faces are found may not show all of "

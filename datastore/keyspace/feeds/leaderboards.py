@@ -16,7 +16,7 @@ import zlib
 from datastore.declarations import AccessPattern, Table, Who
 from datastore.keyspace.parts import Key, join, split
 
-FEED_METRICS = Table(name="feed-metrics", partition="PK", sort="SK", ttl="expiresAt")
+FEED_METRICS = Table(name="feed-metrics", partition="PK", sort="SK", ttl="expiresAt", item_bytes=1000)
 
 SHARDS = 8
 BOARD = "BOARD"

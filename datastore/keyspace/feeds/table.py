@@ -51,4 +51,5 @@ FEED = Table(
     ),
     ttl="expiresAt",
     stream="NEW_AND_OLD_IMAGES",
+    item_bytes=250,
 )

@@ -12,6 +12,7 @@ ACTIVE_MATCHES = Table(
     partition="matchId",
     ttl="ttl",
     stream="NEW_AND_OLD_IMAGES",
+    item_bytes=4500,
 )
 
 

@@ -9,6 +9,7 @@ DEVICES = Table(
     partition="userId",
     sort="deviceToken",
     ttl="ttl",
+    item_bytes=300,
 )
 
 

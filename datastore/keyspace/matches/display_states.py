@@ -7,6 +7,7 @@ DISPLAY_STATES = Table(
     name="DisplayStateCache",
     partition="cacheKey",
     ttl="ttl",
+    item_bytes=1000,
 )
 
 

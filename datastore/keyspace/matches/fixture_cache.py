@@ -11,6 +11,7 @@ FIXTURE_CACHE = Table(
         Index("leagueId-startingAt-index", partition="leagueId", sort="startingAt", projection=("ttl", "fetchedAt")),
     ),
     ttl="ttl",
+    item_bytes=4400,
 )
 
 

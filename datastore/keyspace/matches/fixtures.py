@@ -33,6 +33,7 @@ FIXTURES = Table(
     name="cricket-fixtures",
     partition="matchId",
     indexes=(Index("leagueCode-startTime-index", partition="leagueCode", sort="startTime", projection=SUMMARY),),
+    item_bytes=4500,
 )
 
 

@@ -6,6 +6,7 @@ from datastore.keyspace.versioning import guard
 LEAGUES = Table(
     name="cricket-leagues",
     partition="leagueId",
+    item_bytes=200,
 )
 
 LEAGUE = AccessPattern(

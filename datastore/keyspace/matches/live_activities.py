@@ -10,6 +10,7 @@ LIVE_ACTIVITIES = Table(
     sort="userId#deviceId",
     indexes=(Index("userId-index", partition="userId"),),
     ttl="ttl",
+    item_bytes=500,
 )
 
 

@@ -3,7 +3,7 @@
 from datastore.declarations import AccessPattern, Table, Who
 from datastore.keyspace.parts import Key
 
-LOCKS = Table(name="cricket-locks", partition="lockKey")
+LOCKS = Table(name="cricket-locks", partition="lockKey", item_bytes=200)
 
 
 def lock(name: str) -> Key:

@@ -9,6 +9,7 @@ MATCH_FOLLOWS = Table(
     partition="matchId",
     sort="userId",
     ttl="expiresAt",
+    item_bytes=250,
 )
 
 

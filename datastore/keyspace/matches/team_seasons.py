@@ -6,6 +6,7 @@ TEAM_SEASONS = Table(
     name="cricket-team-seasons",
     partition="seasonId",
     sort="teamId",
+    item_bytes=230,
 )
 
 TEAMS_OF_SEASON = AccessPattern(

@@ -6,6 +6,7 @@ from datastore.keyspace.versioning import guard
 TEAMS = Table(
     name="cricket-teams",
     partition="teamId",
+    item_bytes=110,
 )
 
 TEAM = AccessPattern(

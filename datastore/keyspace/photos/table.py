@@ -70,4 +70,5 @@ SPARKS = Table(
         ),
     ),
     stream="NEW_AND_OLD_IMAGES",
+    item_bytes=700,
 )

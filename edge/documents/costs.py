@@ -1,0 +1,339 @@
+"""What an operation costs, estimated before the first read: made into a sum once, which then only multiplies."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from graphql import (
+    DocumentNode,
+    GraphQLField,
+    GraphQLNamedType,
+    GraphQLObjectType,
+    GraphQLSchema,
+    Undefined,
+    get_named_type,
+    is_abstract_type,
+    is_leaf_type,
+    is_object_type,
+    value_from_ast_untyped,
+)
+from graphql.language import (
+    ArgumentNode,
+    DirectiveNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    Node,
+    OperationDefinitionNode,
+    SelectionSetNode,
+    ValueNode,
+    VariableNode,
+)
+
+from datastore.errors import BadUserInput
+from edge.documents.prices import Price
+
+
+class Given(NamedTuple):
+    """What an estimate goes by: the variables, with their defaults, and the moment."""
+
+    variables: Mapping[str, Any]
+    now: datetime
+
+
+# A number, or how to find it.
+Amount = float | Callable[[Given], float]
+Condition = Callable[[Given], bool] | None
+# A field, the type it is asked of (None for any), and when.
+_Part = tuple[str | None, FieldNode, Condition]
+Values = dict[str, Any] | Callable[[Given], dict[str, Any]]
+
+
+class TooCostly(BadUserInput):
+    """An operation would cost more than any may. `extensions` hold the `estimate` and the `limit`, in read units."""
+
+    def __init__(self, estimate: float, limit: float) -> None:
+        super().__init__(
+            f"The operation may cost {estimate:,.1f} read units, and at most {limit:,g} are allowed: "
+            "ask for smaller pages or windows, or for less at a time.",
+            estimate=round(estimate, 1),
+            limit=limit,
+        )
+
+
+class Estimate:
+    """What one operation costs."""
+
+    def __init__(self, amount: Amount, defaults: Mapping[str, Any]) -> None:
+        self._amount = amount
+        self._defaults = dict(defaults)
+
+    def of(self, variables: Mapping[str, Any], now: datetime) -> float:
+        """Read units, with variables as they came: those of wrong types count like none."""
+        if not callable(self._amount):
+            return self._amount
+        return self._amount(Given({**self._defaults, **variables}, now))
+
+
+class Costs:
+    """Estimates for operations on a schema. `steps` counts the selections that were looked at, ever."""
+
+    def __init__(self, schema: GraphQLSchema) -> None:
+        self.schema = schema
+        self.steps = 0
+        self._prices: dict[int, Price] = {}
+
+    def price(self, field: GraphQLField) -> Price:
+        known = self._prices.get(id(field))
+        if known is None:
+            known = self._prices[id(field)] = Price(field)
+        return known
+
+    def estimate(self, document: DocumentNode, operation: OperationDefinitionNode) -> Estimate:
+        """That of a valid operation."""
+        defaults = {
+            variable.variable.name.value: _value(variable.default_value, {})
+            for variable in operation.variable_definitions or ()
+            if variable.default_value is not None
+        }
+        root = self.schema.get_root_type(operation.operation)
+        return Estimate(_Sums(self, document).beneath(root, [operation.selection_set]), defaults)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One field of an object: every node that asks for it, and when it is asked for."""
+
+    nodes: list[FieldNode]
+    conditions: list[Condition]
+
+
+class _Sums:
+    """Makes the sums of one document. Each combination of selection sets is made one once."""
+
+    def __init__(self, costs: Costs, document: DocumentNode) -> None:
+        self._costs = costs
+        self._schema = costs.schema
+        self._fragments = {
+            part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)
+        }
+        self._made: dict[tuple[str, tuple[int, ...]], Amount] = {}
+
+    def beneath(self, parent: GraphQLNamedType | None, sets: Sequence[SelectionSetNode]) -> Amount:
+        """What the selections cost for one object of the type: of those it may be, for the one that costs most."""
+        if parent is None or not sets:
+            return 0.0
+        key = (parent.name, tuple(id(one) for one in sets))
+        if key not in self._made:
+            asked = self._asked(sets)
+            kinds = self._kinds(parent, asked)
+            self._made[key] = _most([self._object(kind, asked) for kind in kinds])
+        return self._made[key]
+
+    def _asked(self, sets: Sequence[SelectionSetNode]) -> list[_Part]:
+        """The fields that are asked for, each with the type it is asked of; None for any."""
+        found: list[_Part] = []
+        visited: dict[str, bool] = {}
+        waiting: list[tuple[SelectionSetNode, str | None, Condition]] = [(one, None, None) for one in sets]
+        while waiting:
+            selection_set, on, when = waiting.pop()
+            for selection in selection_set.selections:
+                self._costs.steps += 1
+                here = _both(when, _condition(selection.directives or ()))
+                if isinstance(selection, FieldNode):
+                    found.append((on, selection, here))
+                elif isinstance(selection, InlineFragmentNode):
+                    condition = selection.type_condition
+                    waiting.append((selection.selection_set, condition.name.value if condition else on, here))
+                elif isinstance(selection, FragmentSpreadNode):
+                    fragment = self._fragments[selection.name.value]
+                    # What is spread again although it was not certain counts as certain: twice is often enough.
+                    again = visited.get(selection.name.value)
+                    if again is not True:
+                        here = here if again is None else None
+                        visited[selection.name.value] = here is None
+                        waiting.append((fragment.selection_set, fragment.type_condition.name.value, here))
+        return found
+
+    def _kinds(self, parent: GraphQLNamedType, asked: list[_Part]) -> list[Any]:
+        """The object types that answers may be of and that differ in what is asked of them."""
+        if not is_abstract_type(parent):
+            return [parent]
+        named = {on for on, _, _ in asked}
+        possible = self._schema.get_possible_types(parent)
+        special = [kind for kind in possible if kind.name in named]
+        return special + [kind for kind in possible if kind.name not in named][:1]
+
+    def _object(self, kind: GraphQLObjectType, asked: list[_Part]) -> Amount:
+        fields = _together(one for one in asked if one[0] is None or one[0] == kind.name or self._is_one(kind, one[0]))
+        own: dict[Any, list[Amount]] = {}
+        amounts: list[Amount] = []
+        for field in fields.values():
+            definition = kind.fields.get(field.nodes[0].name.value)
+            if definition is None:
+                continue
+            price = self._costs.price(definition)
+            amount = _when(_either(field.conditions), self._field(definition, price, field.nodes))
+            # Parts of the parent's own item are read together.
+            (own.setdefault(price.patterns, []) if price.own else amounts).append(amount)
+        return _sum([*amounts, *(_most(those) for those in own.values())])
+
+    def _is_one(self, kind: GraphQLObjectType, on: str) -> bool:
+        condition = self._schema.get_type(on)
+        return is_abstract_type(condition) and self._schema.is_sub_type(condition, kind)
+
+    def _field(self, definition: GraphQLField, price: Price, nodes: list[FieldNode]) -> Amount:
+        named = get_named_type(definition.type)
+        inner: Amount = 0.0
+        if not is_leaf_type(named):
+            sets = [node.selection_set for node in nodes if node.selection_set]
+            inner = self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
+        if not price.patterns and not callable(inner) and inner == 0:
+            return 0.0
+        values: Values = {} if price.fixed else _arguments(definition, nodes[0].arguments or ())
+        return _priced(price, values, inner)
+
+    def _entries(self, connection: GraphQLNamedType, sets: Sequence[SelectionSetNode]) -> Amount:
+        """What one entry of a connection costs. Its lists are as long as the page, which is multiplied outside."""
+        assert is_object_type(connection)
+        amounts: list[Amount] = []
+        for field in _together(self._asked(sets)).values():
+            definition = connection.fields.get(field.nodes[0].name.value)
+            beneath = [node.selection_set for node in field.nodes if node.selection_set]
+            if definition is not None and beneath:
+                amount = self.beneath(get_named_type(definition.type), beneath)
+                amounts.append(_when(_either(field.conditions), amount))
+        return _sum(amounts)
+
+
+def _together(asked: Iterable[_Part]) -> dict[str, _Asked]:
+    """The fields by their names in the answer."""
+    fields: dict[str, _Asked] = {}
+    for _, node, when in asked:
+        one = fields.setdefault(node.alias.value if node.alias else node.name.value, _Asked([], []))
+        one.nodes.append(node)
+        one.conditions.append(when)
+    return fields
+
+
+def _priced(price: Price, values: Values, inner: Amount) -> Amount:
+    """The price of a field and, as many times as it holds objects, of what is beneath it."""
+    if price.fixed:
+        # Neither arguments nor the moment matter.
+        return _sum([price.once.units, _times(price.once.size, inner)])
+
+    def amount(given: Given) -> float:
+        measured = price.measure(values(given) if callable(values) else values, given.now)
+        return measured.units + measured.size * (inner(given) if callable(inner) else inner)
+
+    return amount
+
+
+def _arguments(definition: GraphQLField, nodes: Iterable[ArgumentNode]) -> Values:
+    """The values of a field's arguments, those that were left out by their defaults."""
+    defaults = {
+        name: argument.default_value
+        for name, argument in definition.args.items()
+        if argument.default_value is not Undefined
+    }
+    written = {node.name.value: node.value for node in nodes}
+    if not any(_has_variable(value) for value in written.values()):
+        return defaults | _values(written, {})
+    return lambda given: defaults | _values(written, given.variables)
+
+
+def _values(written: Mapping[str, ValueNode], variables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _value(value, variables) for name, value in written.items()}
+
+
+def _value(node: ValueNode, variables: Mapping[str, Any]) -> Any:
+    """The value as it is written; None for what is none, such as a number of 5,000 digits."""
+    if isinstance(node, VariableNode):
+        return variables.get(node.name.value)
+    try:
+        value = value_from_ast_untyped(node, dict(variables))
+    except ValueError:
+        return None
+    return None if value is Undefined else value
+
+
+def _has_variable(node: Node) -> bool:
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, VariableNode):
+            return True
+        waiting += getattr(one, "values", None) or getattr(one, "fields", None) or ()
+        inner = getattr(one, "value", None)
+        if isinstance(inner, Node):
+            waiting.append(inner)
+    return False
+
+
+def _condition(directives: Iterable[DirectiveNode]) -> Condition:
+    """When a selection counts, by its `@skip` and `@include`."""
+    found: Condition = None
+    for directive in directives:
+        if directive.name.value not in ("skip", "include") or not directive.arguments:
+            continue
+        found = _both(found, _said(directive.arguments[0].value, wanted=directive.name.value == "include"))
+    return found
+
+
+def _said(value: ValueNode, wanted: bool) -> Condition:
+    def counts(given: Given) -> bool:
+        said = _value(value, given.variables)
+        return said is wanted or not isinstance(said, bool)
+
+    return counts
+
+
+def _both(one: Condition, other: Condition) -> Condition:
+    if one is None or other is None:
+        return one or other
+    return lambda given: one(given) and other(given)
+
+
+def _either(conditions: list[Condition]) -> Condition:
+    known = [condition for condition in conditions if condition is not None]
+    if len(known) < len(conditions):
+        return None
+    return known[0] if len(known) == 1 else lambda given: any(condition(given) for condition in known)
+
+
+def _when(condition: Condition, amount: Amount) -> Amount:
+    if condition is None or (not callable(amount) and amount == 0):
+        return amount
+    return lambda given: (amount(given) if callable(amount) else amount) if condition(given) else 0.0
+
+
+def _sum(amounts: Iterable[Amount]) -> Amount:
+    known, unknown = _parted(amounts)
+    fixed = sum(known)
+    if not unknown:
+        return fixed
+    if len(unknown) == 1 and not fixed:
+        return unknown[0]
+    return lambda given: fixed + sum(amount(given) for amount in unknown)
+
+
+def _most(amounts: Iterable[Amount]) -> Amount:
+    known, unknown = _parted(amounts)
+    least = max(known, default=0.0)
+    if not unknown:
+        return least
+    return lambda given: max(least, *(amount(given) for amount in unknown))
+
+
+def _times(factor: float, amount: Amount) -> Amount:
+    return (lambda given: factor * amount(given)) if callable(amount) else factor * amount
+
+
+def _parted(amounts: Iterable[Amount]) -> tuple[list[float], list[Callable[[Given], float]]]:
+    all_amounts = list(amounts)
+    return (
+        [amount for amount in all_amounts if not callable(amount)],
+        [amount for amount in all_amounts if callable(amount)],
+    )

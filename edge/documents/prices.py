@@ -1,0 +1,128 @@
+"""What one field costs in read units, from the access patterns that it declares and the arguments it is given.
+
+Read units are DynamoDB's: half a one for 4 KB that are read eventually consistent, one if consistent. What is written
+counts five times, as it is paid, and twice that in a transaction.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+"""
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from graphql import GraphQLField, get_named_type, get_nullable_type, is_leaf_type, is_list_type, is_object_type
+
+from datastore.declarations import NOT_SAID, AccessPattern, Arguments, Extent
+from datastore.metering import WRITE_PRICE
+from resolvers.connections import DEFAULT_PAGE, LARGEST_PAGE
+
+READ_BYTES, WRITTEN_BYTES = 4096, 1024
+POINT_READS = ("GetItem", "BatchGetItem", "TransactGetItems")
+LIST_SIZE = 5  # of a list that nothing is said of
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The read units of a field itself, and how many objects it holds beneath it."""
+
+    units: float
+    size: float
+
+
+class Price:
+    """How a field is priced. `fixed` when no argument matters, `own` when it is a part of its parent's own item."""
+
+    def __init__(self, field: GraphQLField) -> None:
+        definition = field.extensions.get("strawberry-definition")
+        metadata = definition.metadata if definition is not None else {}
+        named = get_named_type(field.type)
+        self.patterns: tuple[AccessPattern, ...] = metadata.get("patterns", ())
+        self.is_connection = is_object_type(named) and {"nodes", "pageInfo"} <= named.fields.keys()
+        self._extent: Extent = metadata.get("extent", NOT_SAID)
+        self._is_list = is_list_type(get_nullable_type(field.type))
+        self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
+        self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection)
+        self.own = (
+            bool(self.patterns)
+            and not field.args
+            and is_leaf_type(named)
+            and all(operation in POINT_READS for pattern in self.patterns for operation in pattern.operations)
+        )
+
+    @cached_property
+    def once(self) -> Measured:
+        """What it measures whatever the arguments, when it is `fixed`."""
+        return self.measure({}, datetime.min.replace(tzinfo=UTC))
+
+    def measure(self, arguments: Arguments, now: datetime) -> Measured:
+        """With the arguments as they came, whatever they are: wrong ones count like none."""
+        given = max((_length(arguments.get(name)) for name in self._lists), default=None)
+        size = self._size(arguments, given)
+        # Of the patterns of one field each answers another case.
+        units = max((self._units(pattern, arguments, now, size, given) for pattern in self.patterns), default=0.0)
+        return Measured(units, size)
+
+    def _size(self, arguments: Arguments, given: int | None) -> float:
+        extent = self._extent.size
+        if isinstance(extent, str):
+            return _number(arguments.get(extent), 10)
+        if self.is_connection:
+            page = arguments.get("last") if arguments.get("first") is None else arguments.get("first")
+            return _number(page, DEFAULT_PAGE)
+        if not self._is_list:
+            return 1.0
+        return float(given or extent or LIST_SIZE)
+
+    def _units(
+        self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float, given: int | None
+    ) -> float:
+        operations = pattern.operations
+        consistent = pattern.consistent or arguments.get("consistent") is True
+        unit = 1.0 if consistent else 0.5
+        units = 0.0
+        if "Query" in operations or "Scan" in operations:
+            units += unit * self._queried(pattern, arguments, now, size)
+        if any(name in operations for name in POINT_READS):
+            each = size if self._extent.each else (given or 1)
+            units += unit * each * _blocks(pattern.table.item_bytes, READ_BYTES)
+        return units + WRITE_PRICE * self._written(pattern, given)
+
+    def _queried(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:
+        partitions = self._extent.partitions
+        many = partitions(arguments, now) if callable(partitions) else partitions
+        items = (size + 1) * pattern.scanned if self.is_connection or self._is_list else 1.0
+        return max(0.0, many - 1) + _blocks(items * pattern.table.item_bytes, READ_BYTES)
+
+    def _written(self, pattern: AccessPattern, given: int | None) -> float:
+        """Write units. An item that indexes show is written again in one of them, by and large."""
+        if not pattern.writes:
+            return 0.0
+        items = max(self._extent.written, given or 1)
+        times = (2 if "TransactWriteItems" in pattern.operations else 1) * (2 if pattern.table.indexes else 1)
+        return items * times * _blocks(pattern.table.item_bytes, WRITTEN_BYTES)
+
+
+def _may_hold_list(of: Any) -> bool:
+    """Whether an argument is a list, or an input object with one in it."""
+    if is_list_type(get_nullable_type(of)):
+        return True
+    fields = getattr(get_named_type(of), "fields", {})
+    return any(is_list_type(get_nullable_type(field.type)) for field in fields.values())
+
+
+def _length(value: object) -> int:
+    if isinstance(value, dict):
+        return max((_length(one) for one in value.values() if isinstance(one, list)), default=1)
+    return min(len(value), LARGEST_PAGE) if isinstance(value, list) else 1
+
+
+def _number(value: object, default: int) -> float:
+    """A size as it counts: what is no number is the default, and none is above the largest page."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return float(default)
+    return float(min(max(value, 1), LARGEST_PAGE))
+
+
+def _blocks(size: float, block: int) -> int:
+    return max(1, math.ceil(size / block))
