@@ -8,14 +8,15 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from edge.messages import GOING_AWAY
 
-SHUTDOWN_SECONDS = 2.0
+GOODBYE_SECONDS = 2.0
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket protocol, which by itself keeps the connection of a peer that does not read for ever.
 
     It closes a transport only after the write buffer has been flushed, so such a connection outlives its task, holds
-    its buffer, and holds up the shutdown. It also logs a traceback for each text that is not UTF-8.
+    its buffer, and holds up the shutdown. It also logs a traceback for each text that is not UTF-8, and closes on a
+    message that is too large while it still comes in: the reset that follows may overtake the code that says why.
     """
 
     _reaper: asyncio.TimerHandle | None = None
@@ -41,7 +42,21 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.conn.send_close(GOING_AWAY.code, GOING_AWAY.reason)
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
-        self.close_timer = self.loop.call_later(SHUTDOWN_SECONDS, self.transport.abort)
+        self.close_timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
+
+    def handle_parser_exception(self) -> None:
+        if self.close_sent:
+            return
+        assert self.conn.close_sent is not None
+        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        # What still comes is read and thrown away until the peer has heard.
+        self.transport.resume_reading()
+        self.close_timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):

@@ -157,6 +157,20 @@ async def test_messages_hold_64_kilobytes_however_many_frames_they_come_in(edge:
             assert (await peer.closed())[0] == 1009
 
 
+async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(edge: Served) -> None:
+    size = 5_000_000
+    for _ in range(5):
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(upgrade("x"))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(bytes([0x81, 0x80 | 127]) + size.to_bytes(8, "big") + bytes(4) + b"x" * size)
+        await writer.drain()
+        async with asyncio.timeout(3):
+            frame = await reader.read()
+        assert (frame[0], frame[2:4]) == (0x88, (1009).to_bytes(2, "big"))
+        writer.close()
+
+
 async def test_messages_are_not_compressed(edge: Served) -> None:
     async with edge.ready(compression="deflate") as peer:
         assert not peer.connection.protocol.extensions
