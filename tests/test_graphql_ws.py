@@ -1,0 +1,123 @@
+"""The public npm client graphql-ws, with the gateway and its real engine."""
+
+from typing import Any
+
+from conftest import Clock, Served, listening, make_tables
+from node_client import run, running
+from toy_sockets import serving
+
+from datastore.database import StoreOptions
+from datastore.keyspace.sightings import BLIP
+from edge.settings import Settings
+from edge.socket import SocketLimits
+from resolvers.access import Role
+from runtime import Gateway
+
+REPORT = """mutation ($description: String!) {
+  reportSighting(input: { area: "Harbor", category: "Cats", description: $description }) { sightingId }
+}"""
+
+
+def address(served: Served) -> str:
+    return served.url.replace("http", "ws") + "/graphql"
+
+
+async def report(served: Served, description: str) -> None:
+    answer = await served.ask(REPORT, {"description": description}, user="bob")
+    assert answer.errors is None
+
+
+def reported(description: str) -> dict[str, Any]:
+    return {"data": {"sightingReported": {"description": description}}}
+
+
+async def test_operations_over_a_lazy_socket(served: Served) -> None:
+    async with running(
+        "graphql-ws.js", scenario="operations", url=address(served), token=served.token("ada")
+    ) as client:
+        assert await client.said() == {"idle": []}
+        assert await client.said() == {"data": {"areas": list(served.gateway.settings.areas)}}
+        refused = await client.said()
+        assert refused["data"] is None
+        assert refused["errors"][0]["path"] == ["requestLogs"]
+        assert refused["errors"][0]["extensions"]["code"] == "FORBIDDEN"
+        for _ in ("syntax", "validation"):
+            (error,) = await client.said()
+            assert error["extensions"]["code"] == "BAD_USER_INPUT"
+        await served.settle(BLIP)
+        await client.tell("go")
+        assert await client.said() == [reported(description) for description in ("one", "two", "three")]
+        assert await client.said() == {"stillServed": True}
+        events = (await client.said())["events"]
+        assert events[0] == "connected"
+        assert set(events[1::2]) == {"closed 1000"}
+        await client.everything()
+
+
+async def test_an_eager_socket_kept_alive_by_pings(served: Served) -> None:
+    said = await run("graphql-ws.js", scenario="eager", url=address(served))
+    assert said == ["connected", "alive", {"closed": 1000}]
+
+
+async def test_a_token_renewed_without_connecting_again(served: Served, clock: Clock) -> None:
+    tokens = served.gateway.tokens
+    short, long = (tokens.issue("ada", Role.USER, lifetime=seconds) for seconds in (600, 1800))
+    async with running("graphql-ws.js", scenario="renewal", url=address(served), token=short) as client:
+        await served.settle(BLIP)
+        await report(served, "before")
+        assert await client.said() == reported("before")
+        await client.tell(long)
+        assert await client.said() == {"pong": {}}
+        clock.forward(seconds=900)
+        await report(served, "after")
+        assert await client.said() == reported("after")
+        await client.tell(served.token("bob"))
+        closed = await client.said()
+        assert closed["closed"] == 4403
+        assert closed["reason"].startswith("Forbidden: the new token is not of the user who connected")
+
+
+async def test_a_client_connects_again_when_the_server_was_restarted(
+    settings: Settings, store_options: StoreOptions, clock: Clock
+) -> None:
+    gateway = Gateway(settings, store_options, now=clock)
+    url = f"{settings.url}/graphql".replace("http", "ws")
+    async with gateway.running(), running("graphql-ws.js", scenario="restart", url=url) as client:
+        assert gateway.database is not None
+        await make_tables(gateway.database)
+        async with listening(gateway):
+            assert await client.said() == "connected"
+        assert await client.said() == {"closed": 1001}
+        async with listening(gateway):
+            said = await client.said()
+            while said != "connected":
+                assert said == {"closed": 1006}  # nobody listened yet
+                said = await client.said()
+            await client.tell("enough")
+            await client.everything()
+
+
+async def test_close_codes_and_who_connects_again() -> None:
+    quick = SocketLimits(init_timeout=0.2, ping_every=0.1, unanswered_pings=1)
+    async with serving(limits=quick) as edge:
+        (found,) = await run("close-codes.js", url=f"ws://127.0.0.1:{edge.port}/graphql")
+    fault = found["ourFault"].pop("reason")
+    assert fault.startswith("Internal server error ")
+    assert found == {
+        way: {"code": code, "name": name, "attempts": attempts} | ({"reason": reason} if reason else {})
+        for way, (code, name, attempts, reason) in {
+            "garbage": (4400, "BadRequest", 1, "Invalid message: not an object"),
+            "binary": (4400, "BadRequest", 1, "Invalid message: binary, and not text"),
+            "tooLarge": (1009, None, 1, "frame with 65537 bytes exceeds limit of 65536 bytes"),
+            "twoInits": (4429, "TooManyInitialisationRequests", 1, "Too many initialisation requests"),
+            "sameId": (4409, "SubscriberAlreadyExists", 1, "Subscriber for 1 already exists"),
+            "beforeTheAck": (4401, "Unauthorized", 1, "Unauthorized"),
+            "noInit": (4408, "ConnectionInitialisationTimeout", 2, "Connection initialisation timeout"),
+            "noSubprotocol": (4406, "SubprotocolNotAcceptable", 1, "Subprotocol not acceptable"),
+            "wrongToken": (4403, "Forbidden", 2, "Forbidden: The token's signature is wrong."),
+            "keysCannotBeFetched": (1013, None, 2, "The keys cannot be fetched."),
+            "ourFault": (4500, "InternalServerError", 1, None),
+            "noPongs": (4411, None, 2, "1 pings went unanswered"),
+            "tooSlow": (4410, None, 2, "Too slow: the queue of 64 events is full, " + "é" * 40),
+        }.items()
+    }
