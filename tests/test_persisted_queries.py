@@ -63,6 +63,11 @@ async def test_a_text_under_another_hash_is_refused_and_not_kept(served: Served,
     assert codes(await over(served, transport, **persisted(sha256_of("{ areas }")))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
 
+async def test_nothing_is_kept_under_what_is_no_hash(served: Served) -> None:
+    assert codes(await over(served, "POST", query=TEXT, **persisted("mine"))) == ["BAD_USER_INPUT"]
+    assert codes(await over(served, "POST", **persisted("mine"))) == ["PERSISTED_QUERY_NOT_FOUND"]
+
+
 @pytest.mark.parametrize("text", ["{ nothing }", "{", ""])
 async def test_a_text_that_is_not_valid_is_not_kept(served: Served, text: str) -> None:
     assert "errors" in await over(served, "POST", query=text, **persisted(sha256_of(text)))
@@ -77,7 +82,8 @@ async def test_a_text_that_is_not_valid_is_not_kept(served: Served, text: str) -
         {"version": 2, "sha256Hash": HASH},
         {"version": 1},
         {"version": 1, "sha256Hash": 5},
-        {"version": 1, "sha256Hash": "x" * 64},
+        {"version": 1, "sha256Hash": ""},
+        {"version": 1, "sha256Hash": "x" * 257},
     ],
     ids=str,
 )

@@ -65,12 +65,12 @@ def settings(settings: Settings, manifest: Path, mode: DocumentsMode) -> Setting
 async def test_where_they_are_enforced_only_registered_documents_run(served: Served, transport: Transport) -> None:
     by_name = await over(served, transport, documentId="areas")
     by_hash = await over(served, transport, documentId=f"sha256:{HASH}")
-    as_apollo_names_it = await over(served, transport, **persisted(HASH))
+    as_apollo_names_it = [await over(served, transport, **persisted(name)) for name in (HASH, "areas")]
     in_full = await over(served, transport, query=AREAS)
     unknown = await over(served, transport, documentId="nothing")
     unknown_hash = await over(served, transport, **persisted(sha256_of(TYPENAME)))
 
-    assert (by_name, by_hash, as_apollo_names_it, in_full) == (ANSWER,) * 4
+    assert [by_name, by_hash, *as_apollo_names_it, in_full] == [ANSWER] * 5
     assert codes(unknown) == codes(unknown_hash) == ["NOT_FOUND"]
     for user, role in [(None, Role.USER), ("ada", Role.USER), ("poller", Role.SYSTEM)]:
         # Not even parsed: what is no GraphQL is refused alike.
@@ -92,12 +92,13 @@ async def test_hashes_of_texts_are_not_learnt_where_documents_are_enforced(serve
 
 async def test_an_id_that_is_not_that_of_the_text_beside_it_is_refused(served: Served) -> None:
     both = await over(served, "POST", query=AREAS, documentId="areas")
+    both_as_apollo_names_it = await over(served, "POST", query=AREAS, **persisted("areas"))
     of_another = await over(served, "POST", query=CATEGORIES, documentId="areas")
     hash_of_another = await over(served, "POST", query=CATEGORIES, **persisted(HASH))
     two_ids = await over(served, "POST", documentId=sha256_of(CATEGORIES), **persisted(HASH))
     too_long = await over(served, "POST", documentId="x" * 257)
 
-    assert both == ANSWER
+    assert both == both_as_apollo_names_it == ANSWER
     refused = [of_another, hash_of_another, two_ids, too_long]
     assert [codes(answer) for answer in refused] == [["BAD_USER_INPUT"]] * 4
     assert [answer["errors"][0]["extensions"]["field"] for answer in refused] == [
