@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import aiohttp
 from conftest import Clock, Served, listening, make_tables
 from node_client import run, running
 from toy_sockets import serving
@@ -81,24 +82,25 @@ async def test_a_client_connects_again_when_the_server_was_restarted(
     settings: Settings, store_options: StoreOptions, clock: Clock
 ) -> None:
     gateway = Gateway(settings, store_options, now=clock)
-    url = f"{settings.url}/graphql".replace("http", "ws")
-    async with gateway.running(), running("graphql-ws.js", scenario="restart", url=url) as client:
+    async with gateway.running(), aiohttp.ClientSession() as http:
+        served = Served(gateway, settings.url, http, clock)
         assert gateway.database is not None
         await make_tables(gateway.database)
-        async with listening(gateway):
-            assert await client.said() == "connected"
-        assert await client.said() == {"closed": 1001}
-        async with listening(gateway):
-            said = await client.said()
-            while said != "connected":
-                assert said == {"closed": 1006}  # nobody listened yet
-                said = await client.said()
-            await client.tell("enough")
-            await client.everything()
+        async with running("graphql-ws.js", scenario="restart", url=address(served)) as client:
+            async with listening(gateway):
+                assert await client.said() == "connected"
+                await served.settle(BLIP)
+            assert await client.said() == {"closed": 1001}
+            async with listening(gateway):
+                while (said := await client.said()) != "connected":
+                    assert said == {"closed": 1006}  # nobody listened yet
+                await served.settle(BLIP)
+                await report(served, "again")
+                assert await client.said() == reported("again")
 
 
 async def test_close_codes_and_who_connects_again() -> None:
-    quick = SocketLimits(init_timeout=0.2, ping_every=0.1, unanswered_pings=1)
+    quick = SocketLimits(init_timeout=1.0, ping_every=0.2, unanswered_pings=1)
     async with serving(limits=quick) as edge:
         (found,) = await run("close-codes.js", url=f"ws://127.0.0.1:{edge.port}/graphql")
     fault = found["ourFault"].pop("reason")
