@@ -36,6 +36,9 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+# What the page's policy forbids is an error in the browser's console too, but of this the words are ours.
+TELL_OF_VIOLATIONS = """addEventListener("securitypolicyviolation", (event) =>
+  console.error(`${event.effectiveDirective} forbids ${event.blockedURI}`))"""
 NAMES = {"user": "Demo user", "admin": "Admin", "system": "System"}
 REPORT = """mutation {
   reportSighting(input: { area: "Harbor", category: "Cats", description: "%s" }) { sightingId }
@@ -89,6 +92,7 @@ def page(browser: "Browser", gateway: Process) -> Iterator["Page"]:
             wrong.append(message.text)
 
     context = browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")
+    context.add_init_script(TELL_OF_VIOLATIONS)
     page = context.new_page()
     page.set_default_timeout(15_000)
     page.route("**/*", guard)
@@ -190,6 +194,35 @@ def test_an_example_for_admins_brings_an_admins_token(page: "Page") -> None:
 def test_a_mistake_is_told_beside_the_query(page: "Page") -> None:
     write(page, "{ earthquakes(first: 1000) { nodes { place } } }")
     assert json.loads(execute(page, '"errors"'))["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
+
+
+def test_its_workers_run_under_the_policies_of_page_and_files(page: "Page") -> None:
+    write(page, "{ nope }")
+    page.wait_for_function(
+        "word => globalThis.__MONACO.editor.getModelMarkers({}).some(({ message }) => message.includes(word))",
+        arg="nope",
+    )
+    assert {worker.url.rpartition("/")[2].partition(".")[0] for worker in page.workers} >= {"graphql", "json"}
+
+
+def test_a_script_that_got_in_can_do_little(browser: "Browser", gateway: Process) -> None:
+    # Not the fixture's page: the browser logs what is forbidden as errors.
+    with closing(browser.new_page()) as page:
+        page.goto(f"{gateway.url}/graphql")
+        tried = page.evaluate(
+            """async () => {
+              const forbidden = [];
+              addEventListener('securitypolicyviolation', (event) => forbidden.push(event.effectiveDirective));
+              document.head.append(Object.assign(document.createElement('script'), { textContent: 'window.ran = 1' }));
+              const form = Object.assign(document.createElement('form'), { action: 'https://example.com' });
+              document.body.append(form);
+              form.submit();
+              const fetched = await fetch('https://example.com').catch(() => null);
+              await new Promise((later) => setTimeout(later, 100));
+              return [window.ran ?? null, fetched, forbidden.sort()];
+            }"""
+        )
+        assert tried == [None, None, ["connect-src", "form-action", "script-src-elem"]]
 
 
 def test_a_subscription_runs_until_it_is_stopped(page: "Page", gateway: Process) -> None:
