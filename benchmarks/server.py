@@ -25,10 +25,11 @@ from datastore.database import StoreOptions
 from datastore.keyspace import TABLES
 from datastore.metering import Call
 from edge.application import application
+from edge.capacity import unlimited
+from edge.http_protocol import UVICORN_OPTIONS
 from edge.identity import Tokens, TokenSettings
 from edge.server import settle_garbage_collector
 from edge.settings import Settings
-from edge.socket_protocol import UVICORN_WS_OPTIONS
 from resolvers.access import Role
 from runtime import Gateway
 
@@ -149,7 +150,12 @@ def main() -> None:
     arguments.add_argument("--port", type=int, required=True)
     arguments.add_argument("--poll-interval", type=float, default=POLL_INTERVAL)
     given = arguments.parse_args()
-    settings = Settings(secret=os.environ[SECRET_VARIABLE], port=given.port, poll_interval=given.poll_interval)
+    settings = Settings(
+        secret=os.environ[SECRET_VARIABLE],
+        port=given.port,
+        poll_interval=given.poll_interval,
+        capacity=unlimited(),
+    )
     run(_serve(settings, StoreOptions(store=given.store)))
 
 
@@ -162,12 +168,10 @@ async def _serve(settings: Settings, options: StoreOptions) -> None:
         host=settings.host,
         port=settings.port,
         lifespan="on",
-        http="httptools",
         log_level="warning",
         access_log=False,
-        server_header=False,
         timeout_graceful_shutdown=1,
-        **UVICORN_WS_OPTIONS,
+        **UVICORN_OPTIONS,
     )
     await _Server(config).serve()
 

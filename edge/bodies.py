@@ -14,7 +14,7 @@ from edge.media_types import JSON, is_json
 from edge.refusals import ClientGone, Refused
 
 MAX_BODY = 262_144
-BODY_SECONDS = 30.0
+BODY_SECONDS = 15.0
 MAX_PARAMETERS = 100
 
 

@@ -1,4 +1,4 @@
-"""How much callers, addresses and the process may have at once. 0 means without limit, for every one of them."""
+"""How much callers, addresses and the process may have at once. 0 means without limit."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ def capacity_of(environment: Mapping[str, str]) -> Capacity:
 
 
 def unlimited() -> Capacity:
-    """No limit at all: for what is no service, such as commands and measurements."""
+    """No limits: for measurements."""
     nothing: dict[str, Any] = dict.fromkeys(VARIABLES, 0)
     return Capacity(**nothing)
 

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from edge.application import Behind, application
-from edge.socket_protocol import UVICORN_WS_OPTIONS
+from edge.http_protocol import UVICORN_OPTIONS
 
 GRACEFUL_SECONDS = 10
 BACKLOG = 2048
@@ -48,12 +48,10 @@ class _Server(uvicorn.Server):
             uvicorn.Config(
                 application(behind),
                 lifespan="off",
-                http="httptools",
                 log_level="warning",
                 access_log=False,
-                server_header=False,
                 timeout_graceful_shutdown=GRACEFUL_SECONDS,
-                **UVICORN_WS_OPTIONS,
+                **UVICORN_OPTIONS,
             )
         )
         self._behind = behind
@@ -63,6 +61,7 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self.lifespan.state.update(self._behind.connections.told())
         await super().startup(sockets)
         settle_garbage_collector()
         await self._on_started()

@@ -12,11 +12,13 @@ from graphql.language import OperationType
 from starlette.datastructures import Headers
 from starlette.types import Receive, Send
 
-from datastore.errors import BadUserInput, SlowSubscriber
+from datastore.errors import BadUserInput, SlowSubscriber, Throttled
+from edge.addresses import payer
 from edge.answers import Outcome, domain_error, encode, failure, masked, told_error
 from edge.execution import Identify, Request, Runner
 from edge.messages import GOING_AWAY, Broken, Farewell, Message, read_message, requested_operation
 from edge.operations import Caller, Operation, Transport
+from edge.places import Places
 from edge.speaker import Speaker, without_authorization
 
 # RFC 6455, 5.5: a close frame holds 125 bytes, two of them the code.
@@ -48,6 +50,7 @@ class Service:
     identify: Identify
     limits: SocketLimits
     clock: Callable[[], float]
+    places: Places
 
 
 # Nothing is said: the peer has gone, or does not read. The protocol reserves 1006 for that.
@@ -63,8 +66,10 @@ class Socket:
     def __init__(self, service: Service, headers: Headers, address: str, receive: Receive, send: Send) -> None:
         self._runner = service.runner
         self._limits = service.limits
+        self._places = service.places
         self._speaker = Speaker(service.identify, service.clock)
         self._address = address
+        self.counted_for = payer(Caller(None, address))
         self._headers = headers
         self._receive = receive
         self._send = send
@@ -190,8 +195,18 @@ class Socket:
             raise Broken(4429, "Too many initialisation requests")
         self._initialised = True
         await self._speaker.introduce(payload, self._headers)
+        self._take_place()
         self._acknowledged = True
         await self._write({"type": "connection_ack"})
+
+    def _take_place(self) -> None:
+        """From now on the socket counts for its user, and no longer for its address."""
+        caller = payer(Caller(self._speaker.identity, self._address))
+        try:
+            self._places.move(self.counted_for, caller)
+        except Throttled as refusal:
+            raise Broken(1013, str(refusal)) from None
+        self.counted_for = caller
 
     async def _pong(self, payload: dict[str, Any] | None) -> None:
         """Send a ping back, and take the new token that it may bring; tokens are not sent back."""
@@ -204,7 +219,7 @@ class Socket:
             raise Broken(4401, "Unauthorized")
         if id in self._operations:
             raise Broken(4409, f"Subscriber for {id} already exists")
-        if len(self._operations) >= self._limits.max_operations:
+        if 0 < self._limits.max_operations <= len(self._operations):
             refusal = BadUserInput(f"At most {self._limits.max_operations} operations may be open on a socket.")
             await self._write({"id": id, "type": "error", "payload": [told_error(refusal)]})
             return

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from edge.connections import Connections
 from edge.messages import GOING_AWAY
 
 GOODBYE_SECONDS = 2.0
@@ -21,6 +22,12 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     _reaper: asyncio.TimerHandle | None = None
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._watched = Connections.of(self.app_state)
+        self._address = (self.client or ("", 0))[0]
+        self._watched.add(self._address)
+
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         super().on_task_complete(task)
         if not self.disconnected:
@@ -31,6 +38,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._reaper is not None:
             self._reaper.cancel()
+        self._watched.leave(self._address)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:

@@ -11,9 +11,15 @@ from typing import Any
 from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
+from datastore.errors import DomainError, Throttled, Unavailable
+from edge.addresses import payer
+from edge.answers import encode, told_error
 from edge.execution import Identify, Runner
+from edge.media_types import JSON
 from edge.messages import GOING_AWAY, Farewell
+from edge.operations import Caller
 from edge.origins import Origins
+from edge.places import Places
 from edge.socket import LIMITS, Service, Socket, SocketLimits
 
 SUBPROTOCOL = "graphql-transport-ws"
@@ -22,7 +28,8 @@ SUBPROTOCOL = "graphql-transport-ws"
 class GraphQLWebSocket:
     """The ASGI application behind the GraphQL URL for WebSocket connections.
 
-    `allowed_origins` are the pages on other hosts that may connect, as `https://host[:port]`.
+    `allowed_origins` are the pages on other hosts that may connect, as `https://host[:port]`. `places` are how many
+    connections there may be.
     """
 
     def __init__(
@@ -33,8 +40,10 @@ class GraphQLWebSocket:
         allowed_origins: Collection[str] = (),
         limits: SocketLimits = LIMITS,
         clock: Callable[[], float] = time.time,
+        places: Places | None = None,
     ) -> None:
-        self._service = Service(runner, identify, limits, clock)
+        self._places = places or Places("WebSockets", 0, 0)
+        self._service = Service(runner, identify, limits, clock, self._places)
         self._origins = Origins(allowed_origins)
         self._sockets: dict[Socket, asyncio.Task[Any] | None] = {}
 
@@ -44,9 +53,21 @@ class GraphQLWebSocket:
         if not self._origins.may_connect(headers.get("origin"), headers.get("host", "")):
             await send({"type": "websocket.close", "code": 4403, "reason": "Origin not allowed"})
             return
+        address = scope["client"][0] if scope.get("client") else ""
+        try:
+            self._places.take(payer(Caller(None, address)))
+        except (Throttled, Unavailable) as full:
+            await _refuse(send, 429 if isinstance(full, Throttled) else 503, full)
+            return
+        socket = Socket(self._service, headers, address, receive, send)
+        try:
+            await self._serve(socket, scope, send)
+        finally:
+            self._places.leave(socket.counted_for)
+
+    async def _serve(self, socket: Socket, scope: Scope, send: Send) -> None:
         known = SUBPROTOCOL in scope["subprotocols"]
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if known else None})
-        socket = Socket(self._service, headers, scope["client"][0] if scope.get("client") else "", receive, send)
         if not known:
             socket.end(Farewell(4406, "Subprotocol not acceptable"))
         self._sockets[socket] = asyncio.current_task()
@@ -62,3 +83,16 @@ class GraphQLWebSocket:
         served = [task for task in self._sockets.values() if task is not None]
         if served:
             await asyncio.wait(served)
+
+
+async def _refuse(send: Send, status: int, error: DomainError) -> None:
+    """Answer the upgrade with an error, as ASGI's extension websocket.http.response lets one."""
+    body = encode({"errors": [told_error(error)]})
+    headers = [
+        (b"content-type", f"{JSON}; charset=utf-8".encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+        (b"retry-after", str(error.extensions["retryAfter"]).encode()),
+    ]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body})

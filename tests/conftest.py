@@ -31,8 +31,8 @@ from datastore.metering import Call
 from datastore.store import Store
 from edge.application import application
 from edge.execution import Report
+from edge.http_protocol import UVICORN_OPTIONS
 from edge.settings import Settings
-from edge.socket_protocol import UVICORN_WS_OPTIONS
 from resolvers.access import Role
 from runtime import Gateway
 
@@ -341,11 +341,12 @@ async def listening(gateway: Gateway) -> AsyncIterator[None]:
         access_log=False,
         lifespan="off",
         timeout_graceful_shutdown=5,
-        **UVICORN_WS_OPTIONS,
+        **UVICORN_OPTIONS,
     )
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
+    server.lifespan.state.update(gateway.connections.told())
     await server.startup()
     try:
         yield

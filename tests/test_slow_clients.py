@@ -1,0 +1,393 @@
+"""Connections that are slow, too large or malformed: each ends soon, is told why in JSON, and leaves nothing behind."""
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from edge.capacity import Capacity
+from edge.connections import Connections, Patience
+from edge.http_protocol import UVICORN_OPTIONS
+
+QUICK = Patience(
+    head_bytes=2000,
+    head_lines=20,
+    head_seconds=0.15,
+    silent_seconds=0.15,
+    least_bytes=1000,
+    linger_seconds=0.15,
+    pipelined=4,
+)
+PATIENT = Patience(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
+GET = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+class Toy:
+    """Answers with what it was asked; the path tells how."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.left: list[str] = []
+        self.go = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await receive()
+            await send({"type": "websocket.accept"})
+            await receive()
+            return
+        path = scope["path"]
+        self.asked.append(path)
+        answer = path.encode()
+        if path == "/early":
+            await respond(send, b"early")
+            return
+        if path == "/large":
+            answer = b"x" * 20_000_000
+        if path == "/wait":
+            await self.go.wait()
+        if path == "/body":
+            answer = b""
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    self.left.append(path)
+                    return
+                answer += message["body"]
+                if not message["more_body"]:
+                    break
+        await respond(send, answer)
+
+
+async def respond(send: Send, body: bytes) -> None:
+    headers = [(b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+class Running:
+    """The toy, served."""
+
+    def __init__(self, app: Toy, server: uvicorn.Server, connections: Connections) -> None:
+        self.app = app
+        self.server = server
+        self.connections = connections
+        self.port: int = server.servers[0].sockets[0].getsockname()[1]
+
+    @asynccontextmanager
+    async def client(self, *sent: bytes) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(b"".join(sent))
+            yield reader, writer
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def exchange(self, *sent: bytes) -> "Answers":
+        """All that is answered, until the server closes the connection."""
+        async with self.client(*sent) as (reader, _), asyncio.timeout(5):
+            return Answers(await reader.read())
+
+    async def empty(self) -> None:
+        await until(lambda: not self.server.server_state.connections and not self.connections.open)
+
+
+class Answers:
+    """Answers as they came over the wire."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+        self.statuses: list[int] = []
+        self.bodies: list[bytes] = []
+        self.heads: list[str] = []
+        while raw:
+            head, _, rest = raw.partition(b"\r\n\r\n")
+            status = int(head.split()[1])
+            length = 0 if status == 100 else int(head.lower().partition(b"content-length: ")[2].split()[0])
+            self.statuses.append(status)
+            self.heads.append(head.decode())
+            self.bodies.append(rest[:length])
+            raw = rest[length:]
+
+    @property
+    def error(self) -> tuple[int, str, str]:
+        """Status, code and message of the only answer, which must be GraphQL JSON, and the last on its connection."""
+        assert len(self.statuses) == 1
+        assert "content-type: application/json; charset=utf-8" in self.heads[0]
+        assert "connection: close" in self.heads[0]
+        [told] = json.loads(self.bodies[0])["errors"]
+        return self.statuses[0], told["extensions"]["code"], told["message"]
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - what it waits for has no event
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving(patience: Patience = QUICK, **capacity: int) -> AsyncIterator[Running]:
+    app = Toy()
+    connections = Connections(Capacity(**capacity), patience)  # type: ignore[arg-type]
+    config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", access_log=False, **UVICORN_OPTIONS)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    server.lifespan.state.update(connections.told())
+    await server.startup()
+    running = Running(app, server, connections)
+    try:
+        yield running
+        await running.empty()
+    finally:
+        app.go.set()
+        await server.shutdown()
+
+
+@pytest.fixture
+async def toy(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
+    """A server that logs nothing, and keeps no connection in the end."""
+    async with serving() as running:
+        yield running
+    assert not [record for record in caplog.get_records("call") if record.levelno >= logging.WARNING]
+
+
+@pytest.fixture
+async def patient(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
+    """The same with all the time in the world."""
+    async with serving(PATIENT) as running:
+        yield running
+    assert not [record for record in caplog.get_records("call") if record.levelno >= logging.WARNING]
+
+
+# --- Heads ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "says"),
+    [
+        ([b"GET / HTTP/1.1\r\nHost: here\r\nX: ", b"x" * 2000, b"\r\n\r\n"], 431, "headers of a request"),
+        ([b"GET / HTTP/1.1\r\nHost: here\r\nX: ", b"x" * 5000], 431, "headers of a request"),
+        ([b"GET / HTTP/1.1\r\n", b"X: y\r\n" * 21, b"\r\n"], 431, "at most 20 headers"),
+        ([b"GET /", b"x" * 2000, b" HTTP/1.1\r\n\r\n"], 414, "use POST"),
+        ([b"GET /", b"x" * 5000], 414, "use POST"),
+        ([b"GET /", b"x" * 1200, b" HTTP/1.1\r\nX: ", b"x" * 900, b"\r\n\r\n"], 414, "use POST"),
+        ([b"\r\n" * 2000], 431, "headers of a request"),
+    ],
+)
+async def test_heads_that_are_too_large(sent: list[bytes], status: int, says: str) -> None:
+    async with serving(Patience(head_bytes=2000, head_lines=20, linger_seconds=0.15)) as running:
+        found = (await running.exchange(*sent)).error
+        assert found[:2] == (status, "BAD_USER_INPUT")
+        assert says in found[2]
+        assert not running.app.asked
+
+
+async def test_a_head_within_the_limits_may_come_in_pieces(toy: Running) -> None:
+    async with toy.client() as (reader, writer):
+        for part in (b"GET /a HT", b"TP/1.1\r\nHo", b"st: here\r\nX: " + b"x" * 1900, b"\r\n\r", b"\n"):
+            writer.write(part)
+            await asyncio.sleep(0.005)
+        assert (await reader.readuntil(b"/a")).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+async def test_a_head_has_to_arrive_in_time_however_it_is_dribbled(toy: Running) -> None:
+    async with toy.client(b"GET / HTTP/1.1\r\nX: ") as (reader, writer):
+
+        async def dribble() -> None:
+            with suppress(OSError):
+                while True:
+                    writer.write(b"x")
+                    await asyncio.sleep(0.02)
+
+        dribbling = asyncio.create_task(dribble())
+        async with asyncio.timeout(5):
+            answer = Answers(await reader.read())
+        dribbling.cancel()
+    assert answer.error == (408, "TIMEOUT", "The request's headers did not arrive within 0.15 seconds.")
+
+
+async def test_who_says_nothing_is_not_listened_to(toy: Running) -> None:
+    assert (await toy.exchange()).raw == b""
+
+
+async def test_empty_lines_do_not_keep_a_connection(toy: Running) -> None:
+    async with toy.client(GET % b"a") as (reader, writer):
+        await reader.readuntil(b"/a")
+        writer.write(b"\r\n")
+        assert Answers(await reader.read()).error[:2] == (408, "TIMEOUT")
+
+
+async def test_a_connection_that_was_used_may_idle_longer_than_a_head_may_take(toy: Running) -> None:
+    async with toy.client(GET % b"a") as (reader, writer):
+        await reader.readuntil(b"/a")
+        await asyncio.sleep(0.3)
+        writer.write(GET % b"b")
+        await reader.readuntil(b"/b")
+
+
+# --- Malformed --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX : a\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\n\r\n",
+        b"CONNECT here:80 HTTP/1.1\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nContent-Length: 1x\r\n\r\nab",
+        b"POST /body HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"POST /body HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n",
+    ],
+)
+async def test_what_is_no_request(patient: Running, sent: bytes) -> None:
+    answers = await patient.exchange(sent)
+    assert answers.error[:2] == (400, "BAD_USER_INPUT")
+    assert not [path for path in patient.app.asked if path != "/body"]
+
+
+async def test_nonsense_after_a_request_does_not_get_its_answer(patient: Running) -> None:
+    answers = await patient.exchange(GET % b"a", b"nonsense\r\n\r\n")
+    assert (answers.statuses, answers.bodies) == ([200], [b"/a"])
+
+
+async def test_an_upgrade_to_what_is_not_spoken_is_passed_over(patient: Running) -> None:
+    head = b"POST /body HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n"
+    async with patient.client(GET % b"a", head, b"h") as (reader, writer):
+        await reader.readuntil(b"/a")
+        writer.write(b"i" + GET % b"b")
+        answers = Answers(await reader.readuntil(b"/b"))
+    assert answers.bodies == [b"hi", b"/b"]
+
+
+# --- Bodies -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_body_that_stops_coming(toy: Running) -> None:
+    answers = await toy.exchange(b"POST /body HTTP/1.1\r\nContent-Length: 100\r\n\r\n", b"x" * 50)
+    assert answers.error[:2] == (408, "TIMEOUT")
+    await until(lambda: toy.app.left == ["/body"])
+
+
+async def test_a_body_may_take_its_time_while_it_comes(toy: Running) -> None:
+    async with toy.client(b"POST /body HTTP/1.1\r\nContent-Length: 10\r\n\r\n") as (reader, writer):
+        for _ in range(10):
+            await asyncio.sleep(0.03)
+            writer.write(b"x")
+        assert (await reader.readuntil(b"x" * 10)).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_client_that_waits_to_be_told_to_go_on(toy: Running) -> None:
+    head = b"POST /%s HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    async with toy.client(head % b"body") as (reader, writer):
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"hi")
+        assert (await reader.readuntil(b"hi")).startswith(b"HTTP/1.1 200")
+    assert (await toy.exchange(head % b"early")).statuses == [200]
+
+
+async def test_an_answer_that_does_not_wait_for_the_body_arrives(toy: Running) -> None:
+    size = 5_000_000
+    answers = await toy.exchange(b"POST /early HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size, b"x" * size)
+    assert (answers.statuses, answers.bodies) == ([200], [b"early"])
+
+
+# --- Answers ----------------------------------------------------------------------------------------------------------
+
+
+async def test_requests_on_one_connection_are_answered_in_their_order(patient: Running) -> None:
+    async with patient.client(GET % b"wait", GET % b"b", GET % b"c") as (reader, _):
+        await until(lambda: patient.app.asked == ["/wait"])
+        patient.app.go.set()
+        answers = Answers(await reader.readuntil(b"/c"))
+    assert answers.bodies == [b"/wait", b"/b", b"/c"]
+
+
+async def test_too_many_requests_on_one_connection_are_not_kept(toy: Running) -> None:
+    async with toy.client(GET % b"wait", *[GET % b"%d" % number for number in range(50)]) as (reader, _):
+        await until(lambda: toy.app.asked == ["/wait"])
+        toy.app.go.set()
+        answers = Answers(await reader.read())
+    assert answers.bodies == [b"/wait", b"/0", b"/1", b"/2", b"/3"]
+    assert "connection: close" in answers.heads[-1]
+
+
+@pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
+async def test_who_does_not_read_is_dropped(toy: Running, more: bytes) -> None:
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(deaf, ("127.0.0.1", toy.port))
+    with deaf:
+        await loop.sock_sendall(deaf, b"GET /large HTTP/1.1\r\n" + more + b"\r\n")
+        await until(lambda: toy.app.asked == ["/large"])
+        await toy.empty()
+
+
+async def test_who_reads_slowly_gets_it_all(toy: Running) -> None:
+    async with toy.client(GET % b"large") as (reader, _):
+        head = await reader.readuntil(b"\r\n\r\n")
+        got = 0
+        while got < 20_000_000:
+            got += len(await reader.read(1_000_000))
+            await asyncio.sleep(0.01)
+    assert b"20000000" in head
+
+
+# --- How many ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_address_has_so_many_connections() -> None:
+    async with serving(PATIENT, connections_per_address=2) as toy, toy.client(GET % b"a") as (reader, _):
+        await reader.readuntil(b"/a")
+        async with toy.client():
+            await until(lambda: toy.connections.open == 2)
+            answers = await toy.exchange(GET % b"c")
+            assert answers.error[:2] == (429, "THROTTLED")
+            assert "retry-after: 5" in answers.heads[0]
+        await until(lambda: toy.connections.open == 1)
+        async with toy.client(GET % b"d") as (again, _):
+            await again.readuntil(b"/d")
+
+
+async def test_the_process_has_so_many_connections_sockets_among_them() -> None:
+    upgrade = b"GET / HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    upgrade += b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    async with serving(PATIENT, connections=1) as toy:
+        async with toy.client(upgrade) as (reader, _):
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101")
+            assert (await toy.exchange(GET % b"b")).error[:2] == (503, "UNAVAILABLE")
+        await toy.empty()
+        async with toy.client(GET % b"c") as (reader, _):
+            await reader.readuntil(b"/c")
+
+
+async def test_a_proxy_has_any_number() -> None:
+    app_options: Any = {"trusted_proxies": ("127.0.0.0/8",)}
+    async with serving(PATIENT, connections_per_address=1, **app_options) as toy:  # noqa: SIM117
+        async with toy.client(GET % b"a") as (one, _), toy.client(GET % b"b") as (two, _):
+            await one.readuntil(b"/a")
+            await two.readuntil(b"/b")
