@@ -1,0 +1,362 @@
+"""Idempotency-Key, over the wire and on the real engine: executed once, answered alike, whatever happens in between."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from conftest import SECRET, Clock, Served, call_name, free_port, listening, make_tables
+from fault_proxy import Proxy, Seen, forward, lose_answer, refuse, until
+
+from datastore.database import StoreOptions
+from edge.capacity import Capacity
+from edge.settings import Settings
+from resolvers.access import Role
+from runtime import Gateway
+
+REPORT = """
+mutation Report($area: String!, $text: String!) {
+  reportSighting(input: {area: $area, category: "Cats", description: $text}) { sightingId }
+}
+"""
+CONFIRM = 'mutation { confirmSighting(area: "Harbor", sightingId: "none") { sightingId } }'
+TOTAL = '{ userProfile(userId: "%s") { reportTotal } }'
+JSON, GRAPHQL = "application/json", "application/graphql-response+json"
+FIRST = ["GetItem blip", "PutItem gateway", "TransactWriteItems blip", "UpdateItem gateway"]
+
+
+@pytest.fixture
+def settings() -> Settings:
+    budgets = Capacity(budget_units=1000, budget_units_per_second=0.001)
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain="user", capacity=budgets)
+
+
+@dataclass
+class Got:
+    """What came over the wire, and the calls that were made for it."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(repr=False)
+    made: list[str] = field(default_factory=list)
+
+    @property
+    def replayed(self) -> bool:
+        return self.headers.get("idempotency-replayed") == "true"
+
+    @property
+    def codes(self) -> list[str]:
+        return [error["extensions"]["code"] for error in orjson.loads(self.body).get("errors", ())]
+
+    @property
+    def data(self) -> Any:
+        return orjson.loads(self.body)["data"]
+
+
+async def send(
+    served: Served,
+    key: str | None,
+    query: str = REPORT,
+    variables: dict[str, Any] | None = None,
+    *,
+    user: str | None = "ada",
+    accept: str = JSON,
+    **body: Any,
+) -> Got:
+    """POST a mutation with a key."""
+    served.reports.clear()
+    headers = {**served.headers(user, Role.USER), "Accept": accept}
+    if key is not None:
+        headers["Idempotency-Key"] = key
+    variables = {"area": "Harbor", "text": "A cat"} if variables is None else variables
+    asked = {"query": query, "variables": variables, **body}
+    async with served.http.post(f"{served.url}/graphql", json=asked, headers=headers) as response:
+        content = await response.read()
+    made = sorted(call_name(call) for report in served.reports for call in report.latest)
+    return Got(response.status, content, dict(response.headers), made)
+
+
+async def reported(served: Served, user: str = "ada") -> int:
+    """How many sightings a user has reported."""
+    answer = await served.ask(TOTAL % user)
+    profile = answer.data["userProfile"]
+    return int(profile["reportTotal"]) if profile else 0
+
+
+async def test_the_first_answer_is_given_again(served: Served) -> None:
+    first = await send(served, "k1")
+    assert (first.status, first.codes, first.replayed, first.made) == (200, [], False, FIRST)
+    for _ in range(3):
+        again = await send(served, "k1")
+        assert (again.status, again.body, again.replayed, again.made) == (200, first.body, True, ["PutItem gateway"])
+    assert await reported(served) == 1
+
+
+async def test_without_a_key_nothing_is_kept(served: Served) -> None:
+    first, second = await send(served, None), await send(served, None)
+    assert first.made == second.made == ["GetItem blip", "TransactWriteItems blip"]
+    assert first.body != second.body
+    assert await reported(served) == 2
+
+
+async def test_a_key_on_a_query_means_nothing(served: Served) -> None:
+    """Clients that send a header with everything are served; even one that is no key."""
+    for key in ("k1", "", "no key"):
+        got = await send(served, key, TOTAL % "ada", {}, user=None)
+        assert (got.status, got.codes, got.made) == (200, [], ["GetItem blip"])
+
+
+@pytest.mark.parametrize(
+    "key", ["", '""', "a b", "a, b", "é", "x" * 256, "a\tb", '"' + "x" * 256 + '"'], ids=lambda key: repr(key)[:12]
+)
+async def test_what_is_no_key_is_refused_before_anything_is_done(served: Served, key: str) -> None:
+    got = await send(served, key, accept=GRAPHQL)
+    assert (got.status, got.codes, got.made) == (400, ["BAD_USER_INPUT"], [])
+    assert b"Idempotency-Key must have 1 to 255 visible ASCII characters" in got.body
+
+
+async def test_keys_may_be_long_odd_and_quoted(served: Served) -> None:
+    """The draft has a quoted string, many clients send it bare: it is the same key."""
+    for number, key in enumerate(("x" * 255, "!#%&/\\~", "ANSWER#ada#1"), 1):
+        first = await send(served, key)
+        assert first.codes == []
+        assert (await send(served, f'"{key}"')).body == first.body
+        assert await reported(served) == number
+
+
+async def test_keys_are_their_callers_own(served: Served) -> None:
+    mine, theirs = await send(served, "k1", user="ada"), await send(served, "k1", user="bob")
+    assert not theirs.replayed
+    assert mine.body != theirs.body
+    # Users whose names run into the key are told apart.
+    await send(served, "c", user="a#b")
+    assert not (await send(served, "b#c", user="a")).replayed
+
+    nobody = await send(served, "k1", user=None, accept=GRAPHQL)
+    assert (nobody.status, nobody.codes, nobody.made) == (401, ["UNAUTHENTICATED"], [])
+
+
+async def test_another_request_with_the_same_key_is_refused(served: Served) -> None:
+    await send(served, "k1")
+    two = REPORT + "\nquery Other { areas }"
+    for other in (
+        await send(served, "k1", variables={"area": "Harbor", "text": "Two cats"}, accept=GRAPHQL),
+        await send(served, "k1", variables={"area": "Harbor", "text": "A cat", "more": 1}, accept=GRAPHQL),
+        await send(served, "k1", two, operationName="Report", accept=GRAPHQL),
+        await send(served, "k1", CONFIRM, {}, accept=GRAPHQL),
+    ):
+        assert (other.status, other.codes, other.replayed) == (422, ["IDEMPOTENCY_MISMATCH"], False)
+        assert other.made == ["PutItem gateway"]
+    assert (await send(served, "k1", variables={"text": "Two cats", "area": "Harbor"})).status == 200
+    assert (await send(served, "k1", variables={"text": "A cat", "area": "Harbor"})).replayed
+    assert await reported(served) == 1
+
+
+async def test_two_operations_of_one_document_are_two_requests(served: Served) -> None:
+    both = "\n".join(REPORT.replace("Report", name, 1) for name in ("One", "Two"))
+    assert (await send(served, "k1", both, operationName="One")).codes == []
+    assert (await send(served, "k1", both, operationName="Two")).codes == ["IDEMPOTENCY_MISMATCH"]
+
+
+async def test_answers_are_kept_for_a_day(served: Served, clock: Clock) -> None:
+    first = await send(served, "k1")
+    clock.forward(hours=23, minutes=59)
+    assert (await send(served, "k1")).body == first.body
+    clock.forward(minutes=1)
+    # Expired by the clock: DynamoDB deletes it days later.
+    again = await send(served, "k1", variables={"area": "Midtown", "text": "Another one"})
+    assert (again.codes, again.replayed, again.made) == ([], False, FIRST)
+    assert await reported(served) == 2
+
+
+async def test_refusals_that_would_be_the_same_again_are_kept(served: Served) -> None:
+    first = await send(served, "k1", CONFIRM, {}, accept=GRAPHQL)
+    assert first.codes == ["NOT_FOUND"]
+    again = await send(served, "k1", CONFIRM, {}, accept=GRAPHQL)
+    assert (again.status, again.body, again.replayed) == (first.status, first.body, True)
+
+
+async def test_a_key_is_free_again_when_nothing_was_executed(served: Served) -> None:
+    wrong = await send(served, "k1", variables={"area": "Harbor"}, accept=GRAPHQL)
+    assert (wrong.status, wrong.codes) == (400, ["BAD_USER_INPUT"])
+    assert wrong.made == ["DeleteItem gateway", "PutItem gateway"]
+    assert (await send(served, "k1")).codes == []
+
+
+async def test_what_was_done_in_part_is_not_done_again(served: Served) -> None:
+    """The first field is done, the second fails, and takes all data with it."""
+    both = REPORT.replace("}\n}", '}\n  confirmSighting(area: "Harbor", sightingId: "none") { sightingId }\n}')
+    first = await send(served, "k1", both)
+    assert (first.data, first.codes) == (None, ["NOT_FOUND"])
+    assert (await send(served, "k1", both)).body == first.body
+    assert await reported(served) == 1
+
+
+async def test_a_socket_and_http_share_keys(served: Served) -> None:
+    first = await send(served, "k1")
+    async with served.http.ws_connect(f"{served.url}/graphql", protocols=["graphql-transport-ws"]) as socket:
+        await socket.send_json({"type": "connection_init", "payload": served.headers("ada", Role.USER)})
+        assert (await socket.receive_json())["type"] == "connection_ack"
+
+        async def subscribe(key: Any) -> Any:
+            asked = {"query": REPORT, "variables": {"area": "Harbor", "text": "A cat"}}
+            payload = {**asked, "extensions": {"idempotencyKey": key}}
+            await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
+            message = await socket.receive_json(timeout=5)
+            if message["type"] == "next":
+                assert (await socket.receive_json())["type"] == "complete"
+            return message["payload"]
+
+        assert await subscribe("k1") == orjson.loads(first.body)
+        own = await subscribe("k2")
+        assert orjson.loads((await send(served, "k2")).body) == own
+        for key in (5, ["k1"], "", "a b"):
+            assert [error["extensions"]["code"] for error in await subscribe(key)] == ["BAD_USER_INPUT"]
+    assert await reported(served) == 2
+
+
+async def test_extensions_carry_a_key_over_http_too(served: Served) -> None:
+    first = await send(served, None, extensions={"idempotencyKey": "k1"})
+    assert (await send(served, "k1")).body == first.body
+
+
+async def test_an_explanation_is_of_the_first_request_alone(served: Served) -> None:
+    served.http.headers["X-Explain"] = "1"
+    first, again = await send(served, "k1"), await send(served, "k1")
+    del served.http.headers["X-Explain"]
+    plain = await send(served, "k1")
+    explained = orjson.loads(first.body)
+    assert explained.pop("extensions")["dynamodb"]
+    assert orjson.loads(plain.body) == explained
+    assert plain.body == again.body
+
+
+async def test_a_replay_is_not_paid_for_as_if_it_was_executed(served: Served) -> None:
+    def left(got: Got) -> int:
+        return int(got.headers["ratelimit-remaining"])
+
+    first = left(await send(served, "k1"))
+    assert first < 999
+    assert left(await send(served, "k1")) == first
+    assert left(await send(served, "k2")) < first
+
+
+async def test_a_client_that_leaves_finds_its_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutation with a key goes on; one without is stopped."""
+    assert served.gateway.database is not None
+    client = served.gateway.database.client
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+    call = client.call
+
+    async def slow(operation: str, *given: Any, **more: Any) -> dict[str, Any]:
+        if operation == "TransactWriteItems":
+            begun.set()
+            await may_go_on.wait()
+        return await call(operation, *given, **more)
+
+    monkeypatch.setattr(client, "call", slow)
+    for key in ("k1", None):
+        asking = asyncio.create_task(send(served, key))
+        await begun.wait()
+        begun.clear()
+        asking.cancel()
+        await asyncio.wait([asking])
+    await until(lambda: any("CANCELLED" in report.codes for report in served.reports))
+    may_go_on.set()
+    got = await send(served, "k1")
+    assert (got.codes, got.replayed) == ([], True)
+    assert await reported(served) == 1
+
+
+# Two processes
+
+
+@pytest.fixture
+async def pair(proxy: Proxy, store_options: StoreOptions, clock: Clock) -> AsyncIterator[tuple[Served, Served]]:
+    """Two gateways on the same tables, behind a proxy that misbehaves on demand."""
+    async with AsyncExitStack() as stack:
+        running = []
+        for _ in range(2):
+            settings = Settings(secret=SECRET, port=free_port(), poll_interval=0.02)
+            gateway = Gateway(settings, replace(store_options, store=proxy.url), now=clock)
+            await stack.enter_async_context(gateway.running(jobs=False))
+            await stack.enter_async_context(listening(gateway))
+            http = await stack.enter_async_context(aiohttp.ClientSession())
+            running.append(Served(gateway, settings.url, http, clock))
+        assert running[0].gateway.database is not None
+        await make_tables(running[0].gateway.database)
+        proxy.seen.clear()
+        yield running[0], running[1]
+
+
+async def test_fifty_twins_are_one_write_and_fifty_equal_answers(pair: tuple[Served, Served], proxy: Proxy) -> None:
+    answers = await asyncio.gather(*[send(pair[number % 2], "k1") for number in range(50)])
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.body for answer in answers}) == 1
+    assert answers[0].codes == []
+    assert [answer.replayed for answer in answers].count(False) == 1
+    made = Counter(proxy.operations())
+    assert made["TransactWriteItems"] == made["UpdateItem"] == 1
+    # One of each process asks the store, the others wait for that one.
+    assert made["PutItem"] == 2
+    assert await reported(pair[0]) == 1
+
+
+async def test_twins_with_other_bodies_are_told_apart(pair: tuple[Served, Served]) -> None:
+    texts = ["A cat", "A dog"] * 10
+    sent = [
+        send(pair[number // 2 % 2], "k1", variables={"area": "Harbor", "text": text}, accept=GRAPHQL)
+        for number, text in enumerate(texts)
+    ]
+    answers = await asyncio.gather(*sent)
+    statuses = {
+        text: {answer.status for answer, of in zip(answers, texts, strict=True) if of == text} for text in texts
+    }
+    assert sorted(map(tuple, statuses.values())) == [(200,), (422,)]
+    assert await reported(pair[0]) == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_lost_and_throttled_calls_make_no_second_sighting(
+    pair: tuple[Served, Served], proxy: Proxy, seed: int
+) -> None:
+    """Clients that repeat until they are told that it is done, or cannot be, to either process and at once."""
+    chance = random.Random(seed)
+    throttled = refuse(400, "ProvisionedThroughputExceededException")
+
+    async def faulty(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        fault = chance.choice((forward, forward, forward, lose_answer, throttled))
+        return await fault(proxy, seen)
+
+    proxy.always = faulty
+
+    async def insist(user: str) -> set[bytes]:
+        """What is told in the end; in between a client may be told to come again."""
+        final: set[bytes] = set()
+        for _ in range(20):
+            for got in await asyncio.gather(*[send(served, "k", user=user) for served in pair]):
+                errors = orjson.loads(got.body).get("errors", ())
+                if not any(error["extensions"].get("retryable") for error in errors):
+                    final.add(got.body)
+            if final:
+                break
+        return final
+
+    users = [f"user{number}" for number in range(6)]
+    told = await asyncio.gather(*map(insist, users))
+    proxy.always = None
+    for user, final in zip(users, told, strict=True):
+        kept = await send(pair[1], "k", user=user)
+        assert kept.replayed
+        assert final == {kept.body}
+        # It was done, or it is said that it may have been.
+        assert kept.codes in ([], ["UNAVAILABLE"], ["TIMEOUT"])
+        assert await reported(pair[0], user) <= 1
+        assert kept.codes or await reported(pair[0], user) == 1
