@@ -8,7 +8,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.origins import canonical
+from edge.origins import canonical, canonical_all
 
 PREFLIGHT_SECONDS = 600
 _MAY_SEND = (
@@ -42,11 +42,6 @@ _MAY = [
     (b"access-control-allow-headers", ", ".join(_MAY_SEND).encode()),
     (b"access-control-max-age", str(PREFLIGHT_SECONDS).encode()),
 ]
-
-
-def canonical_all(origins: Collection[str]) -> frozenset[str]:
-    """Origins in the form in which they are compared."""
-    return frozenset(filter(None, map(canonical, origins)))
 
 
 class CrossOrigin:

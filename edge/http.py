@@ -15,12 +15,12 @@ from datastore.errors import BadUserInput, Unauthenticated, Unavailable
 from edge.answers import Outcome
 from edge.bodies import BODY_SECONDS, MAX_BODY, Bodies
 from edge.caching import Caching
-from edge.cors import canonical_all
 from edge.csrf import check_get
 from edge.execution import Identify, Request, Runner
 from edge.identity import bearer
 from edge.media_types import EVENTS, GRAPHQL, JSON, Wanted, wanted
 from edge.operations import Caller, Operation, Transport, read_operation
+from edge.origins import canonical_all
 from edge.refusals import ClientGone, Refused
 from edge.replies import HttpProfile, Reply, fault, refusal, reply, send_reply
 from edge.sse import END_ID, EventStreams, send_end

@@ -22,6 +22,7 @@ from datastore.moments import to_seconds
 from datastore.objects import INCOMING, UPLOAD_LIFETIME, ObjectStore
 from datastore.objects.local import LocalObjects, Receiving
 from edge.answers import encode, masked, told_error
+from edge.origins import canonical, canonical_all
 from edge.refusals import ClientGone, Refused
 from edge.upload_form import MOST_AROUND, UploadForm
 
@@ -55,7 +56,7 @@ class Media:
     ) -> None:
         self._objects = objects if isinstance(objects, LocalObjects) else None
         self._now = now
-        self._allowed_origins = frozenset(origin.rstrip("/").lower() for origin in allowed_origins)
+        self._allowed_origins = canonical_all(allowed_origins)
         self._silence = silence
         self._arriving: set[str] = set()
 
@@ -93,7 +94,7 @@ class Media:
         reads = "token" in request.path_params
         response.headers["Vary"] = "Origin"
         origin = request.headers.get("origin", "")
-        if origin.lower() not in self._allowed_origins:
+        if canonical(origin) not in self._allowed_origins:
             return
         response.headers["Access-Control-Allow-Origin"] = origin
         if reads:

@@ -19,11 +19,16 @@ def canonical(origin: str) -> str | None:
         return None
 
 
+def canonical_all(origins: Collection[str]) -> frozenset[str]:
+    """The configured origins as they are compared."""
+    return frozenset(page for page in map(canonical, origins) if page is not None)
+
+
 class Origins:
     """`allowed` are the pages on other hosts, as `https://host[:port]`."""
 
     def __init__(self, allowed: Collection[str]) -> None:
-        self._allowed = {canonical(origin) for origin in allowed} - {None}
+        self._allowed = canonical_all(allowed)
 
     def may_connect(self, origin: str | None, host: str) -> bool:
         """A browser connects on behalf of any page, so the page has to be ours; other clients send no Origin.

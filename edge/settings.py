@@ -14,6 +14,7 @@ from edge.capacity import Capacity, capacity_of
 from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
 from edge.documents.settings import DocumentSettings, document_settings
 from edge.explain import Explain
+from edge.origins import canonical
 
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
@@ -185,7 +186,7 @@ def _check(found: Mapping[str, Any]) -> None:
     if found.get("explain", "off") not in list(Explain):
         raise Misconfigured(f"GATEWAY_EXPLAIN must be one of {', '.join(Explain)}, not {found['explain']!r}.")
     for origin in found.get("allowed_origins", ()):
-        if not _ORIGIN.fullmatch(origin):
+        if not _ORIGIN.fullmatch(origin) or canonical(origin) is None:
             raise Misconfigured(f"GATEWAY_ALLOWED_ORIGINS: {origin!r} is no origin such as https://app.example.com.")
     for field, name in {"s3_url": "GATEWAY_S3_URL", "public_url": "GATEWAY_PUBLIC_URL"}.items():
         if field in found and not _is_address(found[field]):

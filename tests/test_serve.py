@@ -395,6 +395,7 @@ def test_what_is_given_counts_more_than_the_environment() -> None:
         ("GATEWAY_PUBLIC_URL", "https://example.com/?q=1"),
         ("GATEWAY_ALLOWED_ORIGINS", "app.example.com"),
         ("GATEWAY_ALLOWED_ORIGINS", "https://app.example.com/path"),
+        ("GATEWAY_ALLOWED_ORIGINS", "https://app.example.com:99999"),
         ("GATEWAY_DEADLINE_SECONDS", "0"),
         ("GATEWAY_DEADLINE_SECONDS", "nan"),
         ("GATEWAY_DEADLINE_SECONDS", "inf"),
