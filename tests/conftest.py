@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -30,6 +30,7 @@ from datastore.keyspace import TABLES
 from datastore.metering import Call
 from datastore.store import Store
 from edge.application import application
+from edge.capacity import Capacity
 from edge.execution import Report
 from edge.http_protocol import UVICORN_OPTIONS
 from edge.settings import Settings
@@ -43,6 +44,8 @@ TESTS_PER_ENGINE = 10
 # Modules that take long begin first, so that no worker is left alone with one in the end.
 LONG = {"test_commands", "test_serve", "test_graphiql", "test_match_takeover", "test_ingest", "test_match_replays"}
 LONG |= {"test_photo_paging", "test_earthquake_pages"}
+# Tests spend what they like, and a busy machine is no reason to refuse them.
+UNBOUGHT = Capacity(budget_units=0, anonymous_budget_units=0, lag_seconds=0)
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
 
 
@@ -77,6 +80,7 @@ class Answer:
     errors: list[dict[str, Any]] | None
     status: int
     calls: list[Call] = field(repr=False, default_factory=list)
+    headers: Mapping[str, str] = field(repr=False, default_factory=dict)
 
     @property
     def codes(self) -> list[str]:
@@ -126,7 +130,7 @@ class Served:
         async with self.http.post(f"{self.url}/graphql", json=body, headers=headers) as response:
             answer = await response.json(content_type=None)
         calls = [call for report in self.reports for call in report.latest]
-        return Answer(answer.get("data"), answer.get("errors"), response.status, calls)
+        return Answer(answer.get("data"), answer.get("errors"), response.status, calls, response.headers)
 
     def store(self) -> Store:
         """A store of the test's own, to put things in place."""
@@ -262,7 +266,7 @@ def clock() -> Clock:
 @pytest.fixture
 def settings() -> Settings:
     """Override this to set the gateway up otherwise."""
-    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, ingest_hosts=("127.0.0.1",))
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, ingest_hosts=("127.0.0.1",), capacity=UNBOUGHT)
 
 
 @pytest.fixture
