@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from conftest import NOON, Answer, Served
-from fault_proxy import Fault, Proxy, Seen, client_of, forward, lose_answer
+from fault_proxy import Fault, Proxy, Seen, client_of, forward, lose_answer, reset
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -26,6 +26,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
+from datastore.matches.teams import Team, Teams
 from datastore.metering import Deadline
 from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
@@ -514,12 +515,12 @@ async def lossy(proxy: Proxy, database: Database) -> AsyncIterator[Callable[[], 
 
 
 def lose_after(act: Callable[[], Awaitable[object]]) -> Fault:
-    """The write is done, its answer is lost, and something else happens before it is tried again."""
+    """The write is done, then something else, and the first's answer is lost: it is tried again."""
 
     async def fault(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        response = await lose_answer(proxy, seen)
+        await proxy.ask(seen)
         await act()
-        return response
+        return await reset(proxy, seen)
 
     return fault
 
@@ -559,12 +560,8 @@ async def test_what_others_wrote_at_that_version_is_no_success(
     others = Users(Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str), NOON)
 
     async def lost(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        seen.body["ExpressionAttributeValues"][":expected"] = {"N": "99"}  # nothing is done
-        seen.body["ConditionExpression"] = "attribute_exists(PK) AND :expected = #version"
         await others.update("ada", {"name": "Eve"}, 0)
-        assert seen.request.transport is not None
-        seen.request.transport.abort()
-        return await forward(proxy, seen)
+        return await reset(proxy, seen)
 
     proxy.faults.append(lost)
 
@@ -640,6 +637,54 @@ async def test_a_league_at_a_version_that_was_not_known_is_put_above_it(database
 
     assert again.version > first.version + 20
     assert await leagues.by_id("1") == replace(again)
+
+
+# What comes between a read, or the choice of a version, and the write
+
+
+def first_doing(operation: str, act: Callable[[], Awaitable[object]]) -> Fault:
+    """Before the first request of an operation gets to the tables, something else happens."""
+    left = [act]
+
+    async def fault(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if seen.operation == operation and left:
+            await left.pop()()
+        return await forward(proxy, seen)
+
+    return fault
+
+
+async def test_a_put_of_teams_is_above_the_updates_that_came_before_it(
+    lossy: Callable[[], Store], proxy: Proxy, database: Database
+) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    one, others = Team("1", "One", "A"), Teams(store, NOON)
+    await others.put_all([one])
+    seen: list[int] = []
+
+    async def update() -> None:
+        seen.extend([(await others.update("1", {"name": name})).version for name in ("Two", "Three", "Four")])
+
+    proxy.always = first_doing("BatchWriteItem", update)
+    [put] = await Teams(lossy(), NOON).put_all([one])
+
+    assert (len(seen), put.version > max(seen)) == (3, True)
+
+
+async def test_a_person_who_moves_is_above_what_came_before(
+    lossy: Callable[[], Store], proxy: Proxy, database: Database
+) -> None:
+    """A change that leaves all as it was is a version too."""
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    await store.write_all(SPARKS, puts=[person("p")])
+    same = {"thumbnailUrl": person("p")["thumbnailUrl"]}
+    others = Naming(store, Lookups(store), NOON)
+    through = lossy()
+    proxy.always = first_doing("TransactWriteItems", lambda: others.update("p", same))
+
+    moved = await Naming(through, Lookups(through), NOON).update("p", {"name": "Grace"})
+
+    assert (moved.name, moved.version) == ("Grace", 2)
 
 
 # Versions of puts
