@@ -58,6 +58,8 @@ class Application(Starlette):
     def __init__(self, *, always_https: bool, **given: Any) -> None:
         self._always_https = always_https
         super().__init__(**given)
+        # It would send a client to whatever host it has named itself, and out of TLS.
+        self.router.redirect_slashes = False
 
     def build_middleware_stack(self) -> ASGIApp:
         return SecurityHeaders(super().build_middleware_stack(), always_https=self._always_https)

@@ -63,6 +63,7 @@ async def test_files_of_the_page_are_bound_too(served: Served) -> None:
 async def test_what_is_not_there_is_told_in_json(served: Served) -> None:
     for method, path, status, code, allow in (
         ("GET", "/nowhere", 404, "NOT_FOUND", None),
+        ("POST", "/graphql/", 404, "NOT_FOUND", None),
         ("POST", "/graphql/x", 404, "NOT_FOUND", None),
         ("GET", "/graphiql/assets/none.js", 404, "NOT_FOUND", None),
         ("GET", "/graphiql/assets/../../edge/http.py", 404, "NOT_FOUND", None),

@@ -349,6 +349,8 @@ def test_settings_are_read_from_the_environment() -> None:
         "GATEWAY_PHOTO_BUCKET": "photos.example.com",
         "GATEWAY_S3_URL": "http://127.0.0.1:9000",
         "GATEWAY_PUBLIC_URL": "https://example.com/api/",
+        "GATEWAY_HTTP_PROFILE": "draft2026",
+        "GATEWAY_HEARTBEAT_SECONDS": "5",
     }
     assert Settings(**from_environment(environment)) == Settings(
         secret=SECRET,
@@ -366,6 +368,8 @@ def test_settings_are_read_from_the_environment() -> None:
         photo_bucket="photos.example.com",
         s3_url="http://127.0.0.1:9000",
         public_url="https://example.com/api/",
+        http_profile="draft2026",
+        heartbeat_seconds=5.0,
     )
 
 
@@ -380,7 +384,8 @@ def test_clients_reach_the_gateway_where_it_listens_unless_told_otherwise() -> N
 
 
 def test_what_is_given_counts_more_than_the_environment() -> None:
-    assert from_environment({"GATEWAY_INGEST": "all_hour"}, ingest="all_day", port=None) == {"ingest": "all_day"}
+    found = from_environment({"GATEWAY_INGEST": "all_hour"}, ingest="all_day", port=None)
+    assert (found["ingest"], "port" in found) == ("all_day", False)
 
 
 @pytest.mark.parametrize(
@@ -400,6 +405,8 @@ def test_what_is_given_counts_more_than_the_environment() -> None:
         ("GATEWAY_DEADLINE_SECONDS", "nan"),
         ("GATEWAY_DEADLINE_SECONDS", "inf"),
         ("GATEWAY_POLL_INTERVAL_SECONDS", "-1"),
+        ("GATEWAY_HTTP_PROFILE", "2024"),
+        ("GATEWAY_HEARTBEAT_SECONDS", "soon"),
     ],
 )
 def test_a_wrong_setting_is_refused_by_its_name(name: str, value: str) -> None:
