@@ -1,6 +1,7 @@
 """Trusted documents: `gateway.py documents check|put|list|delete|extract`."""
 
 import json
+import os
 from collections.abc import Callable, Coroutine, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from datastore.documents import KnownDocuments
 from edge.documents.extraction import extracted
 from edge.documents.manifest import ManifestProblem, read_manifest, sha256_of
 from edge.documents.prepared import Document, Documents
+from edge.documents.settings import document_settings
 from edge.documents.trusted import prepared
 from runtime import Gateway
 
@@ -145,7 +147,11 @@ def _ready(manifest: Path) -> dict[str, Document]:
     import schema  # here alone: other commands start sooner without it
 
     try:
-        return prepared(Documents(schema.build()), read_manifest(manifest.read_bytes()))
+        settings = document_settings(os.environ)
+        documents = Documents(schema.build(), max_cost=settings.max_cost)
+        return prepared(documents, read_manifest(manifest.read_bytes()))
+    except ValueError as problem:
+        raise mistake(problem, 2) from None
     except OSError as problem:
         raise mistake(f"{manifest} cannot be read: {problem.strerror}.") from None
     except ManifestProblem as found:

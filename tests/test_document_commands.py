@@ -57,6 +57,19 @@ def test_check_fails_a_build_and_names_every_problem(tmp_path: Path) -> None:
     refused_in_a_line(run_here("documents", "check", path), 1, f"the SHA-256 of its text is {sha256_of(AREAS)}")
 
 
+def test_check_holds_documents_to_the_cost_that_an_operation_may_have(tmp_path: Path) -> None:
+    path = tmp_path / "costly.json"
+    path.write_text(json.dumps({"ten": "query Ten { earthquakes(first: 10) { nodes { eventId } } }"}))
+
+    allowed = run_here("documents", "check", path)
+    refused_in_a_line(run_here("documents", "check", path, GATEWAY_MAX_COST="1"), 1, "ten: The operation may cost")
+    refused_in_a_line(run_here("documents", "check", path, GATEWAY_MAX_COST="x"), 2, "GATEWAY_MAX_COST must be")
+
+    assert allowed.returncode == 0
+    units = float(allowed.stdout.split("  ")[2].removesuffix(" read units\n"))
+    assert units > 1
+
+
 async def test_documents_are_put_into_the_table_listed_and_deleted(
     manifest: Path, changed: Path, database: Database, store_options: StoreOptions
 ) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from datastore.errors import DomainError
+from edge.documents.costs import TooCostly
 from edge.documents.manifest import ManifestProblem, read_manifest, sha256_of
-from edge.documents.prepared import Document, Documents, Rejected
+from edge.documents.prepared import Document, Documents, PreparedOperation, Rejected
 from edge.settings import Misconfigured
 
 LOOK_EVERY_SECONDS = 2.0
@@ -39,12 +40,20 @@ def prepared(documents: Documents, texts: Mapping[str, str]) -> dict[str, Docume
         try:
             ready[document_id] = document = documents.check(text)
             for operation in document.operations:
-                operation.estimate({})
+                _check_cost(documents, operation)
         except Rejected as rejection:
             problems += [f"{document_id}: {error.message}" for error in rejection.errors]
+        except TooCostly as refusal:
+            problems.append(f"{document_id}: {refusal}")
     if problems:
         raise ManifestProblem(problems)
     return ready
+
+
+def _check_cost(documents: Documents, operation: PreparedOperation) -> None:
+    """Raises `TooCostly` for one that is so whoever asks; with variables it depends on what they are."""
+    if not operation.node.variable_definitions:
+        documents.estimate(operation, {})
 
 
 class ManifestFile:
