@@ -105,7 +105,6 @@ class AccessPattern:
     `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `who` may use it, and
     `also` those. The keys of a `personal` list tell of people (by their email): its cursors are encrypted.
     `max_age` are the seconds for which an answer that was found may be shown again; 0 for none at all.
-    `scanned` is how many items a Query reads, by experience, for each that passes the filter.
     """
 
     id: str
@@ -125,7 +124,6 @@ class AccessPattern:
     projection: Literal["ALL", "COUNT", "SELECTED"] = "ALL"
     consistent: bool = False
     personal: bool = False
-    scanned: float = 1.0
     max_age: int = 0
 
     @property
@@ -152,12 +150,14 @@ class Extent:
 
     `size` is how many entries its list may have, or the name of the argument that says so. `each` tells that there is a
     point read for each entry, or for each of as many items. `partitions` is how many Queries there are, by the
-    arguments (as they came: of any type) and the moment. `written` is how many items a mutation writes.
+    arguments (as they came: of any type) and the moment, and `scanned` how many items are read for each that passes the
+    filter. `written` is how many items a mutation writes.
     """
 
     size: int | str | None = None
     each: bool = False
     partitions: Callable[[Arguments, datetime], float] | float = 1
+    scanned: Callable[[Arguments], float] | float = 1
     written: int = 1
 
 

@@ -91,7 +91,9 @@ class Price:
     def _queried(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:
         partitions = self._extent.partitions
         many = partitions(arguments, now) if callable(partitions) else partitions
-        items = (size + 1) * pattern.scanned if self.is_connection or self._is_list else 1.0
+        scanned = self._extent.scanned
+        each = scanned(arguments) if callable(scanned) else scanned
+        items = (size + 1) * each if self.is_connection or self._is_list else 1.0
         return max(0.0, many - 1) + _blocks(items * pattern.table.item_bytes, READ_BYTES)
 
     def _written(self, pattern: AccessPattern, given: int | None) -> float:
@@ -100,7 +102,9 @@ class Price:
             return 0.0
         items = max(self._extent.written, given or 1)
         times = (2 if "TransactWriteItems" in pattern.operations else 1) * (2 if pattern.table.indexes else 1)
-        return items * times * _blocks(pattern.table.item_bytes, WRITTEN_BYTES)
+        # An item that is put as it came is small yet: what grows comes later.
+        is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
+        return items * times * (1 if is_new else _blocks(pattern.table.item_bytes, WRITTEN_BYTES))
 
 
 def _may_hold_list(of: Any) -> bool:
