@@ -366,6 +366,72 @@ def test_of_several_files_each_is_told_of_and_one_that_fails_gives_its_place_bac
     assert len(reserved) == 2
 
 
+# Explain
+
+
+def test_the_pane_explains_what_runs_do(page: "Page") -> None:
+    page.click("button[aria-label='Show Explain']")
+    pane = page.locator(".explain")
+    pane.get_by_role("switch", name="Explain each run").check()
+    write(page, '{ one: user(id: "mira") { name } other: user(id: "teo") { name } again: user(id: "mira") { bio } }')
+
+    result = execute(page, '"other"')
+
+    assert "extensions" not in json.loads(result)
+    expect(pane.locator(".totals div")).to_have_text(
+        [re.compile(r"Requests1"), "Read units1", "Write units0", re.compile("Time")]
+    )
+    rows = [row.split() for row in pane.locator("tbody tr").all_inner_texts()]
+    assert [[row[0], *row[-3:]] for row in rows] == [
+        ["again", "0", "1", "0"],
+        ["one", "1", "–", "0.5"],
+        ["other", "1", "–", "0.5"],
+    ]
+    call = pane.locator(".calls summary")
+    expect(call).to_contain_text("BatchGetItem feed")
+    expect(call).to_contain_text("2 items · 1 unit")
+    call.focus()
+    page.keyboard.press("Enter")
+    expect(pane.locator(".calls dd").first).to_have_text(re.compile("USER#mira.*META.*USER#teo.*META"))
+    pane.get_by_role("button", name="other").press("Enter")
+    expect(pane.locator(".calls h3")).to_contain_text("1 call of other")
+
+    pane.get_by_role("switch", name="Explain each run").uncheck()
+    write(page, "{ liveMatches { matchId } }")
+    execute(page, '"liveMatches"')
+    expect(pane.locator(".asked")).to_contain_text("later runs are not explained")
+
+
+def test_the_pane_explains_each_event_of_a_subscription(page: "Page") -> None:
+    page.click("button[aria-label='Show Explain']")
+    pane = page.locator(".explain")
+    pane.get_by_role("switch", name="Explain each run").check()
+    write(page, 'subscription Likes { postEngagement(postId: "mira-1") { likeCount } }')
+
+    result = execute(page, "likeCount")
+
+    assert "extensions" not in json.loads(result)
+    expect(pane.locator(".asked code")).to_have_text("Likes")
+    expect(pane.locator("tbody th")).to_have_text(["postEngagement FEED-S1"])
+    expect(pane.locator(".calls summary")).to_contain_text("GetItem feed")
+
+
+def test_who_may_not_have_operations_explained_is_told_so(browser: "Browser", gateway: Process) -> None:
+    with closing(browser.new_page()) as page:  # where an answer of 401 is no fault of the page
+        page.goto(f"{gateway.url}/graphql")
+        page.wait_for_selector(".graphiql-query-editor .view-lines")
+        page.click("button[aria-label='Show Explain']")
+        page.locator(".explain").get_by_role("switch", name="Explain each run").check()
+        page.select_option(".role-switch select", label="nobody")
+        write(page, "{ liveMatches { matchId } }")
+
+        execute(page, "UNAUTHENTICATED")
+
+        told = page.locator(".explain").get_by_role("alert")
+        expect(told).to_contain_text("This caller may not have operations explained.")
+        expect(told).to_contain_text("Nothing was executed.")
+
+
 # What the page is told
 
 

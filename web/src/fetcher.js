@@ -4,8 +4,11 @@ import { createClient } from 'graphql-ws';
 
 const IDLE_CLOSE_MS = 10_000;
 const PING_MS = 20_000;
+// What GraphiQL asks for itself.
+const INTROSPECTION = 'IntrospectionQuery';
 
-export function createFetcher(endpoint) {
+/** Sends what GraphiQL asks; while `explanations` are on, it asks for one each time and hands it over. */
+export function createFetcher(endpoint, explanations) {
   const socketUrl = new URL(endpoint, location.href);
   socketUrl.protocol = socketUrl.protocol.replace('http', 'ws');
   const fetchOverHttp = createGraphiQLFetcher({ url: endpoint, enableIncrementalDelivery: false });
@@ -30,11 +33,21 @@ export function createFetcher(endpoint) {
   }
 
   return (params, options = {}) => {
-    if (!isSubscription(params)) return fetchOverHttp(params, options).catch(explain);
+    const explains = explanations.get().on && params.operationName !== INTROSPECTION;
+    const take = explains ? (answer) => explanations.take(nameOf(params), answer) : (answer) => answer;
+    if (!isSubscription(params)) {
+      const headers = explains ? { ...options.headers, 'X-Explain': '1' } : options.headers;
+      return fetchOverHttp(params, { ...options, headers }).then(take, tellUnreachable);
+    }
     const client = clientFor(authorizationOf(options.headers));
+    const asked = explains ? { ...params, extensions: { ...params.extensions, explain: true } } : params;
     return {
       subscribe: (sink) => ({
-        unsubscribe: client.subscribe(params, { ...sink, error: (error) => sink.error(readable(error)) }),
+        unsubscribe: client.subscribe(asked, {
+          ...sink,
+          next: (answer) => sink.next(take(answer)),
+          error: (error) => sink.error(readable(Array.isArray(error) ? take(error) : error)),
+        }),
       }),
     };
   };
@@ -49,12 +62,23 @@ function isSubscription({ query, operationName }) {
   }
 }
 
+/** What a run is called: by the operation's name, or by its first field. */
+function nameOf({ query, operationName }) {
+  try {
+    const operation = getOperationAST(parse(query), operationName);
+    const [first] = operation?.selectionSet.selections ?? [];
+    return operation?.name?.value ?? first?.alias?.value ?? first?.name?.value ?? 'operation';
+  } catch {
+    return 'operation';
+  }
+}
+
 function authorizationOf(headers = {}) {
   const name = Object.keys(headers).find((key) => key.toLowerCase() === 'authorization');
   return name ? headers[name] : '';
 }
 
-function explain(error) {
+function tellUnreachable(error) {
   // What fetch throws when there is no answer at all; its own words differ from browser to browser.
   throw error instanceof TypeError ? { message: 'The gateway cannot be reached. Does it still run?' } : error;
 }

@@ -12,6 +12,8 @@ import { GraphiQL, HISTORY_PLUGIN } from 'graphiql';
 import { useEffect } from 'react';
 import { createRoot } from 'react-dom/client';
 import { createExamplesPlugin, tabOf } from './examples.jsx';
+import { createExplainPlugin } from './explain.jsx';
+import { createExplanations } from './explanations.js';
 import { createFetcher } from './fetcher.js';
 import { createPhotosPlugin } from './photos.jsx';
 import { headersFor, RoleSwitch } from './roles.jsx';
@@ -36,9 +38,10 @@ function propsOf(config) {
   const defaultHeaders = headersFor('user', config.tokens) || undefined;
   const storage = createStorage(defaultHeaders);
   const examples = createExamplesPlugin(config);
+  const explanations = createExplanations();
   const props = {
-    fetcher: createFetcher(config.endpoint),
-    plugins: [examples, createPhotosPlugin(config), HISTORY_PLUGIN],
+    fetcher: createFetcher(config.endpoint, explanations),
+    plugins: [examples, createExplainPlugin(explanations), createPhotosPlugin(config), HISTORY_PLUGIN],
     storage,
     defaultHeaders,
     shouldPersistHeaders: false,

@@ -1,0 +1,383 @@
+import { useGraphiQLActions } from '@graphiql/react';
+import { useState, useSyncExternalStore } from 'react';
+
+// So many calls that are alike are told as one, and opened on demand.
+const MANY = 4;
+
+const NUMBER = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
+const number = (value) => NUMBER.format(value >= 100 ? Math.round(value) : value);
+const count = (value, noun, plural = `${noun}s`) => `${number(value)} ${value === 1 ? noun : plural}`;
+const sum = ({ read, write }) => read + write;
+
+/** The sidebar pane which tells what an operation did to DynamoDB: in all, by field and by call. */
+export function createExplainPlugin(explanations) {
+  function Explain() {
+    const { on, latest } = useSyncExternalStore(explanations.subscribe, explanations.get);
+    const { run } = useGraphiQLActions();
+
+    return (
+      <section className="explain" aria-label="Explain">
+        <header>
+          <h2>Explain</h2>
+          <label className="switch">
+            <input
+              type="checkbox"
+              role="switch"
+              checked={on}
+              onChange={(event) => explanations.switchTo(event.target.checked)}
+            />
+            <span>Explain each run</span>
+          </label>
+        </header>
+        {!on && !latest && (
+          <Hint>
+            What does an operation do to DynamoDB? Switch this on and run one: here stands every call behind each field,
+            with its keys, the items it read, the capacity it consumed and the time it took.
+          </Hint>
+        )}
+        {on && !latest && (
+          <Hint>
+            Run an operation to see what it does.
+            <button type="button" className="go" onClick={() => run()}>
+              Run it now
+            </button>
+          </Hint>
+        )}
+        <div aria-live="polite">{latest && <Latest {...latest} stale={!on} />}</div>
+      </section>
+    );
+  }
+
+  return { title: 'Explain', icon: ExplainIcon, content: Explain };
+}
+
+function Hint({ children }) {
+  return <div className="hint">{children}</div>;
+}
+
+function Latest({ asked, at, explanation, refusal, stale }) {
+  if (refusal) {
+    return (
+      <div className="problem" role="alert">
+        <strong>This caller may not have operations explained.</strong>
+        <p>{refusal}</p>
+        <p>Nothing was executed. Run as somebody else, or switch Explain off.</p>
+      </div>
+    );
+  }
+  return (
+    <>
+      <p className="asked">
+        <code>{asked}</code> <time dateTime={at.toISOString()}>{at.toLocaleTimeString()}</time>
+        {stale && ' (later runs are not explained)'}
+      </p>
+      {/* With another run, what was chosen and opened is no more. */}
+      {explanation ? (
+        <Explanation key={at.getTime()} {...explanation} whole={explanation} />
+      ) : (
+        <Hint>Nothing was executed: the result says why.</Hint>
+      )}
+    </>
+  );
+}
+
+function Explanation({ whole, estimate, units, requests, retries, ms, calls, fields, omitted }) {
+  const [chosen, choose] = useState(null);
+  const shown = chosen === null ? calls : calls.filter(({ id }) => fields[chosen].calls.includes(id));
+
+  return (
+    <>
+      <dl className="totals">
+        <Total name="Requests" value={number(requests)} note={retries > 0 && count(retries, 'retry', 'retries')} />
+        <Total name="Read units" value={number(units.read)} />
+        <Total name="Write units" value={number(units.write)} />
+        <Total name="Time" value={number(ms)} unit="ms" />
+      </dl>
+      {estimate > 0 && <Estimate estimate={estimate} actual={sum(units)} />}
+      {fields.length > 0 && <Fields fields={fields} chosen={chosen} choose={choose} />}
+      {calls.length > 0 ? (
+        <Calls calls={shown} ms={ms} path={chosen === null ? null : pathOf(fields[chosen])} />
+      ) : (
+        <Hint>{fields.length ? 'Everything was remembered: no call was made.' : 'No call was made.'}</Hint>
+      )}
+      {omitted && (
+        <p className="quiet">
+          Left out: {count(omitted.calls, 'call')} and {count(omitted.fields, 'field')}. The totals count them.
+        </p>
+      )}
+      <CopyButton text={JSON.stringify(whole, null, 2)} />
+    </>
+  );
+}
+
+function Total({ name, value, unit, note }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {value}
+        {unit && <small> {unit}</small>}
+        {note && <small className="warning"> {note}</small>}
+      </dd>
+    </div>
+  );
+}
+
+function Estimate({ estimate, actual }) {
+  const most = Math.max(estimate, actual);
+  return (
+    <div className="estimate">
+      <Bar value={actual / most} mark={estimate / most} />
+      <p className="quiet">
+        {number(actual)} of the {number(estimate)} units it was estimated to cost ({number((actual / estimate) * 100)} %)
+      </p>
+    </div>
+  );
+}
+
+function Fields({ fields, chosen, choose }) {
+  const most = Math.max(...fields.map(({ units }) => sum(units)));
+  return (
+    <table>
+      <caption>By field</caption>
+      <thead>
+        <tr>
+          <th scope="col">Field</th>
+          <th scope="col" title="Questions this field put to DynamoDB">
+            Asked
+          </th>
+          <th scope="col" title="Answers it had from what others asked for">
+            Hits
+          </th>
+          <th scope="col">Units</th>
+        </tr>
+      </thead>
+      <tbody>
+        {fields.map((field, index) => (
+          <tr key={field.path} data-chosen={index === chosen || undefined}>
+            <th scope="row" style={{ '--depth': depthOf(field, fields) }}>
+              <button
+                type="button"
+                title={`${pathOf(field)}: show its calls`}
+                aria-pressed={index === chosen}
+                onClick={() => choose(index === chosen ? null : index)}
+              >
+                {nameOf(field, fields)}
+              </button>{' '}
+              <small>{field.patterns.join(', ')}</small>
+            </th>
+            <td>{number(field.reads + field.writes)}</td>
+            <td>{field.hits > 0 ? number(field.hits) : <span className="quiet">–</span>}</td>
+            <td>
+              {number(sum(field.units))}
+              <Bar value={most ? sum(field.units) / most : 0} />
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+const pathOf = ({ path }) => path ?? '(no field)';
+
+/** The nearest field above that asked for something too: under it this one is told, by the rest of its path. */
+function parentOf({ path }, fields) {
+  const above = fields.filter((other) => path?.startsWith(`${other.path}.`)).map((other) => other.path);
+  return above.reduce((longest, one) => (one.length > longest.length ? one : longest), '');
+}
+
+function depthOf({ path }, fields) {
+  return fields.filter((other) => path?.startsWith(`${other.path}.`)).length;
+}
+
+function nameOf(field, fields) {
+  const parent = parentOf(field, fields);
+  return parent ? field.path.slice(parent.length + 1) : pathOf(field);
+}
+
+function Calls({ calls, ms, path }) {
+  return (
+    <section className="calls">
+      <h3>
+        {count(calls.length, 'call')}
+        {path && (
+          <>
+            {' '}
+            of <code>{path}</code>
+          </>
+        )}
+        <small>
+          {' '}
+          The bars show when, within {number(ms)} ms.
+        </small>
+      </h3>
+      <ol>
+        {grouped(calls).map((group) => (
+          <li key={group[0].id}>
+            {group.length < MANY ? group.map((call) => <Call key={call.id} {...call} of={ms} />) : <Group calls={group} of={ms} />}
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+/** Calls in their order; those that differ in nothing but keys stand together, where there are many of them. */
+function grouped(calls) {
+  const alike = ({ operation, tables, index, patterns, fields }) =>
+    JSON.stringify([operation, tables, index, patterns, fields]);
+  const groups = [...Map.groupBy(calls, alike).values()];
+  const shown = groups.flatMap((group) => (group.length < MANY ? group.map((call) => [call]) : [group]));
+  return shown.sort(([one], [other]) => one.id - other.id);
+}
+
+function Group({ calls, of }) {
+  const begin = Math.min(...calls.map(({ at }) => at));
+  const end = Math.max(...calls.map(({ at, ms }) => at + ms));
+  const total = (valueOf) => calls.reduce((before, call) => before + valueOf(call), 0);
+  const figures = {
+    units: total(({ units }) => sum(units)),
+    read: total(({ read }) => read ?? 0),
+    returned: total(({ returned }) => returned ?? 0),
+    written: calls[0].written === undefined ? undefined : total(({ written }) => written),
+    retries: total(({ retries }) => retries),
+    pages: 1,
+    ms: end - begin,
+  };
+  return (
+    <details className="group">
+      <summary>
+        <CallHead {...calls[0]} {...figures} times={calls.length} />
+        <Bar from={begin / of} value={(end - begin) / of} writes={figures.written !== undefined} />
+      </summary>
+      {calls.map((call) => (
+        <Call key={call.id} {...call} of={of} />
+      ))}
+    </details>
+  );
+}
+
+function Call(call) {
+  return (
+    <details className="call">
+      <summary>
+        <CallHead {...call} units={sum(call.units)} />
+        <Bar from={call.at / call.of} value={call.ms / call.of} writes={call.written !== undefined} />
+      </summary>
+      <dl>
+        <Facts {...call} />
+      </dl>
+    </details>
+  );
+}
+
+function CallHead(call) {
+  const { operation, tables, index, units, ms, times, failed, retries } = call;
+  return (
+    <span className="head">
+      <span className="name">
+        {times && <b>{times} × </b>}
+        <b>{operation}</b> <code>{[tables.join(' + '), index].filter(Boolean).join('.')}</code>
+        {failed && <em className="warning"> failed</em>}
+        {retries > 0 && <em className="warning"> {count(retries, 'retry', 'retries')}</em>}
+      </span>
+      <span className="figures">
+        {itemsOf(call)} · {count(units, 'unit')} · {number(ms)} ms
+      </span>
+      {!times && <span className="about">{aboutOf(call)}</span>}
+    </span>
+  );
+}
+
+function itemsOf({ read, returned, written }) {
+  if (written !== undefined) return `${number(written)} written`;
+  return read === returned ? count(read, 'item') : `${number(returned)} of ${count(read, 'item')}`;
+}
+
+/** In a line what is asked for: the condition, the key, or how many keys there are. */
+function aboutOf({ condition, values, keys = [], omittedKeys = 0 }) {
+  if (condition) return filledIn(condition, values);
+  return keys.length === 1 ? keyText(keys[0]) : count(keys.length + omittedKeys, 'key');
+}
+
+const keyText = (key) => Object.values(key).map(String).join('  ·  ');
+
+function Facts(call) {
+  const { operation, patterns, fields, condition, filter, values, keys, omittedKeys = 0, pages, units } = call;
+  return (
+    <>
+      {condition && <Fact name="Keys">{filledIn(condition, values)}</Fact>}
+      {filter && <Fact name="Filter">{filledIn(filter, values)}</Fact>}
+      {keys && (
+        <Fact name={keys.length === 1 ? 'Key' : count(keys.length + omittedKeys, 'key')}>
+          <ul>
+            {keys.map((key, index) => (
+              <li key={index}>{keyText(key)}</li>
+            ))}
+            {omittedKeys > 0 && <li className="quiet">and {number(omittedKeys)} more</li>}
+          </ul>
+        </Fact>
+      )}
+      <Fact name="Items">
+        {call.written === undefined
+          ? `${number(call.read)} read, ${number(call.returned)} returned`
+          : `${number(call.written)} written`}
+        {pages > 1 && ` in ${number(pages)} ${operation === 'BatchGetItem' ? 'rounds' : 'pages'}`}
+      </Fact>
+      <Fact name="Units">{`${number(units.read)} read, ${number(units.write)} write`}</Fact>
+      <Fact name="For">
+        {fields.map((path) => path ?? '(no field)').join(', ')} <small>{patterns.join(', ')}</small>
+      </Fact>
+    </>
+  );
+}
+
+function Fact({ name, children }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}
+
+/** The expression with its values in the places of their names. */
+function filledIn(expression, values = {}) {
+  return expression
+    .split(/(:\w+)/)
+    .map((part, index) =>
+      part.startsWith(':') && part.slice(1) in values ? <mark key={index}>{JSON.stringify(values[part.slice(1)])}</mark> : part,
+    );
+}
+
+/** From a part of the whole on, as long as a part of it: parts are from 0 to 1. `mark` is a line there. */
+function Bar({ from = 0, value, mark, writes }) {
+  const percent = (part) => `${Math.min(Math.max(part || 0, 0), 1) * 100}%`;
+  return (
+    <span className="bar" aria-hidden="true" data-writes={writes || undefined}>
+      <i style={{ marginLeft: percent(from), width: percent(value) }} />
+      {mark !== undefined && <s style={{ left: percent(mark) }} />}
+    </span>
+  );
+}
+
+function CopyButton({ text }) {
+  const [copied, setCopied] = useState(false);
+  const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true));
+  if (!navigator.clipboard) return null; // a page that did not come over HTTPS, from another machine
+  return (
+    <button type="button" className="copy" onClick={copy}>
+      {copied ? 'Copied' : 'Copy as JSON'}
+    </button>
+  );
+}
+
+function ExplainIcon(props) {
+  return (
+    <svg viewBox="0 0 24 24" height="1em" fill="none" stroke="currentColor" strokeWidth="1.5" {...props}>
+      <path d="M3 4v16h18" />
+      <path d="M7 8h6M10 12h8M8 16h5" strokeWidth="2.500" />
+    </svg>
+  );
+}
