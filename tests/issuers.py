@@ -4,6 +4,8 @@ import asyncio
 import base64
 import hmac
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import jwt
@@ -63,6 +65,21 @@ class Publisher:
             answer, self.answers = self.answers, None
             return answer
         return web.json_response({"keys": self.keys}, status=self.status)
+
+
+@asynccontextmanager
+async def publishing() -> AsyncIterator[Publisher]:
+    """Keys at a URL, for as long as this is open."""
+    publisher = Publisher()
+    app = web.Application()
+    app.router.add_get("/{path}", publisher.answer)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    publisher.url = f"http://127.0.0.1:{runner.addresses[0][1]}/jwks"
+    yield publisher
+    await runner.cleanup()
 
 
 def published(key: Any, kid: str, **more: Any) -> dict[str, Any]:

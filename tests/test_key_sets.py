@@ -21,6 +21,7 @@ from issuers import (
     hashed,
     public_spellings,
     published,
+    publishing,
     raw,
     with_key,
 )
@@ -32,16 +33,8 @@ from edge.identity import Tokens, TokenSettings
 
 @pytest.fixture
 async def publisher() -> AsyncIterator[Publisher]:
-    publisher = Publisher()
-    app = web.Application()
-    app.router.add_get("/{path}", publisher.answer)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    publisher.url = f"http://127.0.0.1:{runner.addresses[0][1]}/jwks"
-    yield publisher
-    await runner.cleanup()
+    async with publishing() as publisher:
+        yield publisher
 
 
 @pytest.fixture
