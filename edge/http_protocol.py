@@ -16,6 +16,7 @@ from uvicorn.protocols.utils import get_remote_addr
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from edge.answers import encode, told_error
 from edge.connections import Connections
+from edge.security_headers import HEADERS
 from edge.socket_protocol import UVICORN_WS_OPTIONS
 
 # A load balancer keeps its connections for 60 s: it must be the first to close them.
@@ -233,6 +234,7 @@ class HttpProtocol(HttpToolsProtocol):
             b"content-type: application/json; charset=utf-8\r\n",
             b"content-length: %d\r\n" % len(body),
             b"cache-control: no-store\r\n",
+            *(b"%b: %b\r\n" % header for header in HEADERS),
             b"connection: close\r\n",
         ]
         if "retryAfter" in error.extensions:

@@ -6,7 +6,7 @@ https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # A route that says one of these otherwise (GraphiQL its policy, pictures who may show them) is left its own.
-_HEADERS = (
+HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"x-frame-options", b"DENY"),
@@ -32,7 +32,7 @@ class SecurityHeaders:
         async def guard(message: Message) -> None:
             if message["type"] == "http.response.start":
                 # By now the scheme is the one of a trusted proxy's X-Forwarded-Proto.
-                told = (*_HEADERS, _ONLY_TLS) if self._always_https or scope["scheme"] == "https" else _HEADERS
+                told = (*HEADERS, _ONLY_TLS) if self._always_https or scope["scheme"] == "https" else HEADERS
                 said = {name.lower() for name, _ in message.get("headers", ())}
                 headers = [*message.get("headers", ()), *(pair for pair in told if pair[0] not in said)]
                 message = {**message, "headers": headers}

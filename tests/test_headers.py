@@ -43,6 +43,9 @@ async def test_every_answer_binds_browsers(served: Served) -> None:
             is_told_of_pictures = path.startswith("/media") and method != "OPTIONS"
             assert (path, held(told)) == (path, STRICT | (pictures if is_told_of_pictures else {}))
             assert not {"server", HSTS, "x-powered-by"} & told.keys()
+    # This the protocol answers before there is a request.
+    status, told, body = await answered(served, "GET", f"/graphql?query={'a' * 40_000}")
+    assert (status, held(told), body["errors"][0]["extensions"]) == (414, STRICT, {"code": "BAD_USER_INPUT"})
 
 
 async def test_files_of_the_page_are_bound_too(served: Served) -> None:
