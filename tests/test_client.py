@@ -696,6 +696,36 @@ async def test_a_write_that_may_have_been_applied_is_not_called_retryable(
     assert failed.value.extensions.get("mayHaveBeenApplied", False) is not safe
 
 
+async def test_of_each_call_it_is_known_whether_it_may_have_changed_something(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    meter = Meter()
+    store = Store(client, prefix=database.prefix, deadline=Deadline(5), token=lambda: "", meter=meter)
+    item = {"PK": "A", "SK": "B"}
+
+    await store.get(CONSISTENT, Key("A", "B"))
+    await store.put(PUT_NEW, item)
+    await store.put(PUT_NEW, item)
+    proxy.faults.append(lose_answer)
+    await store.put(PUT_NEW, {**item, "SK": "C"})
+    proxy.faults.extend([lose_answer, *[TRANSIENT["throttled"]] * 10])
+    with pytest.raises(Throttled) as caught:
+        await store.put(PUT_NEW, {**item, "SK": "D"})
+    proxy.faults.clear()
+    proxy.faults.extend([TRANSIENT["throttled"]] * 10)
+    with pytest.raises(Throttled):
+        await store.put(PUT_NEW, {**item, "SK": "E"})
+    proxy.faults.clear()
+    proxy.faults.append(hang)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await store.put(PUT_NEW, {**item, "SK": "F"})
+
+    # Read, written, found there, written without an answer, the same and throttled then, throttled, left in between.
+    assert [call.wrote for call in meter.calls] == [False, True, False, True, True, False, True]
+    assert caught.value.extensions["mayHaveBeenApplied"] is True
+
+
 async def test_every_operation_is_spoken_and_metered(client: Client, database: Database) -> None:
     name = database.prefix + BLIP.name
     key = {"PK": {"S": "a"}, "SK": {"S": "b"}}

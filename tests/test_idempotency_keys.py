@@ -13,7 +13,7 @@ import orjson
 import pytest
 from aiohttp import web
 from conftest import SECRET, Clock, Served, call_name, free_port, listening, make_tables
-from fault_proxy import Proxy, Seen, forward, lose_answer, refuse, until
+from fault_proxy import Proxy, Seen, forward, hang, lose_answer, refuse, until
 
 from datastore.database import StoreOptions
 from edge.capacity import Capacity
@@ -279,12 +279,15 @@ async def test_a_client_that_leaves_finds_its_answer(served: Served, monkeypatch
 
 
 @pytest.fixture
-async def pair(proxy: Proxy, store_options: StoreOptions, clock: Clock) -> AsyncIterator[tuple[Served, Served]]:
-    """Two gateways on the same tables, behind a proxy that misbehaves on demand."""
+async def pair(
+    request: pytest.FixtureRequest, proxy: Proxy, store_options: StoreOptions, clock: Clock
+) -> AsyncIterator[tuple[Served, Served]]:
+    """Two gateways on the same tables, behind a proxy that misbehaves on demand; a test may say their deadline."""
+    deadline = getattr(request, "param", 30.0)
     async with AsyncExitStack() as stack:
         running = []
         for _ in range(2):
-            settings = Settings(secret=SECRET, port=free_port(), poll_interval=0.02)
+            settings = Settings(secret=SECRET, port=free_port(), poll_interval=0.02, deadline_seconds=deadline)
             gateway = Gateway(settings, replace(store_options, store=proxy.url), now=clock)
             await stack.enter_async_context(gateway.running(jobs=False))
             await stack.enter_async_context(listening(gateway))
@@ -360,3 +363,44 @@ async def test_lost_and_throttled_calls_make_no_second_sighting(
         assert kept.codes in ([], ["UNAVAILABLE"], ["TIMEOUT"])
         assert await reported(pair[0], user) <= 1
         assert kept.codes or await reported(pair[0], user) == 1
+
+
+@pytest.mark.parametrize("pair", [0.3], indirect=True)
+@pytest.mark.parametrize("key", ["k", None])
+async def test_a_deadline_that_passes_after_a_write_says_so(
+    pair: tuple[Served, Served], proxy: Proxy, key: str | None
+) -> None:
+    """And with a key it goes on saying so, instead of writing it twice."""
+
+    async def written_in_silence(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if seen.operation == "TransactWriteItems":
+            await proxy.ask(seen)
+            return await hang(proxy, seen)
+        return await forward(proxy, seen)
+
+    proxy.always = written_in_silence
+    first = await send(pair[0], key, accept=GRAPHQL)
+    (error,) = orjson.loads(first.body)["errors"]
+    assert error["extensions"] == {"code": "TIMEOUT", "retryable": False, "mayHaveBeenApplied": True}
+    proxy.always = None
+    if key is not None:
+        again = await send(pair[1], key, accept=GRAPHQL)
+        assert (again.status, again.body, again.replayed) == (first.status, first.body, True)
+    assert await reported(pair[0]) == 1
+
+
+@pytest.mark.parametrize("pair", [0.3], indirect=True)
+async def test_a_deadline_that_passes_before_a_write_leaves_the_key_free(
+    pair: tuple[Served, Served], proxy: Proxy
+) -> None:
+    async def no_reads(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        return await (hang if seen.operation == "GetItem" else forward)(proxy, seen)
+
+    proxy.always = no_reads
+    first = await send(pair[0], "k")
+    assert first.codes == ["TIMEOUT"]
+    assert b"mayHaveBeenApplied" not in first.body
+    proxy.always = None
+    again = await send(pair[1], "k")
+    assert (again.codes, again.replayed) == ([], False)
+    assert await reported(pair[0]) == 1
