@@ -1,7 +1,7 @@
 """An ASGI application of a test's own behind a real server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,13 +9,17 @@ import uvicorn
 
 
 @asynccontextmanager
-async def served(app: Any, **how: Any) -> AsyncIterator[str]:
-    """Serve on a free port, and hold that neither a connection nor a task is left afterwards. The URL is GraphQL's."""
+async def served(app: Any, state: Mapping[str, Any] | None = None, **how: Any) -> AsyncIterator[str]:
+    """Serve on a free port, and hold that neither a connection nor a task is left afterwards. The URL is GraphQL's.
+
+    `state` is what the application would tell when it starts.
+    """
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
     config = uvicorn.Config(app, **{"port": 0, "log_config": None, "lifespan": "off", **how})
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
+    server.lifespan.state.update(state or {})
     await server.startup()
     yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/graphql"
     for connection in tuple(server.server_state.connections):

@@ -5,7 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -19,9 +19,11 @@ from test_sightings import report
 from toy_sockets import NOW, SCHEMA, Toy, identify, world
 
 from datastore.keyspace.sightings import BLIP
+from edge.connections import Connections, Patience
 from edge.documents.prepared import Documents
 from edge.execution import Report, Runner
 from edge.http import GraphQLHTTP
+from edge.http_protocol import UVICORN_OPTIONS
 from edge.operations import Transport
 from edge.sse import EventStreams, StreamLimits
 from resolvers.access import Role
@@ -73,13 +75,14 @@ def next_of(number: int, body: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def edge(limits: StreamLimits = QUICK) -> AsyncIterator[Edge]:
+async def edge(limits: StreamLimits = QUICK, **how: Any) -> AsyncIterator[Edge]:
     """Hold that no stream, task, connection or event source is left."""
     world.begin()
     reports: list[Report] = []
     streams = EventStreams(limits, world.clock)
     runner = Runner(Documents(SCHEMA), Toy, deadline=0.3, observers=[reports.append])
-    async with serving(GraphQLHTTP(runner, identify, streams=streams)) as url, aiohttp.ClientSession() as session:
+    app = GraphQLHTTP(runner, identify, streams=streams)
+    async with serving(app, **how) as url, aiohttp.ClientSession() as session:
         yield Edge(url, streams, session, reports)
         await session.close()
         await until(lambda: len(streams) == 0)
@@ -256,8 +259,19 @@ async def test_a_browser_that_comes_again_after_the_end_is_told_to_stay_away() -
             assert response.status == 200
 
 
-async def test_a_client_that_does_not_read_holds_up_its_own_source_and_is_given_up() -> None:
-    async with edge() as here:
+IMPATIENT = {"connections": Connections(patience=Patience(silent_seconds=0.2))}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"limits": QUICK},
+        {"limits": replace(QUICK, send_timeout=30), "state": IMPATIENT, **UVICORN_OPTIONS},
+    ],
+    ids=["by its stream", "by the protocol below"],
+)
+async def test_a_client_that_does_not_read_holds_up_its_own_source_and_is_given_up(how: dict[str, Any]) -> None:
+    async with edge(**how) as here:
         port = int(here.url.rsplit(":", 1)[1].partition("/")[0])
         with socket.create_connection(("127.0.0.1", port)) as deaf:
             body = json.dumps({"query": "subscription { flood }"})
