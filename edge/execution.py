@@ -281,6 +281,7 @@ class Runner:
 
         async def answer(request: Request, report: Report) -> Outcome:
             meter = Meter()
+            meter.detailed = request.asked.explain
             try:
                 run = partial(self._in_time, request, report, self._executed)
                 return await once.answered(request, run, meter)

@@ -273,6 +273,35 @@ async def test_what_is_remembered_by_the_process_is_no_call(served: Served, prox
     assert second["fields"][0]["patterns"] == ["TM-2"]
 
 
+async def test_keeping_an_answer_is_told_too_and_a_replay_has_no_explanation(served: Served, proxy: Proxy) -> None:
+    await put(served, user_item("ada"), post_item("p"))
+    like = 'mutation { likePost(postId: "p") { createdAt } }'
+
+    with watched(proxy) as wire:
+        first = await ask(served, like, **{"Idempotency-Key": "once"})
+    again = await ask(served, like, **{"Idempotency-Key": "once"})
+
+    told = explanation(first)
+    holds(told, wire)
+    assert [(row["path"], row["writes"] > 0) for row in told["fields"]] == [(None, True), ("likePost", True)]
+    assert {table for call in told["calls"] if call["fields"] == [None] for table in call["tables"]} == {"gateway"}
+    assert again == {"data": first["data"]}
+
+
+async def test_a_call_that_failed_is_told_beside_the_error(served: Served, proxy: Proxy) -> None:
+    refuse = plain(400)
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        return await (refuse if "IndexName" in seen.body else forward)(proxy, seen)
+
+    proxy.always = answer
+    answered = await ask(served, '{ postsByTag(tag: "cats") { nodes { text } } }')
+
+    assert answered["errors"][0]["extensions"]["code"] == "INTERNAL"
+    (call,) = answered["extensions"]["dynamodb"]["calls"]
+    assert (call["operation"], call["index"], call["failed"], call["units"]["read"]) == ("Query", "GSI2", True, 0.0)
+
+
 # --- Over a socket ----------------------------------------------------------------------------------------------------
 
 
