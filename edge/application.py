@@ -25,6 +25,8 @@ from edge.settings import Settings
 from edge.websocket import GraphQLWebSocket
 
 READY_SECONDS = 2.0
+# A URL with one of these asks for an operation, whoever follows it.
+_OPERATION = {"query", "documentId", "extensions"}
 
 
 class Behind(Protocol):
@@ -129,4 +131,4 @@ class _GraphQL:
 def _is_visit(scope: Scope) -> bool:
     request = Request(scope)
     accepts_page = "text/html" in request.headers.get("accept", "")
-    return request.method in ("GET", "HEAD") and accepts_page and "query" not in request.query_params
+    return request.method in ("GET", "HEAD") and accepts_page and not request.query_params.keys() & _OPERATION

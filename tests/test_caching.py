@@ -70,6 +70,15 @@ async def test_an_answer_by_id_says_for_how_long_it_may_be_kept_and_by_whom(serv
     assert a_list["Cache-Control"] == "public, max-age=10"
 
 
+async def test_a_browser_that_follows_the_url_is_shown_the_answer_and_not_graphiql(served: Served) -> None:
+    status, headers, body = await fetched(
+        served, {"Accept": "text/html,*/*;q=0.8", "Sec-Fetch-Site": "none"}, documentId="quake"
+    )
+
+    assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+    assert json.loads(body)["data"]["earthquake"]["eventId"] == "us1"
+
+
 async def test_an_answer_by_hash_may_be_kept_likewise(served: Served) -> None:
     text = '{ earthquake(eventId: "us1") { magnitude } }'
     _, taught, _ = await fetched(served, query=text, **persisted(sha256_of(text)))

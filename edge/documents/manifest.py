@@ -15,9 +15,10 @@ _PREFIX = "sha256:"
 
 
 class ManifestProblem(Exception):
-    """A manifest cannot be used. `problems` say why, each with the id it is about."""
+    """A manifest cannot be used. `problems` say why, each with the id it is about, and without a full stop."""
 
     def __init__(self, problems: list[str]) -> None:
+        problems = [problem.removesuffix(".") for problem in problems]
         more = len(problems) - PROBLEMS_TOLD
         told = problems[:PROBLEMS_TOLD] + ([f"and {more} more"] if more > 0 else [])
         super().__init__("; ".join(told))
