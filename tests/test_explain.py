@@ -1,6 +1,6 @@
 """Explain: what an operation did to DynamoDB, held against what the engine told on the wire."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -90,10 +90,10 @@ async def ask(
     user: str | None = "ada",
     role: Role = Role.ADMIN,
     email: str | None = None,
-    **headers: str,
+    headers: Mapping[str, str] = {},
 ) -> dict[str, Any]:
     """The whole answer to an operation that is to be explained."""
-    sent = served.headers(user, role, email) | {"X-Explain": "1"} | headers
+    sent = served.headers(user, role, email) | {"X-Explain": "1", **headers}
     async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=sent) as response:
         assert response.headers["Cache-Control"] == "no-store"
         answer: dict[str, Any] = await response.json()
@@ -278,8 +278,8 @@ async def test_keeping_an_answer_is_told_too_and_a_replay_has_no_explanation(ser
     like = 'mutation { likePost(postId: "p") { createdAt } }'
 
     with watched(proxy) as wire:
-        first = await ask(served, like, **{"Idempotency-Key": "once"})
-    again = await ask(served, like, **{"Idempotency-Key": "once"})
+        first = await ask(served, like, headers={"Idempotency-Key": "once"})
+    again = await ask(served, like, headers={"Idempotency-Key": "once"})
 
     told = explanation(first)
     holds(told, wire)
@@ -395,7 +395,7 @@ def test_the_setting_is_one_of_four() -> None:
 async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, proxy: Proxy) -> None:
     with watched(proxy) as wire:
         refused = await ask(served, SIGHTINGS, role=Role.USER)
-        unknown = await ask(served, SIGHTINGS, user=None, Accept="application/graphql-response+json")
+        unknown = await ask(served, SIGHTINGS, user=None, headers={"Accept": "application/graphql-response+json"})
 
     assert wire.requests == []
     assert [error["extensions"]["code"] for error in refused["errors"] + unknown["errors"]] == [
