@@ -140,9 +140,8 @@ class Merging:
     def _grouped(self, parts: Sequence[Part]) -> Grouped:
         grouped: Grouped = {}
         visited: set[str] = set()
-        waiting = list(reversed(parts))
-        while waiting:
-            parent, selection_set = waiting.pop()
+        waiting = list(parts)
+        for parent, selection_set in waiting:  # which grows
             self._spend(len(selection_set.selections))
             has_fields = is_object_type(parent) or is_interface_type(parent)
             for selection in selection_set.selections:
