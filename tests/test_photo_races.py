@@ -139,7 +139,7 @@ async def test_what_changes_too_often_is_told_and_may_be_tried_again(
     await place(served, 1)
     before = await stored(served)
 
-    async def changed(_: Current, __: Sequence[Action]) -> None:
+    async def changed(_: Current, __: AccessPattern, ___: Sequence[Action]) -> None:
         raise Changed
 
     monkeypatch.setattr(current, "CHANGES", Backoff(first=0.0, most=0.0, tries=3))
