@@ -1,0 +1,176 @@
+"""Clients that leave: what was still to be read for them is not read."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+from conftest import Listener, Served
+from fault_proxy import Proxy, Seen, forward, hang, until
+
+from datastore.backoff import Backoff
+from datastore.database import StoreOptions
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos.table import SPARKS
+from datastore.keyspace.sightings import BLIP
+from datastore.photos.lookups import AT_ONCE
+from datastore.store import Store
+from edge.settings import Settings
+from resolvers.access import Role
+
+PROFILES = " ".join(["{", *[f'a{number}: userProfile(userId: "{number}") {{ userId }}' for number in range(5)], "}"])
+PHOTOS = " ".join(["{", *[f'a{number}: photo(id: "i{number}") {{ imageId }}' for number in range(2 * AT_ONCE)], "}"])
+BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
+
+
+@pytest.fixture
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+    """The gateway's calls go through the proxy."""
+    return replace(store_options, store=proxy.url)
+
+
+@pytest.fixture(autouse=True)
+def tireless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stays unprocessed is asked for again soon, and for as long as there is time."""
+    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=900))
+
+
+async def unprocessed(_proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """A table that is too busy to read anything."""
+    return web.Response(body=orjson.dumps({"Responses": {}, "UnprocessedKeys": seen.body["RequestItems"]}))
+
+
+def met(operation: str, table: str, fault: Callable[[Proxy, Seen], Any]) -> Callable[[Proxy, Seen], Any]:
+    """The fault for these calls; others are forwarded."""
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        there = any(
+            str(name).endswith(table) for name in (seen.body.get("TableName"), *seen.body.get("RequestItems", ()))
+        )
+        return await (fault if seen.operation == operation and there else forward)(proxy, seen)
+
+    return answer
+
+
+def calls(proxy: Proxy, operation: str) -> int:
+    """How many there were, but for those of the jobs in the background."""
+    made = [seen.body for seen in proxy.seen if seen.operation == operation]
+    return len([body for body in made if operation != "Query" or ":prefix" in body["ExpressionAttributeValues"]])
+
+
+async def stays(proxy: Proxy, operation: str) -> int:
+    """How many calls there are, of which there are no more for a while in which there would be."""
+    before = -1
+    while before != (now := calls(proxy, operation)):
+        before = now
+        await asyncio.sleep(0.03)
+    return now
+
+
+async def leave(served: Served, query: str, proxy: Proxy, operation: str, count: int, **who: Any) -> None:
+    """Ask over HTTP, and hang up once that many calls were made."""
+    async with aiohttp.ClientSession() as session:
+        headers = served.headers(who.get("user"), who.get("role", Role.USER), who.get("email"))
+        asking = asyncio.create_task(session.post(f"{served.url}/graphql", json={"query": query}, headers=headers))
+        await until(lambda: calls(proxy, operation) >= count)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+
+
+async def test_keys_that_the_store_left_over_are_not_asked_for_again(served: Served, proxy: Proxy) -> None:
+    proxy.always = met("BatchGetItem", BLIP.name, unprocessed)
+    await leave(served, PROFILES, proxy, "BatchGetItem", 3)
+    before = await stays(proxy, "BatchGetItem")
+    assert 3 <= before < 900
+    proxy.always = None
+    assert (await served.ask(PROFILES)).errors is None
+    assert calls(proxy, "BatchGetItem") == before + 1
+
+
+async def test_what_waits_for_its_turn_is_not_looked_up(served: Served, proxy: Proxy) -> None:
+    proxy.always = met("Query", SPARKS.name, hang)
+    await leave(served, PHOTOS, proxy, "Query", AT_ONCE, user="ada", email="ada@example.com")
+    await until(lambda: not served.gateway.admission.load.running)
+    # The first come back, or fail; others had waited for that.
+    proxy.closing.set()
+    assert await stays(proxy, "Query") == AT_ONCE
+
+
+async def test_a_socket_that_completes_its_operation(served: Served, proxy: Proxy) -> None:
+    proxy.always = met("BatchGetItem", BLIP.name, unprocessed)
+    listener = await served.listen(PROFILES)
+    await until(lambda: calls(proxy, "BatchGetItem") >= 3)
+    await listener.socket.send_json({"id": "1", "type": "complete"})
+    assert 3 <= await stays(proxy, "BatchGetItem") < 900
+    await still_alive(listener)
+
+
+async def test_a_socket_that_goes_away(served: Served, proxy: Proxy) -> None:
+    proxy.always = met("BatchGetItem", BLIP.name, unprocessed)
+    listener = await served.listen(PROFILES)
+    await until(lambda: calls(proxy, "BatchGetItem") >= 3)
+    await listener.socket.close()
+    assert 3 <= await stays(proxy, "BatchGetItem") < 900
+
+
+async def still_alive(listener: Listener) -> None:
+    await listener.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": "{ areas }"}})
+    assert (await listener.message())["type"] == "next"
+
+
+class TestDeadline:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, deadline_seconds=0.2)
+
+    async def test_an_operation_that_takes_too_long(self, served: Served, proxy: Proxy) -> None:
+        proxy.always = met("Query", SPARKS.name, hang)
+        answer = await served.ask(PHOTOS, user="ada", email="ada@example.com")
+        assert set(answer.codes) == {"TIMEOUT"}
+        before = calls(proxy, "Query")
+        proxy.closing.set()
+        assert await stays(proxy, "Query") == before < 2 * AT_ONCE
+
+
+# --- One store --------------------------------------------------------------------------------------------------------
+
+
+def reads_of(store: Store, *names: str) -> "list[asyncio.Task[Any]]":
+    return [asyncio.create_task(store.get(BLIPS, Key(name, "S"))) for name in names]
+
+
+async def test_what_is_queued_behind_a_list_is_given_up(served: Served, proxy: Proxy) -> None:
+    store = served.store()
+    with store.leading_on():
+        reads = reads_of(store, "a", "b")
+        await asyncio.sleep(0.01)
+        store.close()
+    await asyncio.gather(*reads, return_exceptions=True)
+    assert all(read.cancelled() for read in reads)
+    assert await stays(proxy, "BatchGetItem") == 0
+    # What was given up is read again by who asks again.
+    assert await asyncio.gather(*reads_of(store, "a", "b")) == [None, None]
+    assert calls(proxy, "BatchGetItem") == 1
+
+
+async def test_a_reader_who_goes_takes_nothing_from_those_who_share_the_read(served: Served, proxy: Proxy) -> None:
+    store = served.store()
+    held = asyncio.Event()
+
+    async def hold(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        await held.wait()
+        return await forward(proxy, seen)
+
+    proxy.always = met("GetItem", BLIP.name, hold)
+    first, second = reads_of(store, "a", "a")
+    await until(lambda: calls(proxy, "GetItem") == 1)
+    first.cancel()
+    await asyncio.sleep(0)
+    held.set()
+    assert await second is None
+    assert calls(proxy, "GetItem") == 1
