@@ -161,13 +161,19 @@ class Gateway:
 
     @cached_property
     def known(self) -> KnownTexts:
-        return KnownTexts(
+        known = KnownTexts(
             self.settings.documents,
             self.documents,
             self._document_in_table,
             lambda: self._now().timestamp(),
             self.settings.capacity.redis_url,
         )
+        self.figures.gauge(
+            "gateway_unregistered_operations",
+            "Operations that came with a document that is not registered, where that is logged.",
+            lambda: known.registry.unregistered,
+        )
+        return known
 
     @cached_property
     def runner(self) -> Runner:

@@ -1,11 +1,13 @@
 """Answers that may be kept: those of a GET that names a known document, for as long as its fields declare."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import strawberry
 from conftest import ROOT, SECRET, Served, free_port
 from earthquake_samples import quake, store
 from transports import get, persisted
@@ -13,6 +15,7 @@ from transports import get, persisted
 import schema as api
 from datastore.declarations import Who
 from datastore.keyspace import PATTERNS
+from datastore.keyspace.earthquakes import EVENT
 from edge.capacity import Capacity
 from edge.documents.ages import Ages
 from edge.documents.manifest import sha256_of
@@ -196,6 +199,37 @@ def test_an_answer_is_as_short_lived_as_its_shortest_lived_field(
 
     assert ages.of(operation) == expected
     assert ages.of(operation) == expected  # looked up once
+
+
+def test_a_field_of_an_interface_is_as_short_lived_as_that_of_any_type_that_has_it() -> None:
+    @strawberry.interface
+    class Animal:
+        name: str
+
+    def aged(seconds: int, kind: Any = str) -> Any:
+        pattern = dataclasses.replace(EVENT, max_age=seconds)
+        return strawberry.field(resolver=lambda: None, graphql_type=kind, metadata={"patterns": (pattern,)})
+
+    @strawberry.type
+    class Cat(Animal):
+        name: str = aged(20)
+
+    @strawberry.type
+    class Dog(Animal):
+        name: str = aged(10)
+
+    @strawberry.type
+    class Query:
+        animal: Animal = aged(30, Animal)
+
+    documents = Documents(strawberry.Schema(Query, types=[Cat, Dog]))
+    ages = Ages(documents.schema)
+
+    def age(text: str) -> int:
+        return ages.of(documents.prepare(text).operation(None))
+
+    assert [age(text) for text in ("{ animal { name } }", "{ animal { ... on Cat { name } } }")] == [10, 20]
+    assert age("{ animal { __typename } }") == 30
 
 
 def test_only_what_anybody_may_read_declares_an_age() -> None:

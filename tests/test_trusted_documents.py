@@ -20,6 +20,7 @@ import schema as api
 from datastore.documents import KnownDocuments
 from datastore.errors import Unavailable
 from datastore.keyspace.gateway.documents import PATTERNS
+from edge.documents import trusted
 from edge.documents.manifest import ManifestProblem, plain_id, read_manifest, sha256_of
 from edge.documents.prepared import Documents
 from edge.documents.settings import TABLE, DocumentSettings, DocumentsMode, document_settings
@@ -172,8 +173,8 @@ class TestLogged:
 
         told = [record.getMessage() for record in caplog.records]
         assert [sha256_of(TYPENAME) in line for line in told] == [True, False]
-        assert "'Mine'" in told[1]
-        assert served.gateway.known.registry.unregistered == 3
+        assert [line.endswith(end) for line, end in zip(told, ["operation '-'", "operation 'Mine'"], strict=True)]
+        assert served.gateway.metrics.registry.get_sample_value("gateway_unregistered_operations") == 3
 
 
 class TestOff:
@@ -270,14 +271,19 @@ async def test_documents_of_a_manifest_are_ready_however_many_others_come(served
 
 
 async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
-    tmp_path: Path, documents: Documents, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, documents: Documents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(trusted, "LOOK_EVERY_SECONDS", 0.01)
     path = _write(tmp_path / "m.json", {"areas": AREAS})
     source = ManifestFile(path, documents)
     source.load()
 
     _write(path, {"areas": "{ nothing }"})
-    source.look()
+    watching = asyncio.create_task(source.watch())
+    async with asyncio.timeout(5):
+        while "Cannot query" not in caplog.text:  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.01)
+    watching.cancel()
     assert await source.text("areas") == AREAS
     assert "Cannot query field 'nothing'" in caplog.text
 

@@ -4,6 +4,7 @@ import logging
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
+from datastore.emails import without_emails
 from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
 from edge.documents.automatic import AutomaticDocuments
 from edge.documents.manifest import LONGEST_ID, is_hash, plain_id, sha256_of
@@ -47,6 +48,7 @@ class Registry:
     """Trusted documents from a `source`, and texts that clients had kept under their hash (`automatic`).
 
     `admin_bypass`: whether admins may run any document though only trusted ones run. GraphiQL needs that.
+    `unregistered` counts the operations that came with a document that is not registered, where that is logged.
     """
 
     def __init__(
@@ -141,7 +143,8 @@ class Registry:
             self._told[document_hash] = None
             if len(self._told) > HASHES_TOLD:
                 self._told.popitem(last=False)
-            _log.warning("A document that is not registered was sent: sha256 %s, operation %.100r", document_hash, name)
+            shown = "-" if name is None else without_emails(name)[:LONGEST_ID]
+            _log.warning("A document that is not registered was sent: sha256 %s, operation %r", document_hash, shown)
 
 
 def names_document(asked: Operation) -> bool:

@@ -62,12 +62,11 @@ class ManifestFile:
     def __init__(self, path: Path, documents: Documents) -> None:
         self._path = path
         self._documents = documents
-        self._texts: dict[str, str] = {}
-        self._known: frozenset[str] = frozenset()
+        self._texts: Mapping[str, str] = {}
         self._seen: tuple[int, int] | None = None
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(set(self._texts.values()))
 
     def load(self) -> None:
         """Read the file. Raises `Misconfigured` when it cannot be read, or one of its documents cannot be used."""
@@ -81,13 +80,12 @@ class ManifestFile:
             raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be used: {problem}.") from None
         self._documents.pin(ready.values())
         self._texts = {sha256_of(text): text for text in texts.values()} | texts
-        self._known = frozenset(texts.values())
 
     async def watch(self) -> None:
         """Read it again whenever it changes. One that cannot be used is told of in the log; the old one stays."""
         while True:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
-            self.look()
+            await asyncio.to_thread(self.look)  # a thousand documents take a second, in which others are served
 
     def look(self) -> None:
         """Read it again if it has changed."""
@@ -109,7 +107,7 @@ class ManifestFile:
         return self._texts.get(document_id)
 
     async def holds(self, text: str) -> bool:
-        return text in self._known
+        return sha256_of(text) in self._texts
 
 
 @dataclass(frozen=True, slots=True)
