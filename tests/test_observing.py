@@ -29,7 +29,7 @@ QUAKES = "query Newest { earthquakes(first: 2) { nodes { place } } }"
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     return Settings(
-        secret=settings.secret, port=settings.port, poll_interval=0.02, metrics_token="a token for figures only"
+        secret=settings.secret, port=settings.port, poll_interval=0.02, metrics_token="a-token-for-figures-only"
     )
 
 
@@ -79,6 +79,7 @@ async def test_each_operation_has_one_line(served: Served, lines: Lines) -> None
         "units": units,
     }
     assert units > 0
+    assert line["patterns"] == ["QUAKE-2"]
     assert line["cost"] == round(served.reports[-1].estimate, 1)
     assert line["bytes"] == len(json.dumps({"data": answer.data}, separators=(",", ":")))
     assert (line["retries"], line["message"], line["level"]) == (0, "operation", "INFO")
@@ -151,7 +152,7 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
     await served.ask(QUAKES)
     await served.ask("{ nope }")
     await served.ask('{ watches(userId: "bob") { id } }', user="ada")
-    told = await figures(served, authorization="Bearer a token for figures only")
+    told = await figures(served, authorization="Bearer a-token-for-figures-only")
 
     def of(name: str, **labels: str) -> float:
         return told[name, tuple(sorted(labels.items()))]
@@ -181,12 +182,19 @@ async def test_figures_are_for_those_who_may_see_them(served: Served, role: Role
 
 
 async def test_a_wrong_token_sees_no_figures(served: Served) -> None:
-    for wrong in ("Bearer a token for figures onlY", "Basic YTpi", "Bearer é"):
+    for wrong in ("Bearer a-token-for-figures-onlY", "Basic YTpi", "Bearer é"):
         async with served.http.get(f"{served.url}/metrics", headers={"authorization": wrong}) as response:
             assert response.status == 401
 
 
-@pytest.mark.parametrize("environment", [{"GATEWAY_METRICS_TOKEN": "short"}, {"GATEWAY_LOG_FORMAT": "xml"}])
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"GATEWAY_METRICS_TOKEN": "short"},
+        {"GATEWAY_METRICS_TOKEN": "with spaces in between"},
+        {"GATEWAY_LOG_FORMAT": "xml"},
+    ],
+)
 def test_settings_that_do_not_do(environment: dict[str, str]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(environment))):
         from_environment(environment)
@@ -236,6 +244,7 @@ async def test_a_span_for_the_operation_and_one_for_each_call(
         assert span.parent == operation.context
         assert span.attributes is not None
         assert span.attributes["aws.dynamodb.table_names"] == ("earthquake-events",)
+        assert span.attributes["gateway.patterns"] == ("QUAKE-2",)
         assert span.start_time is not None
         assert operation.end_time is not None
         assert span.start_time <= operation.end_time

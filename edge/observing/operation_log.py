@@ -57,6 +57,7 @@ def _fields(report: Report) -> dict[str, Any]:
         "cost": round(report.estimate, 1),
         "units": report.units,
         "calls": report.calls,
+        "patterns": sorted(report.patterns),
         "retries": report.retries,
         "events": report.events or None,
         "bytes": report.sent,

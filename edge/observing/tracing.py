@@ -65,6 +65,7 @@ class OperationTracing:
             "db.system.name": "aws.dynamodb",
             "db.operation.name": call.operation,
             "aws.dynamodb.table_names": [name.removeprefix(self._prefix) for name in call.tables],
+            "gateway.patterns": call.patterns,
             "gateway.capacity_units": call.units,
             "gateway.retries": call.attempts - 1,
         }
@@ -94,6 +95,7 @@ def _became(report: Report) -> dict[str, Any]:
         "gateway.codes": sorted(set(report.codes)),
         "gateway.capacity_units": report.units,
         "gateway.calls": report.calls,
+        "gateway.patterns": sorted(report.patterns),
         "gateway.retries": report.retries,
         "gateway.events": report.events,
         "gateway.sent_bytes": report.sent,
