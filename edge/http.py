@@ -91,6 +91,7 @@ class GraphQLHTTP:
             raise Refused(406, BadUserInput(f"Accept names nothing that answers come as: {GRAPHQL}, {JSON}, {EVENTS}."))
         if scope["method"] == "GET":
             check_get(headers, self._allowed_origins)
+        self._check_load()
         asked = await self._operation(scope, headers, receive)
         caller = Caller(await self._caller(headers), _address(scope))
         watch = _Watch(receive)
@@ -101,6 +102,13 @@ class GraphQLHTTP:
             raise
         finally:
             watch.stop()
+
+    def _check_load(self) -> None:
+        """A request that would not be executed is not read either."""
+        try:
+            self._runner.check_load()
+        except Unavailable as error:
+            raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
 
     async def _operation(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Operation:
         try:
