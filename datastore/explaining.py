@@ -175,7 +175,7 @@ def _question(call: Call, prefix: str, hide: Hide, room: int) -> dict[str, Any]:
         told: dict[str, Any] = {name: text for name, text in expressions.items() if text}
         values = request.get("ExpressionAttributeValues") or {}
         if values:
-            told["values"] = {name.removeprefix(":"): _value(value, hide) for name, value in values.items()}
+            told["values"] = {name.removeprefix(":"): _value(value, hide) for name, value in sorted(values.items())}
         return told
     keys = list(_keys(call, prefix))
     told = {"keys": [{name: _value(value, hide) for name, value in key.items()} for key in keys[:room]]}

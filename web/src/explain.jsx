@@ -127,7 +127,7 @@ function Estimate({ estimate, actual }) {
   const most = Math.max(estimate, actual);
   return (
     <div className="estimate">
-      <Bar value={actual / most} mark={estimate / most} />
+      <Bar value={actual / most} mark={actual > estimate ? estimate / most : undefined} />
       <p className="quiet">
         {number(actual)} of the {number(estimate)} units it was estimated to cost ({number((actual / estimate) * 100)} %)
       </p>
