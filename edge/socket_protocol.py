@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
 from edge.connections import Connections
 from edge.messages import GOING_AWAY
 
 GOODBYE_SECONDS = 2.0
+# A message comes in one frame, or in a few where a proxy parts it. Empty frames would add up without end.
+MOST_FRAMES = 1024
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -17,7 +20,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     It closes a transport only after the write buffer has been flushed, so such a connection outlives its task, holds
     its buffer, and holds up the shutdown. It also logs a traceback for each text that is not UTF-8, and closes on a
-    message that is too large while it still comes in: the reset that follows may overtake the code that says why.
+    message that is too large while it still comes in: the reset that follows may overtake the code that says why. And
+    it keeps frames without a bound on their number, and pongs for a peer that reads none.
     """
 
     _reaper: asyncio.TimerHandle | None = None
@@ -65,6 +69,21 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         # What still comes is read and thrown away until the peer has heard.
         self.transport.resume_reading()
         self.close_timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
+
+    def handle_cont(self, event: Frame) -> None:
+        if self.close_sent:
+            return
+        if len(self.frames) >= MOST_FRAMES:
+            self.conn.fail(1009, f"a message in more than {MOST_FRAMES} frames")
+            self.handle_parser_exception()
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        """RFC 6455, 5.5.3: who has not read the earlier pongs need not get one for each ping."""
+        pongs = b"".join(self.conn.data_to_send())
+        if self.writable.is_set():
+            self.transport.write(pongs)
 
     def send_receive_event_to_app(self) -> None:
         if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):

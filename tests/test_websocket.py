@@ -171,6 +171,28 @@ async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(ed
         writer.close()
 
 
+async def test_a_message_comes_in_no_more_frames_than_it_may(edge: Served) -> None:
+    hello = json.dumps({"type": "connection_init"})
+    for frames, code in ((1000, None), (1100, 1009)):
+        async with edge.peer() as connection:
+            await connection.send([hello, *[""] * frames])
+            if code is None:
+                assert json.loads(await connection.recv()) == {"type": "connection_ack"}
+            else:
+                assert await Peer(connection).closed() == (code, "a message in more than 1024 frames")
+
+
+async def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None:
+    ping = bytes([0x89, 0x80 | 125, 0, 0, 0, 0]) + bytes(125)
+    async with serving(limits=SocketLimits()) as edge, deaf(edge, "subscription { held }") as ask:
+        for _ in range(60):
+            await ask(ping * 1000)
+        await ask({"type": "subscribe", "id": "2", "payload": {"query": "subscription { held }"}})
+        await until(lambda: world.opened == 2)
+        for connection in tuple(edge.server.server_state.connections):
+            assert connection.transport.get_write_buffer_size() < 1_000_000
+
+
 async def test_messages_are_not_compressed(edge: Served) -> None:
     async with edge.ready(compression="deflate") as peer:
         assert not peer.connection.protocol.extensions
@@ -478,7 +500,9 @@ async def deaf(edge: Served, query: str) -> AsyncIterator[Callable[[Any], Awaita
         await loop.sock_connect(peer, ("127.0.0.1", edge.port))
 
         async def send(message: Any) -> None:
-            await loop.sock_sendall(peer, masked_frame(json.dumps(message)))
+            """A frame as it is, or the value in one."""
+            frame = message if isinstance(message, bytes) else masked_frame(json.dumps(message))
+            await loop.sock_sendall(peer, frame)
 
         await loop.sock_sendall(peer, upgrade("x"))
         assert (await loop.sock_recv(peer, 4096)).startswith(b"HTTP/1.1 101 ")
