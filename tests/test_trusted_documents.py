@@ -154,6 +154,15 @@ class TestPreferred:
         assert codes(await over(served, "POST", documentId="nothing")) == ["NOT_FOUND"]
         assert codes(await over(served, "POST", **persisted(sha256_of(TYPENAME)))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
+    async def test_a_name_that_is_no_longer_registered_is_not_remembered_as_a_hash(
+        self, served: Served, manifest: Path
+    ) -> None:
+        assert await over(served, "POST", query=AREAS, **persisted("areas")) == ANSWER
+        _write(manifest, {})
+        served.gateway.known.load()
+
+        assert codes(await over(served, "POST", **persisted("areas"))) == ["PERSISTED_QUERY_NOT_FOUND"]
+
     async def test_a_registered_hash_is_known_before_anybody_sent_its_text(self, served: Served) -> None:
         assert await over(served, "POST", **persisted(HASH)) == ANSWER
 
