@@ -19,7 +19,7 @@ class Wanted(NamedTuple):
     rather_events: bool = False
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def wanted(accept: str) -> Wanted:
     """What an `Accept` asks for (RFC 9110, 12.5.1), with its weights.
 
@@ -36,7 +36,7 @@ def wanted(accept: str) -> Wanted:
     return Wanted(single, events > 0, events > max(graphql, plain))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def is_json(content_type: str) -> bool:
     """Whether a `Content-Type` says JSON, in UTF-8."""
     media, parameters = _parts(content_type)
