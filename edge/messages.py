@@ -34,6 +34,9 @@ class Message(NamedTuple):
     payload: dict[str, Any] | None = None
 
 
+# An id comes back with every message of its operation.
+LONGEST_ID = 256
+
 _WITHOUT_ID = frozenset({"connection_init", "ping", "pong"})
 _WITH_ID = frozenset({"subscribe", "complete"})
 
@@ -55,6 +58,8 @@ def read_message(text: str | None) -> Message:
         return Message(kind, "", _payload(payload))
     if not isinstance(id, str) or not id:
         raise Broken(4400, "Invalid message: id must be a non-empty string")
+    if len(id) > LONGEST_ID:
+        raise Broken(4400, f"Invalid message: id must have at most {LONGEST_ID} characters")
     return Message(kind, id, _payload(payload) if kind == "subscribe" else None)
 
 

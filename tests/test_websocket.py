@@ -11,10 +11,13 @@ from typing import Any
 
 import pytest
 from graphql.language import OperationType
+from hypothesis import given
+from hypothesis import strategies as st
 from toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, upgrade, world
 
 from datastore.errors import NotFound
 from edge.documents.prepared import Document
+from edge.messages import Broken, read_message, requested_operation
 from edge.operations import Caller, Operation
 from edge.socket import SocketLimits
 from edge.socket_protocol import SocketProtocol
@@ -112,6 +115,7 @@ async def test_every_operation_has_a_context_of_its_own(edge: Served) -> None:
         '{"type": "subscribe", "id": "1", "payload": {"query": ["{ hello }"], "documentId": "a"}}',
         '{"type": "subscribe", "id": "1", "payload": {"documentId": ""}}',
         '{"type": "subscribe", "id": "1", "payload": {"documentId": 1}}',
+        '{"type": "subscribe", "id": "%s", "payload": {"query": "{ hello }"}}' % ("x" * 257),
         '{"type": "subscribe", "id": null, "payload": {"query": "{ hello }"}}',
         '{"type": "subscribe", "id": ["1"], "payload": {"query": "{ hello }"}}',
         '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": []}}',
@@ -136,6 +140,37 @@ async def test_malformed_messages(edge: Served, message: str | bytes) -> None:
             code, reason = await Peer(connection).closed()
             assert code == 4400
             assert reason.startswith("Invalid message: ")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+TYPES = st.sampled_from(["connection_init", "ping", "pong", "subscribe", "complete", "next", ""])
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "query": JSON | st.just("{ hello }"),
+        "variables": JSON,
+        "operationName": JSON,
+        "extensions": JSON,
+        "documentId": JSON,
+    },
+)
+MESSAGES = st.fixed_dictionaries({}, optional={"type": TYPES | JSON, "id": JSON, "payload": FIELDS | JSON})
+
+
+@given(MESSAGES.map(json.dumps) | JSON.map(json.dumps) | st.text(max_size=40))
+def test_a_message_is_well_formed_or_4400(text: str) -> None:
+    code = 0
+    try:
+        message = read_message(text)
+        if message.type == "subscribe":
+            requested_operation(message)
+    except Broken as broken:
+        code = broken.farewell.code
+    assert code == 4400 or (code == 0 and isinstance(json.loads(text), dict))
 
 
 async def test_text_that_is_not_utf8(edge: Served) -> None:
