@@ -46,14 +46,13 @@ class _Entry:
     def details(self) -> Iterator[Details]:
         return (call.details for call in self.calls if call.details is not None)
 
-    def shares(self) -> list[Units]:
+    def shares(self, prefix: str) -> list[Units]:
         """What each ask has cost, in their order."""
         shares = [(0.0, 0.0)] * len(self.asks)
         for table, units in _added(self.details).items():
-            own = [at for at, ask in enumerate(self.asks) if table is None or table.endswith(ask.table)]
-            if len({self.asks[at].table for at in own}) > 1:  # one declared name may end like another
-                own = [at for at in own if len(self.asks[at].table) == max(len(self.asks[one].table) for one in own)]
-            own = own or [0]
+            name = (table or "").removeprefix(prefix)
+            # A transaction is one ask, whatever tables it writes to.
+            own = [at for at, ask in enumerate(self.asks) if ask.table == name] or [0]
             parts = zip(_dealt(units[0], len(own)), _dealt(units[1], len(own)), strict=True)
             for at, part in zip(own, parts, strict=True):
                 shares[at] = _sum(shares[at], part)
@@ -81,7 +80,7 @@ def explained(taken: Meter, *, prefix: str, estimate: float, source: str | None,
     calls = sorted(taken.calls, key=lambda call: call.began)
     entries = list(_entries(calls))
     told = _told_calls(entries, prefix, source, hide)
-    rows = _rows(entries, taken, source)
+    rows = _rows(entries, taken, prefix, source)
     explanation: dict[str, Any] = {
         "estimate": estimate,
         "units": _units(_total(_entry_units(entry) for entry in entries)),
@@ -215,12 +214,12 @@ def _value(raw: Any, hide: Hide) -> Any:
     return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
 
 
-def _rows(entries: Sequence[_Entry], taken: Meter, source: str | None) -> dict[str | None, _Row]:
+def _rows(entries: Sequence[_Entry], taken: Meter, prefix: str, source: str | None) -> dict[str | None, _Row]:
     rows: dict[str | None, _Row] = {}
     numbers: dict[int, int] = {}
     for number, entry in enumerate(entries, 1):
         writes = entry.first.operation.startswith(WRITES)
-        for ask, share in zip(entry.asks, entry.shares(), strict=True):
+        for ask, share in zip(entry.asks, entry.shares(prefix), strict=True):
             row = rows.setdefault(ask.field or source, _Row())
             row.patterns |= {ask.pattern: None} if ask.pattern else {}
             row.calls[number] = None

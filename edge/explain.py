@@ -73,11 +73,13 @@ class Asking(Executor[Any]):
 
 
 async def _as(name: str, value: Any) -> Any:
-    token = asking.set(name)
+    before = asking.get()
+    asking.set(name)
     try:
         return await value
     finally:
-        asking.reset(token)
+        # Not by a token: what nobody awaits to its end is closed in whatever context.
+        asking.set(before)
 
 
 def _is_privileged(role: Role | None) -> bool:
