@@ -43,7 +43,7 @@ export function createExplainPlugin(explanations) {
             </button>
           </Hint>
         )}
-        <div aria-live="polite">{latest && <Latest {...latest} stale={!on} />}</div>
+        {latest && <Latest {...latest} stale={!on} />}
       </section>
     );
   }
@@ -67,7 +67,7 @@ function Latest({ asked, at, explanation, refusal, stale }) {
   }
   return (
     <>
-      <p className="asked">
+      <p className="asked" role="status">
         <code>{asked}</code> <time dateTime={at.toISOString()}>{at.toLocaleTimeString()}</time>
         {stale && ' (later runs are not explained)'}
       </p>
