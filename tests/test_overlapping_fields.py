@@ -36,7 +36,7 @@ def test_what_is_refused_is_what_the_reference_refuses() -> None:
 
         assert bool(told(text)) == bool(expected), text
         refused, accepted = refused + bool(expected), accepted + (not expected)
-    assert min(refused, accepted) > 100
+    assert min(refused, accepted) > 50
 
 
 def test_whole_documents_are_valid_where_the_reference_finds_them_valid() -> None:

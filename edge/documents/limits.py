@@ -38,7 +38,7 @@ class DocumentLimits:
 
     characters: int = 32_768
     tokens: int = 1_000
-    operations: int = 50
+    operations: int = 20
     variables: int = 100
     root_fields: int = 50
     selections: int = 500

@@ -5,16 +5,16 @@ The rules and their messages are graphql-core's, but for the one that compares e
 """
 
 from collections.abc import Callable, Collection
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from graphql import DocumentNode, GraphQLError, GraphQLSchema, TypeInfo
-from graphql.language import FragmentDefinitionNode, Node, OperationDefinitionNode, Visitor
+from graphql.language import FragmentDefinitionNode, Node, OperationDefinitionNode, VariableNode, Visitor, VisitorAction
 from graphql.pyutils import RefMap
 from graphql.validation import ValidationContext, ValidationRule
 from graphql.validation.specified_rules import specified_rules
 from graphql.validation.validate import ValidationAbortedError
-from graphql.validation.validation_context import VariableUsage, VariableUsageVisitor
+from graphql.validation.validation_context import VariableUsage
 
 from edge.documents.limits import DocumentLimits, TooMuch
 from edge.documents.overlapping_fields import Merging, TooComplex
@@ -163,6 +163,7 @@ class _Walk:
         self.document = document
         self.types = TypeInfo(schema)
         self._found = found
+        self._usages = _Usages(self.types)
         self._typing = {
             kind: (getattr(self.types, f"enter_{kind}", None), getattr(self.types, f"leave_{kind}", None))
             for kind in (*CHILDREN, *LEAVES)
@@ -172,17 +173,23 @@ class _Walk:
         """Raises `ValidationAbortedError` when enough errors were found."""
         context, quiet = _Context(self, self._found, hides=False), _Context(self, self._found, hides=True)
         visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
-        self._go(self.document, visitors)
+        self._go(self.document, self._table(visitors), len(visitors))
 
     def usages(self, node: OperationDefinitionNode | FragmentDefinitionNode) -> list[VariableUsage]:
         """The variables in a definition, and where they stand."""
-        visitor = VariableUsageVisitor(self.types)
-        self._go(node, [visitor])
-        return visitor.usages
+        self._usages.found = []
+        self._go(node, self._usages_table, 1)
+        return self._usages.found
 
-    def _go(self, start: Node, visitors: list[Visitor]) -> None:
-        table = {kind: _Stop(self._typing[kind], kind, visitors) for kind in self._typing}
-        skipping: list[Node | None] = [None] * len(visitors)
+    @cached_property
+    def _usages_table(self) -> "Table":
+        return self._table([self._usages])
+
+    def _table(self, visitors: list[Visitor]) -> "Table":
+        return {kind: _Stop(self._typing[kind], kind, visitors) for kind in self._typing}
+
+    def _go(self, start: Node, table: "Table", visitors: int) -> None:
+        skipping: list[Node | None] = [None] * visitors
         skipped: list[Node] = []
         ancestors: list[Node] = []
 
@@ -218,6 +225,24 @@ class _Walk:
         visit(start, None)
 
 
+class _Usages(Visitor):
+    """Notes where variables stand. Definitions of variables are none."""
+
+    def __init__(self, types: TypeInfo) -> None:
+        super().__init__()
+        self.found: list[VariableUsage] = []
+        self._types = types
+
+    def enter_variable_definition(self, *_: Any) -> VisitorAction:
+        return self.SKIP
+
+    def enter_variable(self, node: VariableNode, *_: Any) -> None:
+        types = self._types
+        self.found.append(
+            VariableUsage(node, types.get_input_type(), types.get_parent_input_type(), types.get_default_value(), None)
+        )
+
+
 class _Stop:
     """What happens at a node of one kind."""
 
@@ -228,6 +253,9 @@ class _Stop:
         self.children = CHILDREN.get(kind, ())
         self.enters = _methods(f"enter_{kind}", visitors)
         self.leaves = _methods(f"leave_{kind}", visitors)
+
+
+Table = dict[str, _Stop]
 
 
 def _methods(name: str, visitors: list[Visitor]) -> tuple[tuple[int, Method], ...]:

@@ -1,0 +1,262 @@
+"""What documents may hold, and how long it takes to find out: limits, introspection, directives, and hostile shapes."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import SECRET, Served, free_port
+from graphql import DocumentNode, get_introspection_query, parse
+
+import schema as api
+from benchmarks.hostile_documents import shapes
+from edge.answers import described
+from edge.documents import prepared
+from edge.documents.limits import Counts, DocumentLimits
+from edge.documents.prepared import Documents, Rejected
+from edge.documents.settings import DocumentSettings, document_settings
+from edge.graphiql import examples
+from edge.settings import Settings
+from resolvers.access import Role
+
+BOUND_SECONDS = 0.010
+# Other processes take the caches and the clock of a machine that is busy.
+NOISE = 3
+FRAGMENT = "fragment F on Query {areas}"
+TOO_MUCH = [
+    ("characters", "{" + " " * 32_768 + "areas}", 32_768, 32_775),
+    ("tokens", "{" + "areas " * 1_000 + "}", 1_000, 1_002),
+    ("operations", "".join(f"query q{number} {{areas}}" for number in range(21)), 20, 21),
+    ("variables", "query (" + "".join(f"$v{number}: Int " for number in range(101)) + ") {areas}", 100, 101),
+    ("rootFields", "{" + "areas " * 51 + "}", 50, 51),
+    ("selections", "{me {" + "role " * 500 + "}}", 500, 501),
+    ("depth", "{" + "me {" * 16 + "role" + "}" * 17, 16, 17),
+    ("aliases", "{me {" + "".join(f"r{number}: role " for number in range(101)) + "}}", 100, 101),
+    ("directives", "{areas " + "@skip(if: true) " * 51 + "}", 50, 51),
+    ("fragments", "{...F}" + "".join(f"fragment F{number} on Query {{areas}}" for number in range(101)), 100, 101),
+    ("spreads", "{me {role}" + "... on Query {...F}" * 251 + "}" + FRAGMENT, 250, None),
+]
+
+
+@pytest.fixture(scope="module")
+def documents() -> Documents:
+    return Documents(api.build())
+
+
+def refusal(documents: Documents, text: str) -> dict[str, Any]:
+    with pytest.raises(Rejected) as rejected:
+        documents.prepare(text)
+    return described(rejected.value.errors)[0]
+
+
+@pytest.mark.parametrize(("measure", "text", "limit", "found"), TOO_MUCH[:-1], ids=[one[0] for one in TOO_MUCH[:-1]])
+def test_too_much_is_told_with_the_limit_and_what_was_found(
+    documents: Documents, measure: str, text: str, limit: int, found: int
+) -> None:
+    told = refusal(documents, text)
+
+    assert told["extensions"] == {"code": "BAD_USER_INPUT", "measure": measure, "limit": limit, "found": found}
+    assert f"{limit:,}" in told["message"]
+    assert f"{found:,}" in told["message"]
+
+
+def test_fields_that_fragments_multiply_are_counted_without_being_visited_again() -> None:
+    levels = "".join(
+        f"fragment F{level} on User {{a: posts {{nodes {{author {{...F{level + 1}}}}}}}"
+        f" b: posts {{nodes {{author {{...F{level + 1}}}}}}}}}"
+        for level in range(30)
+    )
+    counts = Counts(parse(f'{{user(id: "a") {{...F0}}}}{levels}fragment F30 on User {{name}}'))
+
+    assert counts.found["fields"] > 2**30
+    assert counts.visited == counts.found["selections"] == 2 + 30 * 8 + 1
+
+
+def test_a_cycle_of_fragments_is_told_as_such(documents: Documents) -> None:
+    told = refusal(documents, "{...A} fragment A on Query {...B} fragment B on Query {...A}")
+
+    assert told["message"] == "Cannot spread fragment 'A' within itself via 'B'."
+
+
+async def test_a_refused_document_reads_nothing(served: Served) -> None:
+    answer = await served.ask("{" + 'sightings(area: "Downtown") {nodes {id}} ' * 51 + "}")
+
+    assert answer.codes == ["BAD_USER_INPUT"]
+    assert answer.calls == []
+
+
+# Introspection
+
+
+@pytest.mark.parametrize("everything", [True, False])
+def test_full_introspection_passes(documents: Documents, everything: bool) -> None:
+    text = get_introspection_query(
+        descriptions=everything,
+        specified_by_url=everything,
+        directive_is_repeatable=everything,
+        schema_description=everything,
+        input_value_deprecation=everything,
+        one_of=everything,
+    )
+
+    assert documents.prepare(text).introspects
+    assert documents.prepare('{__type(name: "Query") {fields {name type {name ofType {name}}}}}').introspects
+
+
+@pytest.mark.parametrize(
+    ("text", "measure"),
+    [
+        ("{__schema {types {fields {type {fields {type {fields {name}}}}}}}}", "introspectionNesting"),
+        ("{__schema {" + "".join(f"a{n}: types {{name}}" for n in range(17)) + "}}", "introspectionLists"),
+        ("{" + "".join(f"a{n}: __schema {{types {{name}}}}" for n in range(17)) + "}", "introspectionLists"),
+        ('{__type(name: "Query") {' + "ofType {" * 21 + "name" + "}" * 23, "introspectionDepth"),
+        (
+            "{__schema {...A ...B}} fragment A on __Schema {types {...T}} fragment B on __Schema {t: types {...T}}"
+            "fragment T on __Type {" + "name " * 200 + "...U}"
+            "fragment U on __Type {interfaces {...V} possibleTypes {...V} inputFields {type {...V}}}"
+            "fragment V on __Type {name}",
+            "introspectionFields",
+        ),
+    ],
+)
+def test_more_introspection_than_anybody_needs_is_refused(documents: Documents, text: str, measure: str) -> None:
+    assert refusal(documents, text)["extensions"]["measure"] == measure
+
+
+class TestIntrospectionOff:
+    @pytest.fixture
+    def settings(self) -> Settings:
+        return Settings(
+            secret=SECRET, port=free_port(), poll_interval=0.02, documents=DocumentSettings(introspection=False)
+        )
+
+    async def test_the_schema_is_told_to_admins_alone(self, served: Served) -> None:
+        for text in ("{__schema {queryType {name}}}", '{...F} fragment F on Query {x: __type(name: "Me") {name}}'):
+            nobody = await served.ask(text)
+            user = await served.ask(text, user="ada")
+            admin = await served.ask(text, user="root", role=Role.ADMIN)
+
+            assert nobody.codes == user.codes == ["FORBIDDEN"]
+            assert admin.errors is None
+        assert (await served.ask("{__typename}")).data == {"__typename": "Query"}
+
+    async def test_no_message_says_what_may_have_been_meant(self, served: Served) -> None:
+        for text in MEANT:
+            answer = await served.ask(text)
+            assert "Did you mean" not in str(answer.errors)
+            assert set(answer.codes) == {"BAD_USER_INPUT"}
+
+
+MEANT = [
+    "{sighting {nodes {id}}}",
+    '{sightings(are: "Downtown") {nodes {id}}}',
+    'mutation {reportSighting(input: {area: "a", category: "b", description: "c", descriptio: "d"}) {area}}',
+    "{trendingTags(window: DAI) {tag}}",
+    "{areas @skipp(if: true)}",
+]
+
+
+def test_with_introspection_it_is_said_what_may_have_been_meant(documents: Documents) -> None:
+    assert "Did you mean 'sightings'" in refusal(documents, MEANT[0])["message"]
+    assert "Did you mean 'area'" in refusal(documents, MEANT[1])["message"]
+
+
+@pytest.mark.parametrize("directive", ["defer", "stream"])
+def test_incremental_delivery_is_no_directive_here(documents: Documents, directive: str) -> None:
+    on = {"defer": "{... @defer {areas}}", "stream": "{areas @stream(initialCount: 1)}"}[directive]
+
+    assert refusal(documents, on)["message"] == f"Unknown directive '@{directive}'."
+
+
+# What it takes
+
+
+def test_every_example_is_accepted(documents: Documents) -> None:
+    for example in examples():
+        assert documents.prepare(example.query).operations
+
+
+def test_a_document_of_many_ordinary_parts_is_accepted(documents: Documents) -> None:
+    """As a Relay app of many components sends it: a fragment for each, spread in one another."""
+    parts = [
+        f"fragment Post{n}_post on Post {{id postId text createdAt likeCount author {{...User{n}_user}}}}"
+        f" fragment User{n}_user on User {{id name userId}}"
+        for n in range(20)
+    ]
+    lists = "".join(
+        f'list{n}: postsByTag(tag: "t{n}", first: 5) {{edges {{node {{...Post{n}_post}}}}}}' for n in range(20)
+    )
+
+    document = documents.prepare(f"query App {{{lists}}} {' '.join(parts)}")
+
+    assert len(document.operations) == 1
+
+
+def told_by(documents: Documents, text: str) -> Callable[[], object]:
+    def tell() -> object:
+        try:
+            return documents.check(text).operations[0].estimate({})
+        except Rejected as rejected:
+            return described(rejected.errors)
+
+    return tell
+
+
+def seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+@pytest.mark.parametrize("size", [2_048, 16_384])
+def test_no_shape_of_document_takes_long(documents: Documents, size: int) -> None:
+    slow = {
+        shape: least
+        for shape, text in shapes(size).items()
+        if (least := min(seconds(told_by(documents, text)) for _ in range(3))) > NOISE * BOUND_SECONDS
+    }
+
+    assert slow == {}
+
+
+def test_what_was_refused_is_not_looked_at_again(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "{noSuchField}"
+    first = refusal(documents, text)
+    monkeypatch.setattr(prepared, "parse", None)
+
+    assert refusal(documents, text) == first
+
+
+def test_what_is_kept_is_bounded_in_number_and_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def noted(text: str) -> DocumentNode:
+        parsed.append(text)
+        return parse(text)
+
+    monkeypatch.setattr(prepared, "parse", noted)
+    documents = Documents(api.build())
+    small = [f"{{a{number}: areas}}" for number in range(prepared.DOCUMENTS_KEPT + 1)]
+    large = [f"{{b{number}: areas}}{' ' * 30_000}" for number in range(17)]
+    for text in (*small, small[-1], small[1], small[0]):
+        documents.prepare(text)
+    assert parsed == [*small, small[0]]
+
+    parsed.clear()
+    for text in (*large, large[-1], large[0]):
+        documents.prepare(text)
+
+    assert parsed == [*large, large[0]]
+
+
+def test_settings_say_what_is_wrong_with_them() -> None:
+    assert document_settings({"GATEWAY_INTROSPECTION": "off", "GATEWAY_MAX_COST": "100"}) == DocumentSettings(
+        introspection=False, max_cost=100.0
+    )
+    for wrong in ({"GATEWAY_INTROSPECTION": "no"}, {"GATEWAY_MAX_COST": "0"}, {"GATEWAY_MAX_COST": "nan"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            document_settings(wrong)
+
+
+def test_the_limits_are_those_that_are_documented() -> None:
+    assert DocumentLimits() == DocumentLimits(tokens=1_000, selections=500, depth=16, aliases=100)
