@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from edge.addresses import Trusted, network_of
 from edge.capacity import Capacity
@@ -53,8 +53,11 @@ class Connections:
         """The state of an application's lifespan, by which a server's protocols find this."""
         return {"connections": self}
 
-    @classmethod
-    def of(cls, state: Mapping[str, Any]) -> Self:
-        """The application's, or of its own if it tells of none."""
+    @staticmethod
+    def of(state: Mapping[str, Any]) -> "Connections":
+        """The application's, or the process's if it tells of none."""
         found = state.get("connections")
-        return found if isinstance(found, cls) else cls()
+        return found if isinstance(found, Connections) else _UNTOLD
+
+
+_UNTOLD = Connections()

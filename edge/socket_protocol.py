@@ -8,6 +8,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 
 from edge.connections import Connections
+from edge.handshakes import Handshakes
 from edge.messages import GOING_AWAY
 
 GOODBYE_SECONDS = 2.0
@@ -21,16 +22,29 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     It closes a transport only after the write buffer has been flushed, so such a connection outlives its task, holds
     its buffer, and holds up the shutdown. It also logs a traceback for each text that is not UTF-8, and closes on a
     message that is too large while it still comes in: the reset that follows may overtake the code that says why. And
-    it keeps frames without a bound on their number, and pongs for a peer that reads none.
+    it keeps frames without a bound on their number, and pongs for a peer that reads none. Handshakes that websockets
+    cannot read are left without an answer and open.
     """
 
     _reaper: asyncio.TimerHandle | None = None
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.conn = Handshakes(max_size=self.config.ws_max_size, logger=self.logger)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._watched = Connections.of(self.app_state)
         self._address = (self.client or ("", 0))[0]
         self._watched.add(self._address)
+
+    def data_received(self, data: bytes) -> None:
+        if self.handshake_initiated or self.conn.handshake_exc is None:
+            super().data_received(data)
+        if not self.handshake_initiated and self.conn.handshake_exc is not None and not self.transport.is_closing():
+            self.handshake_complete = self.close_sent = True
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.transport.close()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         super().on_task_complete(task)

@@ -391,3 +391,40 @@ async def test_a_proxy_has_any_number() -> None:
         async with toy.client(GET % b"a") as (one, _), toy.client(GET % b"b") as (two, _):
             await one.readuntil(b"/a")
             await two.readuntil(b"/b")
+
+
+# --- Opening handshakes -----------------------------------------------------------------------------------------------
+
+UPGRADE = b"Host: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+KEY = b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+VERSION = b"Sec-WebSocket-Version: 13\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n" + UPGRADE + KEY, 400),
+        (b"GET / HTTP/1.1\r\n" + UPGRADE + KEY + b"Sec-WebSocket-Version: 8\r\n", 400),
+        (b"GET / HTTP/1.1\r\n" + UPGRADE + VERSION, 400),
+        (b"GET / HTTP/1.1\r\n" + UPGRADE + VERSION + b"Sec-WebSocket-Key: x\r\n", 400),
+        (b"POST / HTTP/1.1\r\n" + UPGRADE + VERSION + KEY, 405),
+        (b"GET / HTTP/1.1\r\n" + UPGRADE + VERSION + KEY + b"Cookie: " + b"x" * 9000 + b"\r\n", 431),
+        (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n" + UPGRADE + VERSION + KEY, 414),
+    ],
+)
+async def test_handshakes_that_fail(patient: Running, head: bytes, status: int) -> None:
+    async with patient.client(head, b"\r\n") as (reader, _), asyncio.timeout(5):
+        raw = await reader.read()
+    answers = Answers(raw.replace(b"Content-Length", b"content-length"))
+    [told] = json.loads(answers.bodies[0])["errors"]
+    assert (answers.statuses, told["extensions"]["code"]) == ([status], "BAD_USER_INPUT")
+    assert "Content-Type: application/json; charset=utf-8" in answers.heads[0]
+
+
+async def test_a_handshake_on_a_connection_that_has_an_answer_to_come(patient: Running) -> None:
+    upgrade = b"GET / HTTP/1.1\r\n" + UPGRADE + VERSION + KEY + b"\r\n"
+    async with patient.client(GET % b"wait", upgrade) as (reader, _):
+        await until(lambda: patient.app.asked == ["/wait"])
+        patient.app.go.set()
+        answers = Answers(await reader.read())
+    assert (answers.statuses, answers.bodies) == ([200], [b"/wait"])

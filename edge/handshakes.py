@@ -1,0 +1,46 @@
+"""Opening handshakes of WebSockets that fail: told as every other answer is, in JSON."""
+
+from http import HTTPStatus
+
+from websockets.datastructures import Headers
+from websockets.http11 import Response
+from websockets.server import ServerProtocol
+from websockets.typing import StatusLike
+
+from datastore.errors import BadUserInput, DomainError, Forbidden, Internal
+from edge.answers import encode, told_error
+from edge.media_types import JSON
+from edge.security_headers import HEADERS
+
+
+class Handshakes(ServerProtocol):
+    """The protocol of websockets, which words its refusals as plain text, with Python's words in it."""
+
+    def reject(self, status: StatusLike, text: str) -> Response:
+        """A response that refuses the handshake. `text` is left out."""
+        status = HTTPStatus(status)
+        body = encode({"errors": [told_error(_error(status))]})
+        headers = Headers(
+            [
+                ("Connection", "close"),
+                ("Content-Length", str(len(body))),
+                ("Content-Type", f"{JSON}; charset=utf-8"),
+                ("Cache-Control", "no-store"),
+                *((name.decode(), value.decode()) for name, value in HEADERS),
+            ]
+        )
+        return Response(status.value, status.phrase, headers, body)
+
+
+def _error(status: HTTPStatus) -> DomainError:
+    match status:
+        case HTTPStatus.FORBIDDEN:
+            return Forbidden("A WebSocket may not be opened here, or not from this page.")
+        case HTTPStatus.INTERNAL_SERVER_ERROR:
+            return Internal("Something went wrong on our side.")
+        case HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE | HTTPStatus.REQUEST_URI_TOO_LONG:
+            return BadUserInput("A WebSocket's URL, and each of its headers, may have at most 8192 bytes.")
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            return BadUserInput("A WebSocket is opened with GET.")
+        case _:
+            return BadUserInput("This is no opening handshake of a WebSocket, version 13 (RFC 6455).")
