@@ -392,8 +392,10 @@ def test_the_setting_is_one_of_four() -> None:
 
 
 @pytest.mark.parametrize("settings", [None], indirect=True, ids=["by default"])
-async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, proxy: Proxy) -> None:
+async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, proxy: Proxy, socket: Any) -> None:
     with watched(proxy) as wire:
+        await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
+        message = await received(socket)
         refused = await ask(served, SIGHTINGS, role=Role.USER)
         unknown = await ask(served, SIGHTINGS, user=None, headers={"Accept": "application/graphql-response+json"})
 
@@ -403,6 +405,7 @@ async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, pr
         "UNAUTHENTICATED",
     ]
     assert "extensions" not in refused
+    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "FORBIDDEN")
 
     answer = await served.ask(SIGHTINGS, user="ada")
     assert answer.errors is None
