@@ -117,7 +117,7 @@ class Documents:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.schema: GraphQLSchema = schema._schema
-        self._costs = Costs(self.schema)
+        self.costs = Costs(self.schema)
         self._max_cost = max_cost
         self._now = now
         self._limits = limits or DocumentLimits()
@@ -189,7 +189,7 @@ class Documents:
         errors = invalid(self.schema, node, text, self._limits, suggesting=self._introspection)
         if errors:
             return Rejected(Stage.VALIDATION, [_slim(error) for error in errors])
-        return Document(text, node, self._costs, self._now, introspects=counts.introspects)
+        return Document(text, node, self.costs, self._now, introspects=counts.introspects)
 
     def _keep(self, text: str, found: Document | Rejected) -> None:
         """Within the limits of the cache, from which those go first that nobody asked for the longest time."""

@@ -123,8 +123,9 @@ def _length(value: object) -> int:
 
 def _number(value: object, default: int) -> float:
     """A size as it counts: what is no number is the default, and none is above the largest page."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return float(default)
+    # An integer may be too large for a float.
     return float(min(max(value, 1), LARGEST_PAGE))
 
 

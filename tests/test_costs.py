@@ -1,0 +1,190 @@
+"""What operations are estimated to cost, and that those that cost too much read nothing."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from conftest import NOON, Answer, Served
+from earthquake_samples import quake, store
+
+import schema as api
+from datastore.metering import WRITE_PRICE
+from edge.documents.prepared import Documents
+from resolvers.access import Role
+
+DOCUMENTS = Documents(api.build(), now=lambda: NOON)
+PAGE = "query ($n: Int = 50, $all: Boolean!) {photos(first: $n) {nodes {imageId persons @include(if: $all) {name}}}}"
+
+
+def cost(text: str, variables: dict[str, Any] | None = None) -> float:
+    return DOCUMENTS.prepare(text).operation(None).estimate(variables or {})
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("{__typename areas me {userId}}", 0.0),
+        ('{userProfile(userId: "a") {userId}}', 0.5),
+        # What a match holds by its end takes more than 4 KB.
+        ('{match(id: "a") {status}}', 1.0),
+        ('{photo(id: "a") {imageId}}', 1.0),
+        ('{photo(id: "a", consistent: true) {imageId}}', 2.0),
+        # 26 sightings of 350 bytes: three times 4 KB.
+        ('{sightings(area: "Harbor") {nodes {id}}}', 1.5),
+        ('{sightings(area: "Harbor", first: 1) {nodes {id}}}', 0.5),
+        ('{sightings(area: "Harbor", last: 100) {nodes {id}}}', 4.5),
+        ('{sightings(area: "Harbor") {nodes {reporter {userId}}}}', 14.0),
+        ('{sightings(area: "Harbor") {edges {node {reporter {userId}}} pageInfo {endCursor}}}', 14.0),
+        # Queries side by side, one for each category or day.
+        ('{trending(categories: ["a", "b", "c"]) {score}}', 1.5),
+        ('{earthquakes(start: "2026-06-25T00:00:00Z", first: 5) {nodes {place}}}', 0.5),
+        ('{earthquakes(start: "2026-06-15T12:00:00Z", first: 5) {nodes {place}}}', 5.5),
+        ('{a: userProfile(userId: "a") {userId} b: userProfile(userId: "b") {userId}}', 1.0),
+        # A field that is asked for twice is read once; parts of one item are read together.
+        ('{userProfile(userId: "a") {userId} userProfile(userId: "a") {trustTier}}', 0.5),
+        ('{post(id: "a") {likeCount commentCount mentions}}', 1.0),
+        # Of the types an object may be of, the one that costs most.
+        ('{node(id: "a") {... on Match {homeTeam {name} awayTeam {name}} ... on Post {author {name}}}}', 6.5),
+        ('{node(id: "a") {id}}', 5.5),
+        ('{matches(ids: ["a", "b", "c"]) {homeTeam {name}}}', 4.5),
+        ('mutation {likePost(postId: "a") {createdAt}}', 11.0),
+    ],
+)
+def test_an_operation_costs_what_its_patterns_read(text: str, units: float) -> None:
+    assert cost(text) == units
+
+
+def test_variables_and_their_defaults_count() -> None:
+    assert cost(PAGE, {"all": False}) == cost("{photos(first: 50) {nodes {imageId}}}") == 4.5
+    assert cost(PAGE, {"all": True}) == 4.5 + 50 * 2.0
+    assert cost(PAGE, {"all": True, "n": 2}) == 0.5 + 2 * 2.0
+    many = "query ($ids: [ID!]!) {matches(ids: $ids) {status}}"
+    assert cost(many, {"ids": ["a"] * 7}) == 7.0
+
+
+@pytest.mark.parametrize("wrong", [None, -1, 0, 10**400, 1e308, float("nan"), float("inf"), "x", [], {}, True, [[[]]]])
+def test_variables_of_wrong_types_never_break_an_estimate(wrong: Any) -> None:
+    asked = """query ($n: Int, $ids: [ID!]!, $at: DateTime, $skip: Boolean!, $least: Float, $c: [String!]) {
+      photos(first: $n) {nodes {user {displayName} persons @skip(if: $skip) {name}}}
+      nodes(ids: $ids) {id}
+      earthquakes(start: $at, end: $at, minMagnitude: $least) {nodes {place}}
+      trending(categories: $c) {score}
+      topAuthors(top: $n) {author {name}}
+    }"""
+    given = dict.fromkeys(("n", "ids", "at", "skip", "least", "c"), wrong)
+
+    assert 0 < cost(asked, given) < 10_000
+    assert 0 < cost(asked) < 10_000
+
+
+@pytest.mark.parametrize("bound", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "2026-06-25", "25.6.2026", ""])
+def test_any_moment_may_bound_a_window(bound: str) -> None:
+    asked = "query ($at: DateTime) {%s}"
+    for arguments in ("start: $at", "end: $at", "start: $at, end: $at"):
+        assert 0 < cost(asked % f"earthquakes({arguments}) {{nodes {{place}}}}", {"at": bound}) < 2_000
+
+
+def test_lists_multiply_what_is_beneath_them() -> None:
+    def nested(size: int) -> float:
+        return cost(
+            f"{{photos(first: {size}) {{nodes {{user {{photos(first: {size}) {{nodes {{user {{email}}}}}}}}}}}}}}"
+        )
+
+    assert nested(100) > 50 * nested(10)
+
+
+def test_fragments_cost_where_they_are_spread() -> None:
+    beneath = "author {name} likes(first: 3) {nodes {user {name}}}"
+    plain = cost(f'{{post(id: "a") {{{beneath}}}}}')
+
+    assert cost(f'{{post(id: "a") {{...F ...F ... {{...F}}}}}} fragment F on Post {{{beneath}}}') == plain
+    twice = f'{{a: post(id: "a") {{...F}} b: post(id: "b") {{...F}}}} fragment F on Post {{{beneath}}}'
+    assert cost(twice) == 2 * plain
+
+
+def test_the_estimate_is_made_in_steps_that_grow_with_the_document() -> None:
+    def steps(times: int) -> int:
+        documents = Documents(api.build())
+        spread = " ".join("...F ... on Post {author {...U}}" for _ in range(times))
+        text = f'{{node(id: "a") {{{spread}}}}} fragment F on Post {{author {{...U}}}} fragment U on User {{name}}'
+        documents.prepare(text).operation(None).estimate({})
+        return documents.costs.steps
+
+    assert steps(60) <= 4.1 * steps(15)
+
+
+# Refusals
+
+
+def windows(number: int) -> str:
+    one = 'earthquakes(start: "2016-07-01T00:00:00Z", end: "2026-06-24T00:00:00Z", minMagnitude: 9) {nodes {place}}'
+    return "{" + " ".join(f"a{place}: {one}" for place in range(number)) + "}"
+
+
+async def test_what_costs_too_much_is_refused_before_the_first_read(served: Served) -> None:
+    answer = await served.ask(windows(30))
+
+    estimate = DOCUMENTS.prepare(windows(30)).operation(None).estimate({})
+    assert answer.codes == ["BAD_USER_INPUT"]
+    assert answer.errors is not None
+    assert answer.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "estimate": estimate, "limit": 2_000.0}
+    assert f"{estimate:,.1f} read units" in answer.errors[0]["message"]
+    assert (answer.calls, answer.data) == ([], None)
+
+
+async def test_the_page_asked_for_in_variables_decides(served: Served) -> None:
+    asked = "query ($n: Int!) {photos(first: $n) {nodes {user {photos(first: $n) {nodes {persons {name}}}}}}}"
+
+    refused = await served.ask(asked, {"n": 100}, user="ada")
+    accepted = await served.ask(asked, {"n": 5}, user="ada")
+
+    assert (refused.codes, refused.calls) == (["BAD_USER_INPUT"], [])
+    assert accepted.errors is None
+
+
+# Estimate and actual
+
+# What each has to do with: pages that are full, point reads, windows of many days, writes.
+ASKED = [
+    ("{earthquakes(first: 100) {nodes {place magnitude}}}", Role.USER),
+    ("{earthquakes(first: 25, minMagnitude: 4.5) {nodes {place}}}", Role.USER),
+    ("{earthquakes(first: 5) {edges {node {place}}}}", Role.USER),
+    ('{a: earthquake(eventId: "us1") {place} b: earthquake(eventId: "us2") {place}}', Role.USER),
+    ('{sightings(area: "Downtown") {nodes {description reporter {userId}}}}', Role.USER),
+    ("{trending {score sightings {nodes {area}}}}", Role.USER),
+    ('mutation {reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) {area}}', Role.USER),
+    ('mutation {createWatch(input: {area: "Harbor", category: "Cats"}) {area}}', Role.USER),
+    ('mutation {createPost(input: {text: "Hello #cats"}) {postId author {name}}}', Role.USER),
+    ('{homeFeed(userId: "ada") {nodes {post {text likeCount author {name}}}}}', Role.USER),
+    ('{postsByAuthor(authorId: "ada") {nodes {text likedByViewer}}}', Role.USER),
+    ('mutation {syncTeams(teams: [{teamId: "1", name: "One", code: "ONE"}]) {name}}', Role.SYSTEM),
+    ("mutation {seedDemo {area}}", Role.ADMIN),
+]
+
+
+async def test_estimates_are_near_what_operations_cost(served: Served) -> None:
+    events = [quake(f"us{number}", timedelta(minutes=10 * number)) for number in range(400)]
+    await store(served, *events)
+    for setup in ("seedDemo {area}", 'createUser(input: {name: "Ada"}) {name}'):
+        role = Role.ADMIN if setup.startswith("seed") else Role.USER
+        assert (await served.ask(f"mutation {{{setup}}}", user="ada", role=role)).errors is None
+
+    told = {text: await _told(served, text, role) for text, role in ASKED}
+
+    # More by what is not there to be read (pages that are not full), or was read together; less by next to nothing.
+    assert {text: one for text, one in told.items() if not 0.8 * one[1] <= one[0] <= 20 * one[1] + 60} == {}
+    assert sum(actual for _, actual in told.values()) > 100
+
+
+async def _told(served: Served, text: str, role: Role) -> tuple[float, float]:
+    """What it was estimated to cost, and what it did."""
+    answer: Answer = await served.ask(text, user="ada", role=role)
+    assert answer.errors is None, answer.errors
+    (report,) = served.reports
+    assert report.price == sum(call.price for call in answer.calls)
+    return report.estimate, report.price
+
+
+def test_writes_count_as_they_are_paid() -> None:
+    assert WRITE_PRICE == 5
+    assert cost('mutation {deleteWatch(area: "a", category: "b", watchId: "c") {area}}') == 2 * WRITE_PRICE
