@@ -12,7 +12,7 @@ from typing import Any, cast
 import orjson
 import pytest
 from conftest import Clock, call_name
-from fault_proxy import Proxy, Seen, client_of, forward, plain, refuse, until
+from fault_proxy import Proxy, Seen, client_of, forward, lose_answer, plain, refuse, until
 from graphql import GraphQLError
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -288,6 +288,18 @@ async def test_a_store_that_is_down_executes_nothing(processes: tuple[Process, P
     assert work.times == 0
     proxy.always = None
     assert (await processes[0].ask(request(), work)).data == {"a": 1}
+
+
+async def test_a_claim_of_which_nobody_heard_is_given_back(processes: tuple[Process, Process], proxy: Proxy) -> None:
+    async def no_puts(proxy: Proxy, seen: Seen) -> Any:
+        return await (lose_answer if seen.operation == "PutItem" else forward)(proxy, seen)
+
+    proxy.always = no_puts
+    work = Work()
+    with pytest.raises(Unavailable, match="nothing was done"):
+        await processes[0].ask(request(), work)
+    proxy.always = None
+    assert (await processes[1].ask(request(text="another"), work)).data == {"a": 1}
 
 
 async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from aiohttp import web
 from conftest import SECRET, Clock, Served, call_name, free_port, listening, make_tables
-from fault_proxy import Proxy, Seen, forward, hang, lose_answer, refuse, until
+from fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain, refuse, until
 
 from datastore.database import StoreOptions
 from edge.capacity import Capacity
@@ -290,6 +290,8 @@ async def pair(
             settings = Settings(secret=SECRET, port=free_port(), poll_interval=0.02, deadline_seconds=deadline)
             gateway = Gateway(settings, replace(store_options, store=proxy.url), now=clock)
             await stack.enter_async_context(gateway.running(jobs=False))
+            assert gateway.database is not None
+            gateway.database.client._backoff = QUICK
             await stack.enter_async_context(listening(gateway))
             http = await stack.enter_async_context(aiohttp.ClientSession())
             running.append(Served(gateway, settings.url, http, clock))
@@ -363,6 +365,24 @@ async def test_lost_and_throttled_calls_make_no_second_sighting(
         assert kept.codes in ([], ["UNAVAILABLE"], ["TIMEOUT"])
         assert await reported(pair[0], user) <= 1
         assert kept.codes or await reported(pair[0], user) == 1
+
+
+async def test_a_store_that_fails_half_way_makes_no_second_sighting(pair: tuple[Served, Served], proxy: Proxy) -> None:
+    """What may be tried again by itself may not be where something was written before it."""
+
+    async def no_queries(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        return await (plain(503) if seen.operation == "Query" else forward)(proxy, seen)
+
+    proxy.always = no_queries
+    confirmed = 'confirmSighting(area: "Harbor", sightingId: "none") { sightingId }'
+    both = REPORT.replace("}\n}", "}\n  " + confirmed + "\n}")
+    first = await send(pair[0], "both", both)
+    alone = await send(pair[0], "alone", CONFIRM, {})
+    assert first.codes == alone.codes == ["UNAVAILABLE"]
+    proxy.always = None
+    assert (await send(pair[1], "both", both)).body == first.body
+    assert (await send(pair[1], "alone", CONFIRM, {})).codes == ["NOT_FOUND"]
+    assert await reported(pair[0]) == 1
 
 
 @pytest.mark.parametrize("pair", [0.3], indirect=True)
