@@ -113,7 +113,7 @@ class Report:
     `units` are what DynamoDB reported, `price` the same in read units, as estimates are, and `calls` how many calls
     there were, over all events; `latest` are those of the last one. `sent` counts bytes. `codes` and `error_ids` are
     those of the errors that were told; an operation that nobody waited for to its end has the code CANCELLED. `done` is
-    everything that is to be explained of a query or a mutation.
+    everything that is to be explained of a query or a mutation. `replayed` is one that was answered as another was.
     """
 
     asked: Operation
@@ -136,9 +136,11 @@ class Report:
     error_ids: list[str] = field(default_factory=list)
     trace_id: str | None = None
     done: Meter = field(default_factory=Meter)
+    replayed: bool = False
 
     def add(self, outcome: Outcome) -> None:
         self.stage = outcome.stage
+        self.replayed = outcome.replayed is not None
         self.sent += len(outcome.body)
         for error in outcome.described:
             self.codes.append(str(error["extensions"]["code"]))

@@ -1,6 +1,7 @@
 """Idempotency-Key, over the wire and on the real engine: executed once, answered alike, whatever happens in between."""
 
 import asyncio
+import logging
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -97,6 +98,20 @@ async def test_the_first_answer_is_given_again(served: Served) -> None:
         again = await send(served, "k1")
         assert (again.status, again.body, again.replayed, again.made) == (200, first.body, True, ["PutItem gateway"])
     assert await reported(served) == 1
+
+
+async def test_the_log_tells_replays_from_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="gateway.operations"):
+        await send(served, "k1")
+        await send(served, "k1")
+    assert ["replayed=True" in line for line in caplog.messages if "name=Report" in line] == [False, True]
+    assert b'gateway_operation_units_to_estimate_count{type="mutation"} 1.0' in await figures(served)
+
+
+async def figures(served: Served) -> bytes:
+    headers = served.headers("ops", Role.ADMIN)
+    async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
+        return await response.read()
 
 
 async def test_without_a_key_nothing_is_kept(served: Served) -> None:

@@ -54,6 +54,7 @@ def _fields(report: Report) -> dict[str, Any]:
         "stage": report.stage.value,
         "codes": sorted(set(report.codes)),
         "errorIds": report.error_ids,
+        "replayed": report.replayed or None,
         "cost": round(report.estimate, 1),
         "units": report.units,
         "calls": report.calls,

@@ -74,7 +74,7 @@ class OperationMetrics:
             return
         self._seconds.labels(transport, kind, field).observe(report.seconds)
         self._units.labels(kind).observe(report.units)
-        if report.estimate > 0 and report.calls:
+        if report.estimate > 0 and report.calls and not report.replayed:
             self._ratio.labels(kind).observe(report.price / report.estimate)
 
     def call(self, call: Call) -> None:
