@@ -313,7 +313,7 @@ class Runner:
         try:
             outcome = await work(request, report)
         finally:
-            settled = await self._settle(request, report.units - request.estimate)
+            settled = await self._settle(request, report.price - request.estimate)
         outcome.allowance = settled or allowance
         return outcome
 
