@@ -134,6 +134,8 @@ class Gateway:
             clock=lambda: now().timestamp(),
         )
         self.admission = Admission(settings.capacity)
+        for name, (meaning, read) in self.admission.figures().items():
+            self.figures.gauge(name, meaning, read)
         self.connections = self.admission.connections
         self.trusted_proxies = settings.capacity.trusted_proxies
         self.objects = object_store(

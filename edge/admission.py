@@ -1,7 +1,7 @@
 """What decides whether a client is let in, and what it asks for is executed: put together from what is set up."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from edge.budgets import CallersBudgets, LocalBuckets
@@ -26,6 +26,21 @@ class Admission:
 
             self.redis = RedisBuckets(capacity.redis_url)
         self.budgets = CallersBudgets(self.redis or LocalBuckets(), capacity)
+
+    def figures(self) -> dict[str, tuple[str, Callable[[], float]]]:
+        """What can be seen of it: the name of each figure, what it is, and how it is read."""
+        return {
+            "gateway_operations_running": ("Operations that are executed.", lambda: self.load.running),
+            "gateway_operations_waiting": ("Operations that wait for their turn.", lambda: self.load.waiting),
+            "gateway_operations_shed": ("Operations refused since the start: too many.", lambda: self.load.shed),
+            "gateway_connections": ("Open connections.", lambda: self.connections.open),
+            "gateway_websockets": ("Open WebSockets.", lambda: self.websockets.total),
+            "gateway_subscriptions": ("Subscriptions that run.", lambda: self.subscriptions.total),
+            "gateway_budgets_shared": ("1 while budgets are kept in Redis.", self._shares_budgets),
+        }
+
+    def _shares_budgets(self) -> float:
+        return float(self.redis is not None and self.redis.is_there)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

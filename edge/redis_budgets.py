@@ -121,7 +121,7 @@ class RedisBuckets:
     def _give_up(self, problem: Exception) -> None:
         if time.monotonic() - self._logged >= LOG_SECONDS:
             self._logged = time.monotonic()
-            _log.warning("Redis does not answer, budgets count in this process alone: %s", problem or "too slow")
+            _log.warning("Redis does not answer, budgets count in this process alone: %s", str(problem) or "too slow")
         if self._return is None:
             self._return = asyncio.create_task(self._wait_for_redis())
 

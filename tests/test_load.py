@@ -184,6 +184,8 @@ class TestShedding:
         for query in (READ, LISTEN):
             assert await refused_on(listener, query) == "UNAVAILABLE"
 
+        assert served.gateway.metrics.registry.get_sample_value("gateway_operations_running") == 1
+        assert (served.gateway.metrics.registry.get_sample_value("gateway_operations_shed") or 0) >= 5
         assert gate.met == 1
         gate.open.set()
         for answered in await asyncio.gather(*asked):
