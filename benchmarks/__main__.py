@@ -7,7 +7,19 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import clients, data, fan_out, feed_stream, feeds, matches, naive_tick, photos, queries, subscriptions
+from benchmarks import (
+    clients,
+    data,
+    documents,
+    fan_out,
+    feed_stream,
+    feeds,
+    matches,
+    naive_tick,
+    photos,
+    queries,
+    subscriptions,
+)
 from benchmarks.measuring import run
 from benchmarks.photos_report import FullReport
 from benchmarks.report import Report
@@ -45,7 +57,7 @@ PARTS = (
     *("clients", "gateway", "subscriptions"),
     *("ticks", "naive", "news", "viewers"),
     *("feed", "fanout", "pipeline"),
-    "photos",
+    *("photos", "documents"),
 )
 
 
@@ -60,6 +72,9 @@ async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
     if "photos" in parts:
         _say("measuring the photo library")
         report.photos = await photos.measure(extent.rounds, extent.effort)
+    if "documents" in parts:
+        _say("measuring hostile documents")
+        report.documents = documents.measure(extent.rounds)
     report.seconds = time.perf_counter() - began
     return report
 

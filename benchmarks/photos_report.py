@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from benchmarks.documents import DocumentCost, figures, report
 from benchmarks.photos import SIZE, PhotoCost
 from benchmarks.report import Report
 from benchmarks.text_table import table
@@ -18,15 +19,21 @@ class FullReport(Report):
     """Everything that was measured; None is what was left out."""
 
     photos: Sequence[PhotoCost] | None = None
+    documents: Sequence[DocumentCost] | None = None
 
     def text(self) -> str:
         blocks = [super().text()]
         if self.photos is not None:
             blocks.append("\n".join(photos(self.photos)))
+        if self.documents is not None:
+            blocks.append("\n".join(report(self.documents)))
         return "\n\n".join(blocks)
 
     def json(self) -> bytes:
-        body = orjson.loads(super().json()) | {"photos": [cost.figures for cost in self.photos or ()]}
+        body = orjson.loads(super().json()) | {
+            "photos": [cost.figures for cost in self.photos or ()],
+            "documents": figures(self.documents or ()),
+        }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)
 
 
