@@ -40,7 +40,8 @@ class Connections:
 
     def take(self, address: str) -> None:
         """A connection was made. Raises `Throttled` and `Unavailable` when it is one too many."""
-        self._places.take(network_of(address), exempt=address in self._trusted)
+        # A Unix socket has no addresses: whoever connects to it is a proxy.
+        self._places.take(network_of(address), exempt=not address or address in self._trusted)
 
     def add(self, address: str) -> None:
         """A connection is carried on by another protocol."""

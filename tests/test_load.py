@@ -221,7 +221,7 @@ class TestSockets:
             websockets_per_caller=2,
             subscriptions=3,
             subscriptions_per_caller=2,
-            operations_per_websocket=3,
+            operations_per_websocket=2,
         )
         return replace(settings, capacity=capacity)
 
@@ -264,8 +264,10 @@ class TestSockets:
             await stranger.close()
 
     async def test_how_many_operations_a_socket_may_have(self, served: Served) -> None:
-        capacity = served.gateway.settings.capacity
-        assert served.gateway.socket._service.limits.max_operations == capacity.operations_per_websocket == 3
+        listener = await served.listen(LISTEN, user="ada")
+        await listener.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": LISTEN}})
+        await served.settle(BLIP, 2)
+        assert await refused_on(listener, READ) == "BAD_USER_INPUT"
 
 
 async def connect(served: Served) -> aiohttp.ClientWebSocketResponse:
