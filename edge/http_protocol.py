@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import httptools
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.utils import get_remote_addr
 
@@ -21,6 +22,8 @@ from edge.socket_protocol import UVICORN_WS_OPTIONS
 
 # A load balancer keeps its connections for 60 s: it must be the first to close them.
 KEEP_ALIVE_SECONDS = 65
+# Who has sent something this recently, and not all of it, is taken to go on.
+SENDING_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
 
@@ -85,9 +88,9 @@ class HttpProtocol(HttpToolsProtocol):
     # What comes in
 
     def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
         if self._deaf:
             return
-        self._heard = self.loop.time()
         self._unset_keepalive_if_required()
         if self._reading_head:
             self._head_bytes += len(data)
@@ -205,7 +208,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, _telling_of_the_end(cycle, app))
 
     def _is_busy(self) -> bool:
         return self._running is not None and not self._running.response_complete
@@ -260,7 +263,14 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._after("end", self._patience.linger_seconds, self._end_now)
         self.flow.resume_reading()
-        if self.transport.can_write_eof():
+        self._half_close()
+
+    def _half_close(self) -> None:
+        """Not while a body is on its way: its client may take our end for a broken connection, and see no answer."""
+        on_its_way = self.cycle is not None and self.cycle.more_body
+        if on_its_way and self.loop.time() - self._heard < SENDING_SECONDS:
+            self._after("half close", SENDING_SECONDS, self._half_close)
+        elif self.transport.can_write_eof():
             self.transport.write_eof()
 
     def _end_now(self) -> None:
@@ -334,6 +344,20 @@ def _head_without_upgrade(method: str, url: bytes, headers: Iterable[tuple[bytes
         if name not in (b"upgrade", b"connection"):
             lines += [name, b": ", value, b"\r\n"]
     return b"".join([*lines, b"\r\n"])
+
+
+def _telling_of_the_end(cycle: RequestResponseCycle, app: ASGIApp) -> Any:
+    """The application, whose answers say when they are the connection's last: they did not wait for all of a body."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def begin(message: Message) -> None:
+            if message["type"] == "http.response.start" and cycle.more_body:
+                cycle.keep_alive = False
+            await send(message)
+
+        await app(scope, receive, begin)
+
+    return answer
 
 
 class _Gentle:

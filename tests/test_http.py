@@ -18,6 +18,7 @@ from datastore.metering import Meter
 from edge.documents.prepared import Documents
 from edge.execution import Runner
 from edge.http import GraphQLHTTP
+from edge.http_protocol import UVICORN_OPTIONS
 from edge.replies import HttpProfile
 from resolvers.access import Identity, Role
 
@@ -422,6 +423,17 @@ async def test_bodies_that_are_too_large(client: Client) -> None:
     assert (await client.raw(chunks()))[0] == 413  # type: ignore[arg-type]
     assert (await client.send("GET", "?query={me}" + "%20" * 4000))[0] == 414
     assert await client.ask("{ me }") == (200, {"data": {"me": None}})
+
+
+async def test_a_client_that_is_still_sending_gets_its_answer() -> None:
+    app = GraphQLHTTP(Runner(Documents(SCHEMA), Toy), identify)
+    async with served(app, **UVICORN_OPTIONS) as url, aiohttp.ClientSession() as session:
+        client = Client(url, session)
+        for content_type, status in (("application/json", 413), ("text/plain", 415)):
+            assert (await client.raw(b"x" * 10**6, content_type))[0] == status
+            assert client.response.headers["connection"] == "close"
+        assert (await client.raw(b'{"query": "{ me }"}'))[0] == 200
+        assert "connection" not in client.response.headers
 
 
 async def test_a_declared_length_is_believed_at_once(client: Client) -> None:
