@@ -334,6 +334,7 @@ class Runner:
             context_value=context,
             variable_values=request.asked.variables,
             operation_name=request.operation.name,
+            hide_suggestions=self._documents.hides_suggestions,
             is_awaitable=optimized_is_awaitable,  # type: ignore[arg-type]
             executor_class=_Explained if request.asked.explain else StrawberryGraphQLCoreExecutionContext,
         )
@@ -395,6 +396,7 @@ class Runner:
             context_value=context,
             variable_values=request.asked.variables,
             operation_name=request.operation.name,
+            hide_suggestions=self._documents.hides_suggestions,
             executor_class=_ExplainedRenewing if request.asked.explain else _Renewing,
         )
         return await source if isawaitable(source) else source

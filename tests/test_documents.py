@@ -146,7 +146,14 @@ class TestIntrospectionOff:
             assert "Did you mean" not in str(answer.errors)
             assert set(answer.codes) == {"BAD_USER_INPUT"}
 
+    async def test_nor_is_it_said_of_variables(self, served: Served) -> None:
+        answer = await served.ask(WINDOW, {"window": "DAI"})
 
+        assert answer.codes == ["BAD_USER_INPUT"]
+        assert "DAY" not in str(answer.errors)
+
+
+WINDOW = "query ($window: TagWindow!) {trendingTags(window: $window) {tag}}"
 MEANT = [
     "{sighting {nodes {id}}}",
     '{sightings(are: "Downtown") {nodes {id}}}',

@@ -126,6 +126,11 @@ class Documents:
         self._characters = 0
         self._pinned: dict[str, Document] = {}
 
+    @property
+    def hides_suggestions(self) -> bool:
+        """Whether no message may say what may have been meant, also of variables."""
+        return not self._introspection
+
     def pin(self, documents: Iterable[Document]) -> None:
         """Keep these however many others come, in place of those that were pinned before."""
         self._pinned = {document.text: document for document in documents}
