@@ -37,7 +37,7 @@ from edge.admission import Admission
 from edge.caching import Caching
 from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
-from edge.execution import Observe, Runner
+from edge.execution import Runner
 from edge.explain import Explain, Explanations
 from edge.http import GraphQLHTTP
 from edge.idempotency import Idempotency
@@ -47,6 +47,7 @@ from edge.observing.metrics_page import MetricsPage
 from edge.observing.operation_log import log_operation
 from edge.observing.operation_metrics import OperationMetrics
 from edge.replies import HttpProfile
+from edge.requests import Observe
 from edge.settings import Misconfigured, Settings
 from edge.socket import SocketLimits
 from edge.sse import EventStreams, StreamLimits

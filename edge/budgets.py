@@ -14,8 +14,8 @@ from typing import Protocol
 from edge.addresses import payer
 from edge.answers import Allowance
 from edge.capacity import Capacity
-from edge.execution import OverBudget
 from edge.operations import Caller
+from edge.requests import OverBudget
 from resolvers.access import Role
 
 MOST_CALLERS = 50_000

@@ -2,13 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from math import ceil
-from typing import Any, Protocol
+from typing import Any
 
 from graphql import ExecutionResult, GraphQLError, execute, subscribe
 from graphql.execution import Executor
@@ -16,166 +15,34 @@ from graphql.language import OperationType
 from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
-from datastore.metering import Call, Meter
+from datastore.errors import BadUserInput, DomainError, Timeout
+from datastore.metering import Meter
 from edge.addresses import payer
 from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
-from edge.documents.prepared import Document, Documents, PreparedOperation, Rejected
+from edge.documents.prepared import Documents, Rejected
 from edge.documents.variables import check_variables
 from edge.explain import Asking, Explanations
 from edge.load import Load
 from edge.operations import Caller, Operation, Transport
 from edge.places import Places
-from resolvers.access import Identity
+from edge.requests import (
+    Budgets,
+    Observe,
+    Once,
+    OpenContext,
+    OperationContext,
+    OverBudget,
+    Registry,
+    Report,
+    Request,
+    Tracing,
+    report_on,
+)
 
 DEADLINE = 30.0
 CANCELLED = "CANCELLED"
 
-
-class OperationContext(Protocol):
-    """What resolvers get as `info.context`; a fresh one is made for every operation."""
-
-    @property
-    def meter(self) -> Meter:
-        """What was done to the store."""
-
-    def renew(self) -> None:
-        """Forget what was read: called when an event of a subscription has come, before it is resolved."""
-
-    def close(self) -> None:
-        """Give up what is still to be read: nobody waits for it any more."""
-
-
-class Registry(Protocol):
-    """Documents that are known by an id."""
-
-    async def text_of(self, asked: Operation, caller: Caller) -> str:
-        """The text that is to be executed. Raises `DomainError` when there is none, or it may not be."""
-
-    async def accepted(self, asked: Operation, document: Document) -> None:
-        """Told once that text was found to be a valid document."""
-
-
-class Budgets(Protocol):
-    """What callers may spend, in read units."""
-
-    async def charge(self, caller: Caller, units: float) -> Allowance | None:
-        """Take what an operation is estimated to cost, and tell what is left. Raises `OverBudget`."""
-
-    async def settle(self, caller: Caller, units: float) -> Allowance | None:
-        """Take what it cost beyond that, or give back (below 0) what it did not cost; what is left may be a debt."""
-
-
-class OverBudget(Throttled):
-    """A caller has spent what he may for now; `retryAfter` are the seconds after which it suffices."""
-
-    def __init__(self, message: str, allowance: Allowance, **details: Any) -> None:
-        super().__init__(message, **details)
-        self.allowance = allowance
-
-
-class Once(Protocol):
-    """Answers of mutations that are kept under their Idempotency-Key."""
-
-    async def answered(self, request: "Request", run: Callable[[], Awaitable[Outcome]], meter: Meter) -> Outcome:
-        """What `run` answers, or what it answered to the first request with this caller and key.
-
-        `run` raises `DomainError` when nothing was executed. What keeping it does to the store is added to the meter.
-        """
-
-    async def lasting(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """What `work` answers; it goes on to its end when nobody waits for it any more."""
-
-
-OpenContext = Callable[[Identity | None], OperationContext]
-Identify = Callable[[str | None], Awaitable[Identity | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """An operation that is ready to be executed: prepared, allowed by its estimate, and not yet paid for."""
-
-    asked: Operation
-    caller: Caller
-    transport: Transport
-    operation: PreparedOperation
-    estimate: float
-
-    @property
-    def kind(self) -> OperationType:
-        return self.operation.kind
-
-
-@dataclass(slots=True)
-class Report:
-    """What became of an operation, for logs and metrics: told once when it is over, also of a subscription.
-
-    `units` are what DynamoDB reported, `price` the same in read units, as estimates are, and `calls` how many calls
-    there were, over all events; `latest` are those of the last one. `sent` counts bytes. `codes` and `error_ids` are
-    those of the errors that were told; an operation that nobody waited for to its end has the code CANCELLED. `done` is
-    everything that is to be explained of a query or a mutation. `replayed` is one that was answered as another was.
-    """
-
-    asked: Operation
-    caller: Caller
-    transport: Transport
-    document: Document | None = None
-    operation: PreparedOperation | None = None
-    estimate: float = 0.0
-    stage: Stage = Stage.EXECUTION
-    codes: list[str] = field(default_factory=list)
-    calls: int = 0
-    latest: list[Call] = field(default_factory=list)
-    units: float = 0.0
-    price: float = 0.0
-    retries: int = 0
-    patterns: set[str] = field(default_factory=set)
-    events: int = 0
-    sent: int = 0
-    seconds: float = 0.0
-    error_ids: list[str] = field(default_factory=list)
-    trace_id: str | None = None
-    done: Meter = field(default_factory=Meter)
-    replayed: bool = False
-
-    def add(self, outcome: Outcome) -> None:
-        self.stage = outcome.stage
-        self.replayed = outcome.replayed is not None
-        self.sent += len(outcome.body)
-        for error in outcome.described:
-            self.codes.append(str(error["extensions"]["code"]))
-            if "errorId" in error["extensions"]:
-                self.error_ids.append(error["extensions"]["errorId"])
-
-    def measure(self, meter: Meter) -> float:
-        """Add what was done since the last time, and tell what it cost in read units."""
-        taken = meter.take()
-        if taken.detailed:
-            self.done.add(taken)
-        self.latest = taken.calls
-        self.calls += len(taken.calls)
-        self.patterns.update(pattern for call in taken.calls for pattern in call.patterns)
-        self.units += taken.units
-        self.price += taken.price
-        self.retries += sum(call.attempts - 1 for call in taken.calls)
-        return taken.price
-
-
-Observe = Callable[[Report], None]
 Answer = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
-
-
-class Tracing(Protocol):
-    """Spans of operations and of the calls they make."""
-
-    def began(self, report: Report) -> None:
-        """An operation begins: from now on `trace_id` says under which trace it is found, if it is sampled."""
-
-    def measured(self, report: Report) -> None:
-        """`report.latest` are calls that were made for it."""
-
-    def ended(self, report: Report) -> None:
-        """It is over."""
 
 
 class Runner:
@@ -255,7 +122,7 @@ class Runner:
         return await self._once.lasting(self._reported(request, partial(self._answered_once, self._once)))
 
     async def _reported(self, request: Request, answer: Answer) -> Outcome:
-        report = self._begin(_report(request))
+        report = self._begin(report_on(request))
         began = time.perf_counter()
         try:
             outcome = await self._admitted(request, report, answer)
@@ -342,7 +209,7 @@ class Runner:
 
     async def stream(self, request: Request) -> AsyncGenerator[Outcome, None]:
         """The answers of a subscription. The caller closes the generator, which releases the event source."""
-        report = self._begin(_report(request))
+        report = self._begin(report_on(request))
         began = time.perf_counter()
         results = self._events(request, report)
         try:
@@ -451,17 +318,6 @@ def _check_debt(allowance: Allowance | None) -> None:
     if allowance is not None and allowance.remaining < -allowance.limit:
         message = f"The events of this subscription overdrew your budget by {-allowance.remaining:,.0f} read units."
         raise OverBudget(message, allowance, retryAfter=ceil(allowance.reset))
-
-
-def _report(request: Request) -> Report:
-    return Report(
-        request.asked,
-        request.caller,
-        request.transport,
-        request.operation.document,
-        request.operation,
-        request.estimate,
-    )
 
 
 class _Renewing(StrawberryGraphQLCoreExecutionContext):

@@ -16,13 +16,14 @@ from edge.answers import Outcome
 from edge.bodies import BODY_SECONDS, MAX_BODY, Bodies
 from edge.caching import Caching
 from edge.csrf import check_get
-from edge.execution import Identify, Request, Runner
+from edge.execution import Runner
 from edge.identity import bearer
 from edge.media_types import EVENTS, GRAPHQL, JSON, Wanted, wanted
 from edge.operations import Caller, Operation, Transport, read_operation
 from edge.origins import canonical_all
 from edge.refusals import ClientGone, Refused
 from edge.replies import HttpProfile, Reply, fault, refusal, reply, send_reply
+from edge.requests import Identify, Request
 from edge.sse import END_ID, EventStreams, send_end
 from resolvers.access import Identity
 

@@ -29,7 +29,7 @@ from datastore.errors import (
 from datastore.metering import Meter
 from datastore.store import Store
 from edge.answers import Outcome, encode, replayed, told_error
-from edge.execution import Request
+from edge.requests import Request
 
 LONGEST_KEY = 255
 # How long a claim outlives the deadline of its mutation: for the answer to be kept, and for clocks that differ.

@@ -6,9 +6,9 @@ from typing import Any
 from starlette.datastructures import Headers
 
 from datastore.errors import Unauthenticated, Unavailable
-from edge.execution import Identify
 from edge.identity import bearer
 from edge.messages import Broken
+from edge.requests import Identify
 from resolvers.access import Identity
 
 AUTHORIZATION = "authorization"

@@ -14,12 +14,13 @@ from starlette.types import Receive, Scope, Send
 from datastore.errors import DomainError, Throttled, Unavailable
 from edge.addresses import payer
 from edge.answers import encode, told_error
-from edge.execution import Identify, Runner
+from edge.execution import Runner
 from edge.media_types import JSON
 from edge.messages import GOING_AWAY, Farewell
 from edge.operations import Caller
 from edge.origins import Origins
 from edge.places import Places
+from edge.requests import Identify
 from edge.socket import LIMITS, Service, Socket, SocketLimits
 
 SUBPROTOCOL = "graphql-transport-ws"

@@ -31,8 +31,8 @@ from datastore.metering import Call
 from datastore.store import Store
 from edge.application import application
 from edge.capacity import Capacity
-from edge.execution import Report
 from edge.http_protocol import UVICORN_OPTIONS
+from edge.requests import Report
 from edge.settings import Settings
 from resolvers.access import Role
 from runtime import Gateway

@@ -19,9 +19,9 @@ from datastore.keyspace.sightings import BLIP
 from edge.addresses import payer
 from edge.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
 from edge.capacity import Capacity
-from edge.execution import OverBudget
 from edge.operations import Caller
 from edge.redis_budgets import RedisBuckets
+from edge.requests import OverBudget
 from edge.settings import Settings
 from resolvers.access import Identity, Role
 

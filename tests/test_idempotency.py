@@ -36,9 +36,9 @@ from datastore.metering import Deadline, Meter
 from datastore.store import Store
 from edge import idempotency
 from edge.answers import Outcome, failure, replayed
-from edge.execution import Request
 from edge.idempotency import Idempotency
 from edge.operations import Caller, Operation, Transport
+from edge.requests import Request
 from resolvers.access import Identity, Role
 
 ENGINE_SETTINGS = settings(

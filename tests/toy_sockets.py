@@ -17,7 +17,8 @@ from websockets.exceptions import ConnectionClosed
 from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
 from datastore.metering import Meter
 from edge.documents.prepared import Documents
-from edge.execution import Registry, Runner
+from edge.execution import Runner
+from edge.requests import Registry
 from edge.socket import SocketLimits
 from edge.socket_protocol import UVICORN_WS_OPTIONS
 from edge.websocket import SUBPROTOCOL, GraphQLWebSocket

@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse, Response
 
 from datastore.errors import DomainError, Forbidden, Unauthenticated
 from edge.answers import told_error
-from edge.execution import Identify
 from edge.identity import bearer
+from edge.requests import Identify
 from resolvers.access import Role
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from datastore.emails import without_emails
-from edge.execution import Report
 from edge.operations import Caller
+from edge.requests import Report
 
 LONGEST_NAME = 100
 LOGGER = "gateway.operations"

@@ -11,7 +11,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from datastore.metering import Call
 from edge.documents.prepared import PreparedOperation
-from edge.execution import Report
+from edge.requests import Report
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)

@@ -15,8 +15,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from datastore.metering import Call
-from edge.execution import Report
 from edge.observing.operation_log import LONGEST_NAME, kind_of
+from edge.requests import Report
 
 SERVICE = "dynamodb-graphql-gateway"
 _NANO = 1_000_000_000
