@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
-from conftest import SECRET, Served, free_port
+from conftest import ROOT, SECRET, Served, free_port
 from graphql import DocumentNode, get_introspection_query, parse
+from strawberry.utils.str_converters import to_camel_case
 
 import schema as api
 from benchmarks.hostile_documents import shapes
@@ -266,4 +268,10 @@ def test_settings_say_what_is_wrong_with_them() -> None:
 
 
 def test_the_limits_are_those_that_are_documented() -> None:
-    assert DocumentLimits() == DocumentLimits(tokens=1_000, selections=500, depth=16, aliases=100)
+    section = (ROOT / "docs/edge.md").read_text().partition("### Limits")[2].partition("### Costs")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    limits = {to_camel_case(field.name): field.default for field in fields(DocumentLimits)}
+
+    for measure, limit in limits.items():
+        (row,) = [row for row in rows if f"`{measure}`" in row.split(" | ")[0]]
+        assert f"{limit:,}" in row.split(" | ")[1]

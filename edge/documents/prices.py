@@ -39,6 +39,12 @@ class Price:
         named = get_named_type(field.type)
         self.patterns: tuple[AccessPattern, ...] = metadata.get("patterns", ())
         self.is_connection = is_object_type(named) and {"nodes", "pageInfo"} <= named.fields.keys()
+        # Those of `node`, say, mostly cost the same.
+        distinct = {
+            (one.table.item_bytes, bool(one.table.indexes), one.operations, one.consistent): one
+            for one in self.patterns
+        }
+        self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NOT_SAID)
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
@@ -60,7 +66,7 @@ class Price:
         given = max((_length(arguments.get(name)) for name in self._lists), default=None)
         size = self._size(arguments, given)
         # Of the patterns of one field each answers another case.
-        units = max((self._units(pattern, arguments, now, size, given) for pattern in self.patterns), default=0.0)
+        units = max((self._units(pattern, arguments, now, size, given) for pattern in self._distinct), default=0.0)
         return Measured(units, size)
 
     def _size(self, arguments: Arguments, given: int | None) -> float:
