@@ -217,6 +217,7 @@ class Gateway:
             profile=HttpProfile(self.settings.http_profile),
             allowed_origins=self.settings.allowed_origins,
             caching=Caching(self.documents.schema),
+            on_refusal=self.figures.http_refusal,
         )
 
     @cached_property

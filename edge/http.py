@@ -4,14 +4,14 @@ https://graphql.github.io/graphql-over-http/draft/
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from graphql.language import OperationType
 from starlette.types import Receive, Scope, Send
 
-from datastore.errors import BadUserInput, Unauthenticated, Unavailable
+from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailable
 from edge.answers import Outcome
 from edge.bodies import BODY_SECONDS, MAX_BODY, Bodies
 from edge.caching import Caching
@@ -41,7 +41,8 @@ class GraphQLHTTP:
     """The ASGI application behind the GraphQL URL.
 
     `allowed_origins` are the pages on other hosts that may ask with GET, as `https://host[:port]`. `streams` are those
-    of events that are open, and `caching` tells which answers of a GET may be kept: none, without it.
+    of events that are open, and `caching` tells which answers of a GET may be kept: none, without it. `on_refusal` is
+    told the status and the code of requests that come to no operation.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class GraphQLHTTP:
         profile: HttpProfile = HttpProfile.EDITION_2025,
         allowed_origins: Collection[str] = (),
         caching: Caching | None = None,
+        on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
@@ -62,6 +64,7 @@ class GraphQLHTTP:
         self._profile = profile
         self._allowed_origins = canonical_all(allowed_origins)
         self._caching = caching
+        self._on_refusal = on_refusal
         self._bodies = Bodies(max_body, body_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,8 +78,10 @@ class GraphQLHTTP:
         except ClientGone:
             return
         except Refused as refused:
+            self._on_refusal(refused.status, refused.error.code)
             answer = refusal(refused, accepted.single or JSON)
         except Exception as error:
+            self._on_refusal(500, Internal.code)
             answer = fault(error)
         if isinstance(answer, Streamed):
             await self.streams.serve(answer.outcomes, answer.caller, receive, send)

@@ -152,6 +152,8 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
     await served.ask(QUAKES)
     await served.ask("{ nope }")
     await served.ask('{ watches(userId: "bob") { id } }', user="ada")
+    async with served.http.delete(f"{served.url}/graphql") as response:
+        assert response.status == 405
     told = await figures(served, authorization="Bearer a-token-for-figures-only")
 
     def of(name: str, **labels: str) -> float:
@@ -162,6 +164,7 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
     assert of("gateway_operations_total", field="watches", code="FORBIDDEN", **where) == 1
     assert of("gateway_operation_duration_seconds_count", field="earthquakes", **where) == 2
     assert of("gateway_operations_refused_total", stage="validation", code="BAD_USER_INPUT") == 1
+    assert of("gateway_http_refusals_total", status="405", code="BAD_USER_INPUT") == 1
     queries = [call for call in answer.calls if call.operation == "Query"]
     assert {call_name(call) for call in queries} == {"Query earthquake-events.TimeOrderedIndex"}
     labels = {"operation": "Query", "table": "earthquake-events", "index": "TimeOrderedIndex"}

@@ -44,6 +44,9 @@ class OperationMetrics:
             "type",
         )
         self._refused = self._counter("gateway_operations_refused", "Operations that never ran.", "stage", "code")
+        self._http_refusals = self._counter(
+            "gateway_http_refusals", "HTTP requests to GraphQL that came to no operation.", "status", "code"
+        )
         self._events = self._counter("gateway_events", "Events that subscribers were sent.", "transport")
         self._bytes = self._counter("gateway_sent_bytes", "Bytes of answers and events.", "transport")
         of_calls = ("operation", "table", "index")
@@ -76,6 +79,10 @@ class OperationMetrics:
         self._units.labels(kind).observe(report.units)
         if report.estimate > 0 and report.calls and not report.replayed:
             self._ratio.labels(kind).observe(report.price / report.estimate)
+
+    def http_refusal(self, status: int, code: str) -> None:
+        """Count a request that came to no operation: its form, its token, its origin or the load were against it."""
+        self._http_refusals.labels(str(status), code).inc()
 
     def call(self, call: Call) -> None:
         """Count a call to DynamoDB."""
