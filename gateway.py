@@ -30,6 +30,7 @@ from console import OneLine, mistake, notes, run, usage_mistake
 from datastore.database import StoreOptions
 from datastore.objects.local import LocalObjects
 from edge.application import application
+from edge.assembly import DEMO_USERS
 from edge.identity import Tokens, TokenSettings
 from edge.observing.operation_log import JsonLines
 from edge.server import listen, serve_until_signal
@@ -39,7 +40,7 @@ from pipelines.matches.setup import Source
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Role
-from runtime import DEMO_USERS, Gateway
+from runtime import Gateway
 
 T = TypeVar("T")
 
@@ -220,7 +221,7 @@ def _welcome(gateway: Gateway, options: StoreOptions) -> None:
     settings = gateway.settings
     notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
     notes.print(f"{'Store':<21} {_told(options)}")
-    offered = gateway.demo_tokens()
+    offered = gateway.edge.demo_tokens()
     for token in offered:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")
     if settings.demo and options.store == "aws":

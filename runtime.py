@@ -9,17 +9,17 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
+import strawberry
 
 from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.cursors import Cursors
 from datastore.database import Database, StoreOptions, open_database
-from datastore.documents import KnownDocuments
 from datastore.earthquakes import IngestSummary
 from datastore.errors import BadUserInput, DomainError
 from datastore.expiry import sweep_forever
@@ -32,26 +32,9 @@ from datastore.photos.user_ids import UserIds
 from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
-from edge import graphiql
-from edge.admission import Admission
-from edge.caching import Caching
-from edge.documents.known import KnownTexts
-from edge.documents.prepared import Documents
-from edge.execution import Runner
-from edge.explain import Explain, Explanations
-from edge.http import GraphQLHTTP
-from edge.idempotency import Idempotency
-from edge.identity import Tokens, TokenSettings
-from edge.media import Media
-from edge.observing.metrics_page import MetricsPage
-from edge.observing.operation_log import log_operation
-from edge.observing.operation_metrics import OperationMetrics
-from edge.replies import HttpProfile
+from edge.assembly import Edge
 from edge.requests import Observe
 from edge.settings import Misconfigured, Settings
-from edge.socket import SocketLimits
-from edge.sse import EventStreams, StreamLimits
-from edge.websocket import GraphQLWebSocket
 from pipelines.demo import Demo
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.feeds.pipeline import FeedPipeline
@@ -64,28 +47,16 @@ from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.shard_work import Pace
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
-from resolvers.access import Identity, Role
+from resolvers.access import Identity
 from resolvers.context import Context, Places, Services
-
-if TYPE_CHECKING:
-    from edge.observing.tracing import OperationTracing
 
 INGEST_EVERY_SECONDS = 60.0
 INGEST_STOP_SECONDS = 5.0
-# A client waits for it before its operation begins.
-DOCUMENT_SECONDS = 5.0
 JOB_PAUSE_SECONDS = 10.0
 # Delivering to all phones of a match reads page after page while it sends.
 PIPELINE_DEADLINE_SECONDS = 120.0
 # AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this.
 AWS_PIPELINE_POLL_SECONDS = 1.0
-DEMO_TOKEN_SECONDS = 12 * 3600.0
-# What each is called, the id, the role and the verified email: the photo library knows its users by that.
-DEMO_USERS = (
-    ("Demo user", "demo", Role.USER, "demo@example.com"),
-    ("Admin", "admin", Role.ADMIN, "admin@example.com"),
-    ("System", "system", Role.SYSTEM, None),
-)
 
 logger = logging.getLogger(__name__)
 
@@ -96,6 +67,13 @@ def utc_now() -> datetime:
 
 def new_id() -> str:
     return str(uuid.uuid4())
+
+
+def _build_schema() -> strawberry.Schema:
+    # Commands that serve nothing start a quarter sooner without it.
+    import schema
+
+    return schema.build()
 
 
 class Gateway:
@@ -115,30 +93,12 @@ class Gateway:
         self._store = store
         self._now = now
         self._new_id = new_id
-        self._observers = observers
         self._session: aiohttp.ClientSession | None = None
         self.database: Database | None = None
         self.services: Services | None = None
         self.ingest: EarthquakeIngest | None = None
         self.metrics = StreamMetrics()
-        self.figures = OperationMetrics(self.metrics.registry, store.prefix)
         self._ingests: set[asyncio.Task[IngestSummary]] = set()
-        self.tokens = Tokens(
-            TokenSettings(
-                secret=None if settings.jwks_url else settings.secret,
-                jwks_url=settings.jwks_url,
-                issuer=settings.issuer,
-                audience=settings.audience,
-                role_claim=settings.role_claim,
-            ),
-            open_session=self._http,
-            clock=lambda: now().timestamp(),
-        )
-        self.admission = Admission(settings.capacity)
-        for name, (meaning, read) in self.admission.figures().items():
-            self.figures.gauge(name, meaning, read)
-        self.connections = self.admission.connections
-        self.trusted_proxies = settings.capacity.trusted_proxies
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,
@@ -146,117 +106,23 @@ class Gateway:
             secret=settings.secret.encode(),
             base_url=lambda: settings.reached_at,
         )
-        self.metrics_page = MetricsPage(self.metrics.registry, self.tokens.identify, settings.metrics_token)
-        self.media = Media(self.objects, now, allowed_origins=settings.allowed_origins)
-        self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
-
-    @cached_property
-    def documents(self) -> Documents:
-        # Commands that serve nothing start a quarter sooner without the schema.
-        import schema
-
-        return Documents(
-            schema.build(),
-            introspection=self.settings.documents.introspection,
-            max_cost=self.settings.documents.max_cost,
-            now=self._now,
-        )
-
-    @cached_property
-    def known(self) -> KnownTexts:
-        known = KnownTexts(
-            self.settings.documents,
-            self.documents,
-            self._document_in_table,
-            lambda: self._now().timestamp(),
-            self.settings.capacity.redis_url,
-        )
-        self.figures.gauge(
-            "gateway_unregistered_operations",
-            "Operations that came with a document that is not registered, where that is logged.",
-            lambda: known.registry.unregistered,
-        )
-        return known
-
-    @cached_property
-    def runner(self) -> Runner:
-        return Runner(
-            self.documents,
-            self.open_context,
-            deadline=self.settings.deadline_seconds,
-            registry=self.known.registry,
-            budgets=self.admission.budgets,
-            load=self.admission.load,
-            subscriptions=self.admission.subscriptions,
-            once=self.once,
-            observers=(self.figures.operation, log_operation, *self._observers),
-            tracing=self.tracing,
-            explanations=Explanations(self._explain, self._store.prefix),
-        )
-
-    @cached_property
-    def once(self) -> Idempotency:
-        return Idempotency(self.open_store, deadline=self.settings.deadline_seconds, now=self._now, new_id=self._new_id)
-
-    @cached_property
-    def tracing(self) -> "OperationTracing | None":
-        if not self.settings.traces:
-            return None
-        from edge.observing.tracing import exporting  # a tenth of a second, which only those pay who want it
-
-        return exporting(self._store.prefix)
-
-    @cached_property
-    def http(self) -> GraphQLHTTP:
-        return GraphQLHTTP(
-            self.runner,
-            self.tokens.identify,
-            streams=EventStreams(
-                StreamLimits(heartbeat=self.settings.heartbeat_seconds), lambda: self._now().timestamp()
-            ),
-            profile=HttpProfile(self.settings.http_profile),
-            allowed_origins=self.settings.allowed_origins,
-            caching=Caching(self.documents.schema),
-            on_refusal=self.figures.http_refusal,
-        )
-
-    @cached_property
-    def socket(self) -> GraphQLWebSocket:
-        return GraphQLWebSocket(
-            self.runner,
-            self.tokens.identify,
-            allowed_origins=self.settings.allowed_origins,
-            limits=SocketLimits(max_operations=self.settings.capacity.operations_per_websocket),
-            places=self.admission.websockets,
-            clock=lambda: self._now().timestamp(),
+        self.edge = Edge(
+            settings,
+            store,
+            self.objects,
+            self.metrics.registry,
+            build_schema=_build_schema,
+            open_context=self.open_context,
+            open_store=self.open_store,
+            open_session=self._http,
+            now=now,
+            new_id=new_id,
+            observers=observers,
         )
 
     def open_context(self, identity: Identity | None) -> Context:
         assert self.services is not None, "The gateway is used before it has started."
         return Context(self.services, identity)
-
-    async def _document_in_table(self, document_id: str) -> str | None:
-        found = await KnownDocuments(self.open_store(DOCUMENT_SECONDS)).by_id(document_id)
-        return None if found is None else found.text
-
-    @property
-    def _is_toy(self) -> bool:
-        """A demo, on this machine, with tokens of its own. What is in AWS is no toy."""
-        settings = self.settings
-        return settings.demo and settings.loopback and self._store.store != "aws" and not settings.jwks_url
-
-    @property
-    def _explain(self) -> Explain:
-        return Explain(self.settings.explain or (Explain.USER if self._is_toy else Explain.ADMIN))
-
-    def demo_tokens(self) -> list[dict[str, str]]:
-        """Tokens for GraphiQL: in a demo, on this machine, and nowhere else."""
-        if not self._is_toy:
-            return []
-        return [
-            {"name": name, "token": self.tokens.issue(user, role, email, lifetime=DEMO_TOKEN_SECONDS)}
-            for name, user, role, email in DEMO_USERS
-        ]
 
     def _http(self) -> aiohttp.ClientSession:
         assert self._session is not None, "The gateway is used before it has started."
@@ -266,17 +132,14 @@ class Gateway:
     async def running(self, *, jobs: bool = True) -> AsyncIterator["Gateway"]:
         """Open the store, and all that works behind a serving gateway (`jobs`); close everything in the end."""
         if jobs:
-            self.known.load()
+            self.edge.known.load()
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.admission.running())
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
-            self.database.client.on_call = self.figures.call
-            if self.tracing is not None:
-                stack.callback(self.tracing.close)
+            self.database.client.on_call = self.edge.figures.call
             self.objects.open()
             stack.callback(self.objects.close)
-            self.graphiql.bucket = self.objects.origin()
+            self.edge.graphiql.bucket = self.objects.origin()
             logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
             changes = ChangeFeed(
                 self.database.client, prefix=self._store.prefix, poll_interval=self.settings.poll_interval
@@ -290,12 +153,9 @@ class Gateway:
             stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self._finish_ingests)
             stack.enter_context(self.metrics_served(self.settings.metrics_port))
-            stack.push_async_callback(self.once.aclose)
             if jobs:
-                stack.push_async_callback(self.known.aclose)
                 stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
-                stack.push_async_callback(self.socket.close)
-                stack.push_async_callback(self.http.streams.close)
+            await stack.enter_async_context(self.edge.running(serving=jobs))
             yield self
 
     @contextmanager
@@ -362,8 +222,8 @@ class Gateway:
         if self.settings.feed_pipeline:
             yield self.feed_pipeline().run
         yield Janitor(partial(self.open_store, PIPELINE_DEADLINE_SECONDS), self.objects, now=self._now).run
-        if self.known.watch is not None:
-            yield self.known.watch
+        if self.edge.known.watch is not None:
+            yield self.edge.known.watch
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
 

@@ -15,14 +15,9 @@ from datastore.errors import BadUserInput, NotFound
 from edge import graphiql
 from edge.addresses import behind_proxies
 from edge.answers import encode, masked, told_error
-from edge.connections import Connections
+from edge.assembly import Edge
 from edge.cors import CrossOrigin
-from edge.http import GraphQLHTTP
-from edge.media import Media
-from edge.observing.metrics_page import MetricsPage
 from edge.security_headers import SecurityHeaders
-from edge.settings import Settings
-from edge.websocket import GraphQLWebSocket
 
 READY_SECONDS = 2.0
 # A URL with one of these asks for an operation, whoever follows it.
@@ -32,20 +27,7 @@ _OPERATION = {"query", "documentId", "extensions"}
 class Behind(Protocol):
     """What stands behind the addresses."""
 
-    settings: Settings
-    graphiql: graphiql.Config
-    media: Media
-    metrics_page: MetricsPage
-    connections: Connections
-    trusted_proxies: tuple[str, ...]
-
-    @property
-    def http(self) -> GraphQLHTTP:
-        """GraphQL over HTTP."""
-
-    @property
-    def socket(self) -> GraphQLWebSocket:
-        """GraphQL over WebSocket."""
+    edge: Edge
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """Open for as long as the server serves."""
@@ -73,29 +55,31 @@ def application(behind: Behind) -> Application:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         async with behind.running():
-            yield behind.connections.told()
+            yield behind.edge.admission.connections.told()
+
+    edge = behind.edge
 
     async def config(request: Request) -> Response:
-        return behind.graphiql.response(request)
+        return edge.graphiql.response(request)
 
     async def ready(_: Request) -> Response:
         state = await behind.readiness(READY_SECONDS)
         return JSONResponse(state, status_code=200 if state["ready"] else 503)
 
     return Application(
-        always_https=behind.settings.reached_at.startswith("https:"),
+        always_https=edge.settings.reached_at.startswith("https:"),
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused, Exception: _failed},
-        middleware=behind_proxies(behind.trusted_proxies),
+        middleware=behind_proxies(edge.settings.capacity.trusted_proxies),
         routes=[
             Route("/", lambda _: RedirectResponse("/graphql")),
-            WebSocketRoute("/graphql", behind.socket),
-            Route("/graphql", CrossOrigin(_GraphQL(behind.http, behind.graphiql), behind.settings.allowed_origins)),
+            WebSocketRoute("/graphql", edge.socket),
+            Route("/graphql", CrossOrigin(_GraphQL(edge.http, edge.graphiql), edge.settings.allowed_origins)),
             Route("/graphiql/config.json", config),
-            Route("/media", behind.media),
-            Route("/media/{token}", behind.media),
+            Route("/media", edge.media),
+            Route("/media/{token}", edge.media),
             Mount("/graphiql/assets", graphiql.assets()),
-            Route("/metrics", behind.metrics_page.respond),
+            Route("/metrics", edge.metrics_page.respond),
             Route("/healthz", lambda _: JSONResponse({"alive": True})),
             Route("/readyz", ready),
         ],

@@ -61,14 +61,14 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.lifespan.state.update(self._behind.connections.told())
+        self.lifespan.state.update(self._behind.edge.admission.connections.told())
         await super().startup(sockets)
         settle_garbage_collector()
         await self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Subscribers are told before their connections go."""
-        await asyncio.gather(self._behind.socket.close(), self._behind.http.streams.close())
+        await asyncio.gather(self._behind.edge.socket.close(), self._behind.edge.http.streams.close())
         await super().shutdown(sockets)
 
 

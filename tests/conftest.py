@@ -109,7 +109,7 @@ class Served:
         self.reports: list[Report] = []
 
     def token(self, user: str = "ada", role: Role = Role.USER, email: str | None = None) -> str:
-        return self.gateway.tokens.issue(user, role, email)
+        return self.gateway.edge.tokens.issue(user, role, email)
 
     def headers(self, user: str | None, role: Role, email: str | None = None) -> dict[str, str]:
         return {} if user is None else {"Authorization": f"Bearer {self.token(user, role, email)}"}
@@ -350,12 +350,12 @@ async def listening(gateway: Gateway) -> AsyncIterator[None]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    server.lifespan.state.update(gateway.connections.told())
+    server.lifespan.state.update(gateway.edge.admission.connections.told())
     await server.startup()
     try:
         yield
     finally:
-        await asyncio.gather(gateway.socket.close(), gateway.http.streams.close())
+        await asyncio.gather(gateway.edge.socket.close(), gateway.edge.http.streams.close())
         # The clients have gone. uvicorn would look for that only ten times a second, and waits once in any case.
         for listener in server.servers:
             listener.close()

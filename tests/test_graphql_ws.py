@@ -61,7 +61,7 @@ async def test_an_eager_socket_kept_alive_by_pings(served: Served) -> None:
 
 
 async def test_a_token_renewed_without_connecting_again(served: Served, clock: Clock) -> None:
-    tokens = served.gateway.tokens
+    tokens = served.gateway.edge.tokens
     short, long = (tokens.issue("ada", Role.USER, lifetime=seconds) for seconds in (600, 1800))
     async with running("graphql-ws.js", scenario="renewal", url=address(served), token=short) as client:
         await served.settle(BLIP)

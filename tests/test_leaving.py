@@ -95,7 +95,7 @@ async def test_keys_that_the_store_left_over_are_not_asked_for_again(served: Ser
 async def test_what_waits_for_its_turn_is_not_looked_up(served: Served, proxy: Proxy) -> None:
     proxy.always = met("Query", SPARKS.name, hang)
     await leave(served, PHOTOS, proxy, "Query", AT_ONCE, user="ada", email="ada@example.com")
-    await until(lambda: not served.gateway.admission.load.running)
+    await until(lambda: not served.gateway.edge.admission.load.running)
     # The first come back, or fail; others had waited for that.
     proxy.closing.set()
     assert await stays(proxy, "Query") == AT_ONCE

@@ -162,7 +162,7 @@ class TestShedding:
     async def test_what_is_too_much_is_refused_before_it_is_read(
         self, served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        load = served.gateway.admission.load
+        load = served.gateway.edge.admission.load
         monkeypatch.setattr(load, "_queue_seconds", 60)
         # A subscription that waits for events is no work in hand.
         listener = await served.listen(LISTEN)
@@ -235,12 +235,12 @@ class TestSockets:
         assert await refused_on(bob, LISTEN) == "UNAVAILABLE"
 
         await ada.socket.send_json({"id": "1", "type": "complete"})
-        await until(lambda: served.gateway.admission.subscriptions.total == 2)
+        await until(lambda: served.gateway.edge.admission.subscriptions.total == 2)
         await ada.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": LISTEN}})
         await served.settle(BLIP, 3)
         for listener in (ada, second, bob):
             await listener.socket.close()
-        await until(lambda: served.gateway.admission.subscriptions.total == 0)
+        await until(lambda: served.gateway.edge.admission.subscriptions.total == 0)
 
     async def test_how_many_sockets_there_may_be(self, served: Served) -> None:
         # Two of each user; those who have not said who they are count for their address.
@@ -256,7 +256,7 @@ class TestSockets:
 
         for listener in [*users, fourth]:
             await listener.socket.close()
-        await until(lambda: served.gateway.admission.websockets.total == 0)
+        await until(lambda: served.gateway.edge.admission.websockets.total == 0)
         strangers = [await connect(served), await connect(served)]
         status, error = await refused_handshake(served)
         assert (status, error["extensions"]["code"]) == (429, "THROTTLED")

@@ -61,7 +61,7 @@ def spans(served: Served) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     prefix = served.gateway.open_store()._prefix
-    served.gateway.runner._tracing = OperationTracing(provider, prefix)
+    served.gateway.edge.runner._tracing = OperationTracing(provider, prefix)
     return exporter
 
 
@@ -303,7 +303,7 @@ async def test_spans_reach_a_collector(
     url, received = collector
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
     tracing = exporting()
-    served.gateway.runner._tracing = tracing
+    served.gateway.edge.runner._tracing = tracing
     await served.ask(QUAKES)
     await asyncio.to_thread(tracing.close)
     (resource,) = (await received.get()).resource_spans

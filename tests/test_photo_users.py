@@ -328,7 +328,7 @@ def test_what_is_encrypted_without_the_right_padding_is_no_id(padding: bytes) ->
 async def test_demo_tokens_have_the_emails_by_which_the_library_knows_them() -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions("embedded"))
 
-    seen = [await gateway.tokens.identify(offered["token"]) for offered in gateway.demo_tokens()]
+    seen = [await gateway.edge.tokens.identify(offered["token"]) for offered in gateway.edge.demo_tokens()]
 
     assert [(who.role, who.email) for who in seen if who] == [
         (Role.USER, "demo@example.com"),

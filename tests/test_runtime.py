@@ -27,7 +27,7 @@ from runtime import Gateway, pipeline_pace
 )
 def test_the_demo_offers_tokens_but_never_for_aws(store: str, offered: list[str]) -> None:
     gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions(store))
-    assert [token["name"] for token in gateway.demo_tokens()] == offered
+    assert [token["name"] for token in gateway.edge.demo_tokens()] == offered
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ async def test_an_id_that_is_not_that_of_the_text_beside_it_is_refused(served: S
 
 async def test_a_subscription_is_named_by_its_id_too(served: Served, manifest: Path) -> None:
     _write(manifest, {"quakes": "subscription { earthquakeDetected { eventId } }"})
-    served.gateway.known.load()
+    served.gateway.edge.known.load()
 
     async with served.http.ws_connect(
         served.url.replace("http", "ws") + "/graphql", protocols=["graphql-transport-ws"]
@@ -159,7 +159,7 @@ class TestPreferred:
     ) -> None:
         assert await over(served, "POST", query=AREAS, **persisted("areas")) == ANSWER
         _write(manifest, {})
-        served.gateway.known.load()
+        served.gateway.edge.known.load()
 
         assert codes(await over(served, "POST", **persisted("areas"))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
@@ -270,7 +270,7 @@ def test_a_start_with_a_bad_manifest_is_told_in_a_line(tmp_path: Path) -> None:
 
 
 async def test_documents_of_a_manifest_are_ready_however_many_others_come(served: Served) -> None:
-    documents = served.gateway.documents
+    documents = served.gateway.edge.documents
     ready = documents.prepare(AREAS)
 
     for number in range(300):

@@ -1,0 +1,226 @@
+"""The edge of one process, put together from its settings: all that stands between clients and resolvers."""
+
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import strawberry
+from prometheus_client import CollectorRegistry
+
+from datastore.database import StoreOptions
+from datastore.documents import KnownDocuments
+from datastore.metering import Meter
+from datastore.objects import ObjectStore
+from datastore.store import Store
+from edge import graphiql
+from edge.admission import Admission
+from edge.caching import Caching
+from edge.documents.known import KnownTexts
+from edge.documents.prepared import Documents
+from edge.execution import Runner
+from edge.explain import Explain, Explanations
+from edge.http import GraphQLHTTP
+from edge.idempotency import Idempotency
+from edge.identity import Tokens, TokenSettings
+from edge.media import Media
+from edge.observing.metrics_page import MetricsPage
+from edge.observing.operation_log import log_operation
+from edge.observing.operation_metrics import OperationMetrics
+from edge.replies import HttpProfile
+from edge.requests import Observe, OpenContext
+from edge.settings import Settings
+from edge.socket import SocketLimits
+from edge.sse import EventStreams, StreamLimits
+from edge.verification_keys import OpenSession
+from edge.websocket import GraphQLWebSocket
+from resolvers.access import Role
+
+if TYPE_CHECKING:
+    from edge.observing.tracing import OperationTracing
+
+# A client waits for it before its operation begins.
+DOCUMENT_SECONDS = 5.0
+DEMO_TOKEN_SECONDS = 12 * 3600.0
+# What each is called, the id, the role and the verified email: the photo library knows its users by that.
+DEMO_USERS = (
+    ("Demo user", "demo", Role.USER, "demo@example.com"),
+    ("Admin", "admin", Role.ADMIN, "admin@example.com"),
+    ("System", "system", Role.SYSTEM, None),
+)
+
+
+class OpenStore(Protocol):
+    """Opens a store for work that takes so many seconds at the most; what it does is added to the meter."""
+
+    def __call__(self, seconds: float, meter: Meter | None = None) -> Store: ...
+
+
+class Edge:
+    """One of each for the process. `now` and `new_id` are where time and chance come from.
+
+    The schema is built when it is first needed. Operations see a context of `open_context`; what the edge keeps for
+    itself goes to stores of `open_store`. Key sets are fetched with sessions of `open_session`, and figures are told in
+    `registry`.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: StoreOptions,
+        objects: ObjectStore,
+        registry: CollectorRegistry,
+        *,
+        build_schema: Callable[[], strawberry.Schema],
+        open_context: OpenContext,
+        open_store: OpenStore,
+        open_session: OpenSession,
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        observers: Collection[Observe] = (),
+    ) -> None:
+        self.settings = settings
+        self._store = store
+        self._build_schema = build_schema
+        self._open_context = open_context
+        self._open_store = open_store
+        self._now = now
+        self._new_id = new_id
+        self._observers = observers
+        self.figures = OperationMetrics(registry, store.prefix)
+        self.tokens = Tokens(
+            TokenSettings(
+                secret=None if settings.jwks_url else settings.secret,
+                jwks_url=settings.jwks_url,
+                issuer=settings.issuer,
+                audience=settings.audience,
+                role_claim=settings.role_claim,
+            ),
+            open_session=open_session,
+            clock=lambda: now().timestamp(),
+        )
+        self.admission = Admission(settings.capacity)
+        for name, (meaning, read) in self.admission.figures().items():
+            self.figures.gauge(name, meaning, read)
+        self.metrics_page = MetricsPage(registry, self.tokens.identify, settings.metrics_token)
+        self.media = Media(objects, now, allowed_origins=settings.allowed_origins)
+        self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
+
+    @asynccontextmanager
+    async def running(self, *, serving: bool) -> AsyncIterator[None]:
+        """While the process is at work; when it is `serving`, those who are connected are told of its end."""
+        async with self.admission.running():
+            try:
+                yield
+            finally:
+                if serving:
+                    await self.http.streams.close()
+                    await self.socket.close()
+                    await self.known.aclose()
+                await self.once.aclose()
+                if self.tracing is not None:
+                    self.tracing.close()
+
+    @cached_property
+    def documents(self) -> Documents:
+        return Documents(
+            self._build_schema(),
+            introspection=self.settings.documents.introspection,
+            max_cost=self.settings.documents.max_cost,
+            now=self._now,
+        )
+
+    @cached_property
+    def known(self) -> KnownTexts:
+        known = KnownTexts(
+            self.settings.documents,
+            self.documents,
+            self._document_in_table,
+            lambda: self._now().timestamp(),
+            self.settings.capacity.redis_url,
+        )
+        self.figures.gauge(
+            "gateway_unregistered_operations",
+            "Operations that came with a document that is not registered, where that is logged.",
+            lambda: known.registry.unregistered,
+        )
+        return known
+
+    @cached_property
+    def runner(self) -> Runner:
+        return Runner(
+            self.documents,
+            self._open_context,
+            deadline=self.settings.deadline_seconds,
+            registry=self.known.registry,
+            budgets=self.admission.budgets,
+            load=self.admission.load,
+            subscriptions=self.admission.subscriptions,
+            once=self.once,
+            observers=(self.figures.operation, log_operation, *self._observers),
+            tracing=self.tracing,
+            explanations=Explanations(self._explain, self._store.prefix),
+        )
+
+    @cached_property
+    def once(self) -> Idempotency:
+        return Idempotency(
+            self._open_store, deadline=self.settings.deadline_seconds, now=self._now, new_id=self._new_id
+        )
+
+    @cached_property
+    def tracing(self) -> "OperationTracing | None":
+        if not self.settings.traces:
+            return None
+        from edge.observing.tracing import exporting  # a tenth of a second, which only those pay who want it
+
+        return exporting(self._store.prefix)
+
+    @cached_property
+    def http(self) -> GraphQLHTTP:
+        return GraphQLHTTP(
+            self.runner,
+            self.tokens.identify,
+            streams=EventStreams(
+                StreamLimits(heartbeat=self.settings.heartbeat_seconds), lambda: self._now().timestamp()
+            ),
+            profile=HttpProfile(self.settings.http_profile),
+            allowed_origins=self.settings.allowed_origins,
+            caching=Caching(self.documents.schema),
+            on_refusal=self.figures.http_refusal,
+        )
+
+    @cached_property
+    def socket(self) -> GraphQLWebSocket:
+        return GraphQLWebSocket(
+            self.runner,
+            self.tokens.identify,
+            allowed_origins=self.settings.allowed_origins,
+            limits=SocketLimits(max_operations=self.settings.capacity.operations_per_websocket),
+            places=self.admission.websockets,
+            clock=lambda: self._now().timestamp(),
+        )
+
+    async def _document_in_table(self, document_id: str) -> str | None:
+        found = await KnownDocuments(self._open_store(DOCUMENT_SECONDS)).by_id(document_id)
+        return None if found is None else found.text
+
+    @property
+    def _is_toy(self) -> bool:
+        """A demo, on this machine, with tokens of its own. What is in AWS is no toy."""
+        settings = self.settings
+        return settings.demo and settings.loopback and self._store.store != "aws" and not settings.jwks_url
+
+    @property
+    def _explain(self) -> Explain:
+        return Explain(self.settings.explain or (Explain.USER if self._is_toy else Explain.ADMIN))
+
+    def demo_tokens(self) -> list[dict[str, str]]:
+        """Tokens for GraphiQL: in a demo, on this machine, and nowhere else."""
+        if not self._is_toy:
+            return []
+        return [
+            {"name": name, "token": self.tokens.issue(user, role, email, lifetime=DEMO_TOKEN_SECONDS)}
+            for name, user, role, email in DEMO_USERS
+        ]
