@@ -53,7 +53,7 @@ def create_app(settings: Settings | None = None, store: StoreOptions | None = No
     What is not given comes from the environment: the variables and defaults are those of `serve`, and its mistakes end
     the process with the same line. The store is opened when the server starts, and closed when it stops.
 
-    How connections are carried is up to the server, and `serve` sets `UVICORN_OPTIONS` (edge/http_protocol.py). A
+    How connections are carried is up to the server, and `serve` sets `UVICORN_OPTIONS` (edge/http/protocol.py). A
     server of your own should too, or it takes heads of any size at any pace, keeps the connections of peers that do not
     read, and takes messages of 16 MB: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in the README.
     """

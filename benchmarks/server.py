@@ -25,8 +25,8 @@ from datastore.database import StoreOptions
 from datastore.keyspace import TABLES
 from datastore.metering import Call
 from edge.application import application
-from edge.capacity import unlimited
-from edge.http_protocol import UVICORN_OPTIONS
+from edge.capacity.settings import unlimited
+from edge.http.protocol import UVICORN_OPTIONS
 from edge.identity import Tokens, TokenSettings
 from edge.server import settle_garbage_collector
 from edge.settings import Settings

@@ -13,11 +13,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from datastore.errors import BadUserInput, NotFound
 from edge import graphiql
-from edge.addresses import behind_proxies
 from edge.answers import encode, masked, told_error
 from edge.assembly import Edge
-from edge.cors import CrossOrigin
-from edge.security_headers import SecurityHeaders
+from edge.capacity.addresses import behind_proxies
+from edge.http.cors import CrossOrigin
+from edge.http.security_headers import SecurityHeaders
 
 READY_SECONDS = 2.0
 # A URL with one of these asks for an operation, whoever follows it.

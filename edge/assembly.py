@@ -15,26 +15,26 @@ from datastore.metering import Meter
 from datastore.objects import ObjectStore
 from datastore.store import Store
 from edge import graphiql
-from edge.admission import Admission
-from edge.caching import Caching
+from edge.capacity.admission import Admission
 from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
 from edge.execution import Runner
 from edge.explain import Explain, Explanations
-from edge.http import GraphQLHTTP
+from edge.http.caching import Caching
+from edge.http.endpoint import GraphQLHTTP
+from edge.http.replies import HttpProfile
+from edge.http.sse import EventStreams, StreamLimits
 from edge.idempotency import Idempotency
 from edge.identity import Tokens, TokenSettings
 from edge.media import Media
 from edge.observing.metrics_page import MetricsPage
 from edge.observing.operation_log import log_operation
 from edge.observing.operation_metrics import OperationMetrics
-from edge.replies import HttpProfile
 from edge.requests import Observe, OpenContext
 from edge.settings import Settings
-from edge.socket import SocketLimits
-from edge.sse import EventStreams, StreamLimits
 from edge.verification_keys import OpenSession
-from edge.websocket import GraphQLWebSocket
+from edge.websocket.endpoint import GraphQLWebSocket
+from edge.websocket.socket import SocketLimits
 from resolvers.access import Role
 
 if TYPE_CHECKING:

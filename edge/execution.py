@@ -17,14 +17,14 @@ from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from datastore.errors import BadUserInput, DomainError, Timeout
 from datastore.metering import Meter
-from edge.addresses import payer
 from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
+from edge.capacity.addresses import payer
+from edge.capacity.load import Load
+from edge.capacity.places import Places
 from edge.documents.prepared import Documents, Rejected
 from edge.documents.variables import check_variables
 from edge.explain import Asking, Explanations
-from edge.load import Load
 from edge.operations import Caller, Operation, Transport
-from edge.places import Places
 from edge.requests import (
     Budgets,
     Observe,

@@ -22,8 +22,8 @@ from datastore.moments import to_seconds
 from datastore.objects import INCOMING, UPLOAD_LIFETIME, ObjectStore
 from datastore.objects.local import LocalObjects, Receiving
 from edge.answers import encode, masked, told_error
+from edge.http.refusals import ClientGone, Refused
 from edge.origins import canonical, canonical_all
-from edge.refusals import ClientGone, Refused
 from edge.upload_form import MOST_AROUND, UploadForm
 
 MOST_BYTES = 25 * 2**20  # no token says more

@@ -13,7 +13,7 @@ from typing import Any
 import uvicorn
 
 from edge.application import Behind, application
-from edge.http_protocol import UVICORN_OPTIONS
+from edge.http.protocol import UVICORN_OPTIONS
 
 GRACEFUL_SECONDS = 10
 BACKLOG = 2048

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from edge.capacity import Capacity, capacity_of
+from edge.capacity.settings import Capacity, capacity_of
 from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
 from edge.documents.settings import DocumentSettings, document_settings
 from edge.explain import Explain

@@ -30,8 +30,8 @@ from datastore.keyspace import TABLES
 from datastore.metering import Call
 from datastore.store import Store
 from edge.application import application
-from edge.capacity import Capacity
-from edge.http_protocol import UVICORN_OPTIONS
+from edge.capacity.settings import Capacity
+from edge.http.protocol import UVICORN_OPTIONS
 from edge.requests import Report
 from edge.settings import Settings
 from resolvers.access import Role

@@ -15,8 +15,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Message, Scope
 
-from edge.addresses import behind_proxies, network_of
-from edge.capacity import Capacity, capacity_of
+from edge.capacity.addresses import behind_proxies, network_of
+from edge.capacity.settings import Capacity, capacity_of
 from edge.settings import Misconfigured, Settings, from_environment
 
 

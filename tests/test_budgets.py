@@ -16,11 +16,11 @@ from test_sighting_subscriptions import foreign_sighting, raw_put
 
 from datastore.errors import Throttled
 from datastore.keyspace.sightings import BLIP
-from edge.addresses import payer
-from edge.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
-from edge.capacity import Capacity
+from edge.capacity.addresses import payer
+from edge.capacity.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
+from edge.capacity.redis_budgets import RedisBuckets
+from edge.capacity.settings import Capacity
 from edge.operations import Caller
-from edge.redis_budgets import RedisBuckets
 from edge.requests import OverBudget
 from edge.settings import Settings
 from resolvers.access import Identity, Role

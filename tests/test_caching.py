@@ -16,7 +16,7 @@ import schema as api
 from datastore.declarations import Who
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EVENT
-from edge.capacity import Capacity
+from edge.capacity.settings import Capacity
 from edge.documents.ages import Ages
 from edge.documents.manifest import sha256_of
 from edge.documents.prepared import Documents

@@ -7,10 +7,10 @@ import pytest
 from http_server import served
 from test_http import SCHEMA, Toy, identify
 
-from edge.cors import CrossOrigin
 from edge.documents.prepared import Documents
 from edge.execution import Runner
-from edge.http import GraphQLHTTP
+from edge.http.cors import CrossOrigin
+from edge.http.endpoint import GraphQLHTTP
 
 APP, EVIL = "https://app.example.com", "https://evil.example.com"
 ASKING = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,authorization"}

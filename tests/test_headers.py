@@ -69,7 +69,7 @@ async def test_what_is_not_there_is_told_in_json(served: Served) -> None:
         ("POST", "/graphql/", 404, "NOT_FOUND", None),
         ("POST", "/graphql/x", 404, "NOT_FOUND", None),
         ("GET", "/graphiql/assets/none.js", 404, "NOT_FOUND", None),
-        ("GET", "/graphiql/assets/../../edge/http.py", 404, "NOT_FOUND", None),
+        ("GET", "/graphiql/assets/../../edge/http/endpoint.py", 404, "NOT_FOUND", None),
         ("POST", "/healthz", 405, "BAD_USER_INPUT", {"GET", "HEAD"}),
         ("DELETE", "/graphiql/config.json", 405, "BAD_USER_INPUT", {"GET", "HEAD"}),
         ("PUT", "/graphql", 405, "BAD_USER_INPUT", {"GET", "POST"}),

@@ -17,9 +17,9 @@ from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
 from datastore.metering import Meter
 from edge.documents.prepared import Documents
 from edge.execution import Runner
-from edge.http import GraphQLHTTP
-from edge.http_protocol import UVICORN_OPTIONS
-from edge.replies import HttpProfile
+from edge.http.endpoint import GraphQLHTTP
+from edge.http.protocol import UVICORN_OPTIONS
+from edge.http.replies import HttpProfile
 from resolvers.access import Identity, Role
 
 GRAPHQL = "application/graphql-response+json"

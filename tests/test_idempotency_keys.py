@@ -17,7 +17,7 @@ from conftest import SECRET, Clock, Served, call_name, free_port, listening, mak
 from fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain, refuse, until
 
 from datastore.database import StoreOptions
-from edge.capacity import Capacity
+from edge.capacity.settings import Capacity
 from edge.settings import Settings
 from resolvers.access import Role
 from runtime import Gateway

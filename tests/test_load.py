@@ -15,8 +15,8 @@ from fault_proxy import Proxy, Seen, forward, until
 from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
-from edge.load import LATE_TURNS, Load
-from edge.places import Places
+from edge.capacity.load import LATE_TURNS, Load
+from edge.capacity.places import Places
 from edge.settings import Settings
 from resolvers.access import Role
 

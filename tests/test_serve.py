@@ -264,7 +264,7 @@ def test_another_server_gets_its_app_from_the_environment_as_serve_does(tmp_path
 def test_another_server_takes_a_store_without_the_demo_and_our_sockets(engine: str, tmp_path: Path) -> None:
     store = {"GATEWAY_STORE": engine, "GATEWAY_TABLE_PREFIX": f"own{free_port()}__", "GATEWAY_DEMO": "0"}
     run("tables", "create", **store)
-    flags = ["--ws", "edge.socket_protocol:SocketProtocol", "--ws-per-message-deflate", "false"]
+    flags = ["--ws", "edge.websocket.protocol:SocketProtocol", "--ws-per-message-deflate", "false"]
     with uvicorn_serving(tmp_path / "data", *flags, **store) as gateway:
         assert gateway.data(STRONG)["earthquakes"]["nodes"] == []
         assert json.loads(gateway.get("/graphiql/config.json")[2])["tokens"] == []

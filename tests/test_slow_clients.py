@@ -12,9 +12,9 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from edge.capacity import Capacity
-from edge.connections import Connections, Patience
-from edge.http_protocol import UVICORN_OPTIONS
+from edge.capacity.connections import Connections, Patience
+from edge.capacity.settings import Capacity
+from edge.http.protocol import UVICORN_OPTIONS
 
 QUICK = Patience(
     head_bytes=2000,

@@ -19,14 +19,14 @@ from test_sightings import report
 from toy_sockets import NOW, SCHEMA, Toy, identify, world
 
 from datastore.keyspace.sightings import BLIP
-from edge.connections import Connections, Patience
+from edge.capacity.connections import Connections, Patience
 from edge.documents.prepared import Documents
 from edge.execution import Runner
-from edge.http import GraphQLHTTP
-from edge.http_protocol import UVICORN_OPTIONS
+from edge.http.endpoint import GraphQLHTTP
+from edge.http.protocol import UVICORN_OPTIONS
+from edge.http.sse import EventStreams, StreamLimits
 from edge.operations import Transport
 from edge.requests import Report
-from edge.sse import EventStreams, StreamLimits
 from resolvers.access import Role
 
 EVENTS = "text/event-stream"

@@ -17,11 +17,11 @@ from toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, up
 
 from datastore.errors import NotFound
 from edge.documents.prepared import Document
-from edge.messages import Broken, read_message, requested_operation
 from edge.operations import Caller, Operation
-from edge.socket import SocketLimits
-from edge.socket_protocol import SocketProtocol
-from edge.websocket import SUBPROTOCOL
+from edge.websocket.endpoint import SUBPROTOCOL
+from edge.websocket.messages import Broken, read_message, requested_operation
+from edge.websocket.protocol import SocketProtocol
+from edge.websocket.socket import SocketLimits
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from toy_sockets import NOW, Peer, Served, serving, unexpected, until, world
 
-from edge.socket import SocketLimits
+from edge.websocket.socket import SocketLimits
 
 EVENTS = "subscription { events { number } }"
 

@@ -19,9 +19,9 @@ from datastore.metering import Meter
 from edge.documents.prepared import Documents
 from edge.execution import Runner
 from edge.requests import Registry
-from edge.socket import SocketLimits
-from edge.socket_protocol import UVICORN_WS_OPTIONS
-from edge.websocket import SUBPROTOCOL, GraphQLWebSocket
+from edge.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
+from edge.websocket.protocol import UVICORN_WS_OPTIONS
+from edge.websocket.socket import SocketLimits
 from resolvers.access import Identity, Role
 
 NOW = 1_800_000_000.0

@@ -11,8 +11,8 @@ from starlette.types import Send
 
 from datastore.errors import Forbidden, IdempotencyMismatch, Internal, Throttled, Timeout, Unauthenticated, Unavailable
 from edge.answers import Outcome, Stage, encode, masked, told_error
-from edge.media_types import JSON
-from edge.refusals import Refused
+from edge.http.media_types import JSON
+from edge.http.refusals import Refused
 
 _STATUS_OF_CODE = {
     Unauthenticated.code: 401,

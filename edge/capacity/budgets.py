@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
-from edge.addresses import payer
 from edge.answers import Allowance
-from edge.capacity import Capacity
+from edge.capacity.addresses import payer
+from edge.capacity.settings import Capacity
 from edge.operations import Caller
 from edge.requests import OverBudget
 from resolvers.access import Role

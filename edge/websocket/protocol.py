@@ -7,9 +7,9 @@ from typing import Any, Final
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-from edge.connections import Connections
-from edge.handshakes import Handshakes
-from edge.messages import GOING_AWAY
+from edge.capacity.connections import Connections
+from edge.websocket.handshakes import Handshakes
+from edge.websocket.messages import GOING_AWAY
 
 GOODBYE_SECONDS = 2.0
 # A message comes in one frame, or in a few where a proxy parts it. Empty frames would add up without end.

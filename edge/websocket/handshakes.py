@@ -9,8 +9,8 @@ from websockets.typing import StatusLike
 
 from datastore.errors import BadUserInput, DomainError, Forbidden, Internal
 from edge.answers import encode, told_error
-from edge.media_types import JSON
-from edge.security_headers import HEADERS
+from edge.http.media_types import JSON
+from edge.http.security_headers import HEADERS
 
 
 class Handshakes(ServerProtocol):

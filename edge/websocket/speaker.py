@@ -7,8 +7,8 @@ from starlette.datastructures import Headers
 
 from datastore.errors import Unauthenticated, Unavailable
 from edge.identity import bearer
-from edge.messages import Broken
 from edge.requests import Identify
+from edge.websocket.messages import Broken
 from resolvers.access import Identity
 
 AUTHORIZATION = "authorization"

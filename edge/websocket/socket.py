@@ -13,14 +13,14 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Send
 
 from datastore.errors import BadUserInput, SlowSubscriber, Throttled
-from edge.addresses import payer
 from edge.answers import Outcome, domain_error, encode, failure, masked, told_error
+from edge.capacity.addresses import payer
+from edge.capacity.places import Places
 from edge.execution import Runner
-from edge.messages import GOING_AWAY, Broken, Farewell, Message, read_message, requested_operation
 from edge.operations import Caller, Operation, Transport
-from edge.places import Places
 from edge.requests import Identify, Request
-from edge.speaker import Speaker, without_authorization
+from edge.websocket.messages import GOING_AWAY, Broken, Farewell, Message, read_message, requested_operation
+from edge.websocket.speaker import Speaker, without_authorization
 
 # RFC 6455, 5.5: a close frame holds 125 bytes, two of them the code.
 MAX_REASON_BYTES = 123

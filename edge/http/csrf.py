@@ -10,8 +10,8 @@ https://fetch.spec.whatwg.org/#cors-safelisted-request-header · https://w3c.git
 from collections.abc import Collection, Mapping
 
 from datastore.errors import Forbidden
+from edge.http.refusals import Refused
 from edge.origins import canonical
-from edge.refusals import Refused
 
 # With one of these a browser asks first. The first is what Apollo's clients and their documentation call for.
 ASKED_FIRST = (

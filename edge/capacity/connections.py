@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from edge.addresses import Trusted, network_of
-from edge.capacity import Capacity
-from edge.places import Places
+from edge.capacity.addresses import Trusted, network_of
+from edge.capacity.places import Places
+from edge.capacity.settings import Capacity
 
 
 @dataclass(frozen=True, slots=True)

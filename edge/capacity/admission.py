@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from edge.budgets import CallersBudgets, LocalBuckets
-from edge.capacity import Capacity
-from edge.connections import Connections
-from edge.load import Load
-from edge.places import Places
+from edge.capacity.budgets import CallersBudgets, LocalBuckets
+from edge.capacity.connections import Connections
+from edge.capacity.load import Load
+from edge.capacity.places import Places
+from edge.capacity.settings import Capacity
 
 
 class Admission:
@@ -22,7 +22,7 @@ class Admission:
         self.subscriptions = Places("subscriptions", capacity.subscriptions, capacity.subscriptions_per_caller)
         self.redis = None
         if capacity.redis_url is not None:
-            from edge.redis_budgets import RedisBuckets  # its library, for those only who use it
+            from edge.capacity.redis_budgets import RedisBuckets  # its library, for those only who use it
 
             self.redis = RedisBuckets(capacity.redis_url)
         self.budgets = CallersBudgets(self.redis or LocalBuckets(), capacity)

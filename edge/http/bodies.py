@@ -10,8 +10,8 @@ import orjson
 from starlette.types import Receive
 
 from datastore.errors import BadUserInput, Timeout
-from edge.media_types import JSON, is_json
-from edge.refusals import ClientGone, Refused
+from edge.http.media_types import JSON, is_json
+from edge.http.refusals import ClientGone, Refused
 
 MAX_BODY = 262_144
 BODY_SECONDS = 15.0

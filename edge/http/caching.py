@@ -12,7 +12,7 @@ from graphql import GraphQLSchema
 from edge.answers import Outcome
 from edge.documents.ages import Ages
 from edge.documents.registry import names_document
-from edge.replies import Reply
+from edge.http.replies import Reply
 from edge.requests import Request
 
 # What an answer depends on besides its URL; who is at its other end (CORS) says more.

@@ -12,16 +12,16 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from datastore.errors import DomainError, Throttled, Unavailable
-from edge.addresses import payer
 from edge.answers import encode, told_error
+from edge.capacity.addresses import payer
+from edge.capacity.places import Places
 from edge.execution import Runner
-from edge.media_types import JSON
-from edge.messages import GOING_AWAY, Farewell
+from edge.http.media_types import JSON
 from edge.operations import Caller
 from edge.origins import Origins
-from edge.places import Places
 from edge.requests import Identify
-from edge.socket import LIMITS, Service, Socket, SocketLimits
+from edge.websocket.messages import GOING_AWAY, Farewell
+from edge.websocket.socket import LIMITS, Service, Socket, SocketLimits
 
 SUBPROTOCOL = "graphql-transport-ws"
 

@@ -16,9 +16,9 @@ from uvicorn.protocols.utils import get_remote_addr
 
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from edge.answers import encode, told_error
-from edge.connections import Connections
-from edge.security_headers import HEADERS
-from edge.socket_protocol import UVICORN_WS_OPTIONS
+from edge.capacity.connections import Connections
+from edge.http.security_headers import HEADERS
+from edge.websocket.protocol import UVICORN_WS_OPTIONS
 
 # A load balancer keeps its connections for 60 s: it must be the first to close them.
 KEEP_ALIVE_SECONDS = 65

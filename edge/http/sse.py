@@ -16,7 +16,7 @@ from starlette.types import Receive, Send
 
 from datastore.errors import Unauthenticated
 from edge.answers import Outcome, failure
-from edge.media_types import EVENTS
+from edge.http.media_types import EVENTS
 from edge.operations import Caller
 
 EVENTS_PER_TURN = 16

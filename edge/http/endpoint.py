@@ -13,18 +13,18 @@ from starlette.types import Receive, Scope, Send
 
 from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailable
 from edge.answers import Outcome
-from edge.bodies import BODY_SECONDS, MAX_BODY, Bodies
-from edge.caching import Caching
-from edge.csrf import check_get
 from edge.execution import Runner
+from edge.http.bodies import BODY_SECONDS, MAX_BODY, Bodies
+from edge.http.caching import Caching
+from edge.http.csrf import check_get
+from edge.http.media_types import EVENTS, GRAPHQL, JSON, Wanted, wanted
+from edge.http.refusals import ClientGone, Refused
+from edge.http.replies import HttpProfile, Reply, fault, refusal, reply, send_reply
+from edge.http.sse import END_ID, EventStreams, send_end
 from edge.identity import bearer
-from edge.media_types import EVENTS, GRAPHQL, JSON, Wanted, wanted
 from edge.operations import Caller, Operation, Transport, read_operation
 from edge.origins import canonical_all
-from edge.refusals import ClientGone, Refused
-from edge.replies import HttpProfile, Reply, fault, refusal, reply, send_reply
 from edge.requests import Identify, Request
-from edge.sse import END_ID, EventStreams, send_end
 from resolvers.access import Identity
 
 _METHODS = "GET, POST"

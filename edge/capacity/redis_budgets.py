@@ -11,7 +11,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from edge.budgets import Budget, LocalBuckets
+from edge.capacity.budgets import Budget, LocalBuckets
 
 PREFIX = "gateway:budget:"
 # No request waits for Redis longer than that.

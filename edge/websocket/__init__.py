@@ -1,0 +1,1 @@
+"""GraphQL over WebSocket: the protocol graphql-transport-ws."""
