@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from console import mistake
 from datastore.database import StoreOptions
 from datastore.documents import KnownDocuments
 from edge.documents.extraction import extracted
-from edge.documents.manifest import ManifestProblem, read_manifest, sha256_of
+from edge.documents.manifest import ManifestProblem, is_hash, plain_id, read_manifest, sha256_of
 from edge.documents.prepared import Document, Documents
 from edge.documents.settings import document_settings
 from edge.documents.trusted import prepared
@@ -58,17 +58,19 @@ def put_documents(
 ) -> None:
     """Check a manifest, and make its documents known in the table. An id never gets another text.
 
-    Each is known by its SHA-256 too, so that it may also be sent in full.
+    Each is known by its SHA-256 too, so that it may also be sent in full. Where an id stands for another text already,
+    nothing is put.
     """
     ready = _ready(manifest)
     texts = {sha256_of(document.text): document.text for document in ready.values()}
     texts |= {document_id: document.text for document_id, document in ready.items()}
 
     async def put(known: KnownDocuments) -> None:
+        there = {found.document_id: found.text async for found in known.all()}
+        _check_taken(name for name, text in texts.items() if there.get(name, text) != text)
         now = datetime.now(UTC)
-        taken = [name for name, text in texts.items() if (await known.put(name, text, now)).text != text]
-        if taken:
-            raise mistake(f"these ids stand for other texts already: {', '.join(sorted(taken))}.")
+        # The condition of each is for those whom others put meanwhile.
+        _check_taken([name for name, text in texts.items() if (await known.put(name, text, now)).text != text])
         typer.echo(f"{len(ready)} documents are known")
 
     _in_table(put, store_options(store, data_dir, memory, prefix, region))
@@ -99,10 +101,25 @@ def delete_documents(
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
-    """Forget documents in the table. Gateways notice within a minute."""
+    """Forget documents in the table. Gateways notice within a minute.
+
+    A text whose last name goes is forgotten by its SHA-256 too: it runs no more, not when it is sent in full either.
+    """
+    named = [plain_id(document_id) for document_id in ids]
 
     async def delete(known: KnownDocuments) -> None:
-        unknown = [document_id for document_id in ids if not await known.delete(document_id)]
+        there = {found.document_id: found.text async for found in known.all()}
+        going = there.keys() & named
+        texts = {there[document_id] for document_id in going}
+        staying = {there[name]: name for name in sorted(there.keys() - going) if not is_hash(name)}
+        going |= there.keys() & {sha256_of(text) for text in texts - staying.keys()}
+        # Hashes go first: should this end half-way, the names can be given again.
+        for document_id in sorted(going, key=lambda one: (not is_hash(one), one)):
+            await known.delete(document_id)
+            typer.echo(f"{document_id} is forgotten")
+        for text in sorted(texts & staying.keys()):
+            typer.echo(f"the text {sha256_of(text)} still runs: {staying[text]} stands for it")
+        unknown = [document_id for document_id in named if document_id not in there]
         if unknown:
             raise mistake(f"nothing was known by {', '.join(unknown)}.")
 
@@ -133,6 +150,12 @@ def extract_documents(
         raise mistake(f"{problem.filename}: {problem.strerror}.") from None
     if output is None:
         typer.echo(text)
+
+
+def _check_taken(names: Iterable[str]) -> None:
+    """End in a mistake where there are any."""
+    if taken := sorted(names):
+        raise mistake(f"these ids stand for other texts already: {', '.join(taken)}.")
 
 
 def _graphql_files(source: Path) -> Iterator[Path]:

@@ -21,6 +21,7 @@ from edge.documents.ages import Ages
 from edge.documents.manifest import sha256_of
 from edge.documents.prepared import Documents
 from edge.documents.settings import DocumentSettings, DocumentsMode
+from edge.http.caching import NAMED_SECONDS
 from edge.settings import Settings
 from resolvers.access import Role
 
@@ -32,6 +33,7 @@ DOCUMENTS = {
     "watches": '{ watches(userId: "ada") { watchId } }',
     "seed": "mutation { seedDemo { area } }",
 }
+HASH = sha256_of(QUAKE)
 DAY = "max-age=86400"
 
 
@@ -59,9 +61,9 @@ async def fetched(served: Served, headers: dict[str, str] | None = None, **field
 
 
 async def test_an_answer_by_id_says_for_how_long_it_may_be_kept_and_by_whom(served: Served) -> None:
-    status, headers, body = await fetched(served, documentId="quake")
-    again = await fetched(served, documentId="quake")
-    _, signed_in, _ = await fetched(served, served.headers("ada", Role.USER), documentId="quake")
+    status, headers, body = await fetched(served, documentId=HASH)
+    again = await fetched(served, documentId=HASH)
+    _, signed_in, _ = await fetched(served, served.headers("ada", Role.USER), documentId=f"sha256:{HASH}")
     _, a_list, _ = await fetched(served, documentId="quakes")
 
     assert (status, json.loads(body)) == (200, {"data": {"earthquake": {"eventId": "us1", "place": "1 km N of Here"}}})
@@ -71,6 +73,25 @@ async def test_an_answer_by_id_says_for_how_long_it_may_be_kept_and_by_whom(serv
     assert {"accept", "authorization", "x-explain"} <= {name.strip().lower() for name in headers["Vary"].split(",")}
     assert signed_in["Cache-Control"] == f"private, {DAY}"
     assert a_list["Cache-Control"] == "public, max-age=10"
+
+
+async def test_an_answer_by_a_name_is_not_kept_beyond_what_the_name_may_stand_for(served: Served) -> None:
+    """A release may give the name another text."""
+    for named in ({"documentId": "quake"}, persisted("quake")):
+        _, headers, _ = await fetched(served, **named)
+        assert headers["Cache-Control"] == f"public, max-age={NAMED_SECONDS}"
+
+
+async def test_each_media_type_has_a_tag_of_its_own(served: Served) -> None:
+    """A strong tag that two representations shared would let a client take one for the other."""
+    spoken = {"Accept": "application/graphql-response+json"}
+    _, plain, body = await fetched(served, documentId="quake")
+    _, other, same = await fetched(served, spoken, documentId="quake")
+    status, _, _ = await fetched(served, spoken | {"If-None-Match": plain["ETag"]}, documentId="quake")
+
+    assert (plain["Content-Type"] != other["Content-Type"], body == same) == (True, True)
+    assert plain["ETag"] != other["ETag"]
+    assert status == 200
 
 
 async def test_a_browser_that_follows_the_url_is_shown_the_answer_and_not_graphiql(served: Served) -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 from command_line import refused, refused_in_a_line, run_here
-from conftest import ROOT
+from conftest import NOON, ROOT
 from graphql import parse
 
 from datastore.database import Database, StoreOptions
+from datastore.documents import KnownDocuments
+from datastore.metering import Deadline
+from datastore.store import Store
 from edge.documents.extraction import extracted
 from edge.documents.manifest import ManifestProblem, read_manifest, sha256_of
 
@@ -28,9 +31,9 @@ def manifest(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> Path:
-    """Another text for one of its ids."""
+    """Another text for one of its ids, and a new one."""
     path = tmp_path / "changed.json"
-    path.write_text(json.dumps({"areas": "{ categories }"}))
+    path.write_text(json.dumps({"a": AREAS, "areas": "{ categories }"}))
     return path
 
 
@@ -82,15 +85,25 @@ async def test_documents_are_put_into_the_table_listed_and_deleted(
     again = await call("documents", "put", manifest)
     listed = await call("documents", "list")
     other = await call("documents", "put", changed)
-    deleted = await call("documents", "delete", "areas", "nothing")
+    as_before = await call("documents", "list")
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    await KnownDocuments(store).put("twin", AREAS, NOON)
+    one_of_two = await call("documents", "delete", "areas")
+    between = await call("documents", "list")
+    deleted = await call("documents", "delete", "twin", "nothing")
     left = await call("documents", "list")
 
     assert (put.stdout, again.stdout) == ("2 documents are known\n",) * 2
     texts = json.loads(listed.stdout)
     assert texts == {name: text for text in (AREAS, f"{QUAKE} {FRAGMENT}") for name in _names(text)}
     refused(other, 1, "these ids stand for other texts already: areas.")
-    refused_in_a_line(deleted, 1, "nothing was known by nothing.")
-    assert "areas" not in json.loads(left.stdout)
+    assert as_before.stdout == listed.stdout
+    told = f"areas is forgotten\nthe text {sha256_of(AREAS)} still runs: twin stands for it\n"
+    assert (one_of_two.returncode, one_of_two.stdout) == (0, told)
+    assert json.loads(between.stdout).keys() == texts.keys() - {"areas"} | {"twin"}
+    assert (deleted.returncode, deleted.stderr) == (1, "Error: nothing was known by nothing.\n")
+    assert deleted.stdout == f"{sha256_of(AREAS)} is forgotten\ntwin is forgotten\n"
+    assert json.loads(left.stdout).keys() == {"quake", sha256_of(texts["quake"])}
 
 
 def _names(text: str) -> tuple[str, str]:

@@ -152,6 +152,12 @@ def names_document(asked: Operation) -> bool:
     return asked.query is None and _named(asked) is not None
 
 
+def names_hash(asked: Operation) -> bool:
+    """Whether that id is the SHA-256 of the text, for which it stands for ever."""
+    named = _named(asked)
+    return named is not None and is_hash(named.document_id)
+
+
 def _named(asked: Operation) -> Named | None:
     by_hash = _persisted_query((asked.extensions or {}).get("persistedQuery"))
     if asked.document_id is None:

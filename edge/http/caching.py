@@ -11,12 +11,14 @@ from graphql import GraphQLSchema
 
 from edge.answers import Outcome
 from edge.documents.ages import Ages
-from edge.documents.registry import names_document
+from edge.documents.registry import names_document, names_hash
 from edge.http.replies import Reply
 from edge.requests import Request
 
 # What an answer depends on besides its URL; who is at its other end (CORS) says more.
 VARY = b"accept, authorization, x-explain"
+# A name may stand for another text after a release, or once it was forgotten: its answers are not kept beyond that.
+NAMED_SECONDS = 60
 # Of one caller at one moment: whoever gets the answer from a cache would be told lies.
 _PERSONAL = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
@@ -36,12 +38,14 @@ class Caching:
         come any moment), and of operations one of whose fields declares no age.
         """
         age = self._ages.of(request.operation) if _is_whole(answer, request, outcome) else 0
+        if not names_hash(request.asked):
+            age = min(age, NAMED_SECONDS)
         if not age:
             return answer
         kept = (
             *((name, value) for name, value in answer.headers if name not in _PERSONAL),
             (b"cache-control", f"{_scope(headers)}, max-age={age}".encode()),
-            (b"etag", tag := _tag(answer.body)),
+            (b"etag", tag := _tag(answer)),
             (b"vary", VARY),
         )
         if _has(headers.get("if-none-match"), tag.decode()):
@@ -65,9 +69,10 @@ def _scope(headers: Mapping[str, str]) -> str:
     return "private" if headers.get("authorization") else "public"
 
 
-def _tag(body: bytes) -> bytes:
-    """A strong one: equal for equal bytes only."""
-    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'.encode()
+def _tag(answer: Reply) -> bytes:
+    """A strong one: equal for equal bytes of one media type only."""
+    representation = answer.content_type.encode() + b"\0" + answer.body
+    return f'"{hashlib.sha256(representation).hexdigest()[:32]}"'.encode()
 
 
 def _has(condition: str | None, tag: str) -> bool:
