@@ -172,7 +172,7 @@ async def test_an_address_is_signed_once_in_a_quarter_of_an_hour(
         return sign(key)
 
     monkeypatch.setattr(bucket, "_signed", noted)
-    start = NOW.replace(minute=0)
+    start = NOW.replace(minute=0, second=0, microsecond=0)
 
     for minute in (0, 7, 14):
         await bucket.url("a", now=start.replace(minute=minute))
