@@ -171,6 +171,10 @@ class Documents:
             raise TooCostly(estimate, self._max_cost)
         return estimate
 
+    def most_read(self, estimate: float) -> float:
+        """The read units after which an operation of that estimate is stopped, whatever it was mistaken about."""
+        return self._max_cost / 2 + 2 * estimate
+
     def _prepared(self, text: str) -> Document | Rejected:
         if not text.strip():
             return Rejected(Stage.PARSING, [GraphQLError("The query is empty.")])
