@@ -8,9 +8,10 @@ from typing import Any
 
 from datastore.asking import Ask, asking
 from datastore.attributes import Item, decode_item, encode, encode_item
-from datastore.client import Client, ConditionFailed
+from datastore.client import Client, ConditionFailed, RequestRefused
 from datastore.declarations import AccessPattern, Table, aliases_in, values_in
 from datastore.keyspace.parts import Key, checked, key_attributes, key_of
+from datastore.keyspace.versioning import counts
 from datastore.loading import Address, PointReads
 from datastore.metering import Deadline, Meter
 from datastore.writing import write_batches
@@ -196,7 +197,21 @@ class Store:
         condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
         request = self._write(pattern.table, condition, pattern.update or update, values)
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
-        return await self._conditional(pattern, "UpdateItem", request, key, _attributes)
+        try:
+            return await self._conditional(pattern, "UpdateItem", request, key, _attributes)
+        except RequestRefused:
+            attribute = counts(request["UpdateExpression"])
+            if attribute is None:
+                raise
+            await self._take_away_null(pattern, key, attribute)
+            return await self._conditional(pattern, "UpdateItem", request, key, _attributes)
+
+    async def _take_away_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
+        """Others write a version that is not there as null, too, to which nothing can be added. Both are 0."""
+        condition, update = f"attribute_type(#{attribute}, :nothing)", f"REMOVE #{attribute}"
+        request = self._write(pattern.table, condition, update, {"nothing": "NULL"})
+        request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
+        await self._conditional(pattern, "UpdateItem", request, key, _attributes)
 
     async def write_all(
         self, where: AccessPattern | Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()

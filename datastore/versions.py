@@ -50,7 +50,7 @@ def expecting(expected: int | None) -> dict[str, Any]:
     """The values for the clauses of a `guard`; none where any version will do."""
     if expected is None:
         return {}
-    return {"expected": expected} if expected else {"never": 0}
+    return {"expected": expected} if expected else {"never": 0, "nothing": "NULL"}
 
 
 def check_version(item: Item, expected: int | None, convert: Callable[[Mapping[str, Any]], object]) -> None:

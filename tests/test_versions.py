@@ -12,7 +12,16 @@ from conftest import NOON, Answer, Served
 from msgspec import structs
 from photo_items import ADA, EVE, livestream, person, photo, put, user, user_id
 
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.matches.devices import DEVICES
+from datastore.keyspace.matches.fixtures import FIXTURES
+from datastore.keyspace.matches.leagues import LEAGUES
+from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
+from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
 from datastore.keyspace.matches.teams import TEAMS
+from datastore.keyspace.photos.table import SPARKS
+from datastore.keyspace.versioning import REVISION, VERSION
 from datastore.matches.cricket import InningsScore, Match, Result, ResultKind, Target, Toss, Venue
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
@@ -163,6 +172,12 @@ async def world(served: Served) -> Served:
     await put(served, user(), photo("i"), person("p"), livestream("l"))
     await served.store().write_all(TEAMS, puts=[{"teamId": "1", "name": "zero", "code": "A"}])
     await Leagues(served.store(), NOON).put(League("1", "zero", "A", season_id="2026"))
+    await put_anew(served)
+    return served
+
+
+async def put_anew(served: Served) -> None:
+    """What users make, or make again."""
     made = await served.ask(
         f"""mutation {{
           createUser(input: {{name: "zero"}}) {{ version }}
@@ -176,7 +191,6 @@ async def world(served: Served) -> Served:
         email=ADA,
     )
     assert made.errors is None
-    return served
 
 
 async def interleave(kind: Kind, served: Served, seed: int) -> None:
@@ -252,6 +266,41 @@ async def test_a_refusal_takes_no_call_more_and_tells_what_the_api_shows(world: 
     assert shown.errors is None
     expected = {name: value for name, value in shown.data["it"].items() if name not in ("value", "version")}
     assert unsigned({**told["current"], "version": None}) == unsigned({**expected, "version": None})
+
+
+async def make_null(served: Served) -> None:
+    """Every version, as others write an attribute that is not there."""
+    store = served.store()
+    for table in (FEED, SPARKS, TEAMS, LEAGUES, FIXTURES, MATCH_FOLLOWS, DEVICES, LIVE_ACTIVITIES):
+        everything = AccessPattern("ALL", "Everything", table, ("Scan",), Who.INTERNAL, consistent=True)
+        version = REVISION if table is FIXTURES else VERSION
+        await store.write_all(table, puts=[{**item, version: None} for item in await store.scan(everything)])
+
+
+async def test_a_version_that_others_wrote_as_null_is_0(world: Served) -> None:
+    for expected in (0, None):
+        await make_null(world)
+        assert [(await kind.now(world))[1] for kind in KINDS] == [0] * len(KINDS)
+        answers = [await kind.change(world, kind.values[1], expected) for kind in KINDS]
+        rotated = await world.ask(ROTATE, {"value": TOKENS[0], "expected": expected}, user="ada")
+        assert [answer.errors for answer in (*answers, rotated)] == [None] * (len(KINDS) + 1)
+        assert [(await kind.now(world))[1] for kind in KINDS] == [1] * len(KINDS)
+        assert rotated.data["it"]["version"] == 1
+        await make_null(world)
+        conflicts = [await kind.change(world, kind.values[0], 1) for kind in KINDS]
+        assert [answer.codes for answer in conflicts] == [["CONFLICT"]] * len(KINDS)
+        # What the other way round changes is to be a change.
+        for kind in KINDS:
+            assert (await kind.change(world, kind.values[0], 0)).errors is None
+
+    await make_null(world)
+    await put_anew(world)
+    ended = 'mutation { endLiveActivity(matchId: "m", deviceId: "d", reason: "over") { version } }'
+    assert (await world.ask(ended, user="ada")).errors is None
+    for kind in KINDS:
+        if kind.put:
+            assert (await kind.ask(world, kind.put, value="put")).errors is None
+            assert (await kind.now(world))[1] > 0
 
 
 def selection(value: dict[str, Any]) -> str:

@@ -8,8 +8,13 @@ REVISION: Final = "revision"
 
 
 def guard(attribute: str = VERSION) -> tuple[str, str]:
-    """That an item is at the `:expected` version. One without the attribute is at version 0, which `:never` is."""
-    return f"#{attribute} = :expected", f"(attribute_not_exists(#{attribute}) OR #{attribute} = :never)"
+    """That an item is at the `:expected` version. One without the attribute is at version 0, which `:never` is.
+
+    Others write an attribute that is not there as null, too: `:nothing` is the type of that.
+    """
+    return f"#{attribute} = :expected", (
+        f"(attribute_not_exists(#{attribute}) OR attribute_type(#{attribute}, :nothing) OR #{attribute} = :never)"
+    )
 
 
 def counted(attribute: str = VERSION) -> str:
@@ -19,3 +24,10 @@ def counted(attribute: str = VERSION) -> str:
 
 # The same in the SET of an update that may make the item: of one that was there before, no version comes again.
 BEGUN_OR_COUNTED: Final = "#version = if_not_exists(#version, :begun) + :one"
+
+
+def counts(update: str) -> str | None:
+    """The attribute that an update counts, if it does."""
+    if BEGUN_OR_COUNTED in update:
+        return VERSION
+    return next((attribute for attribute in (VERSION, REVISION) if counted(attribute) in update), None)

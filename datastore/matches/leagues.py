@@ -88,7 +88,7 @@ class Leagues:
             stored = replace(stored, version=PUT_VERSIONS.next(self._now, above=there))
             item = league_item(stored)
             try:
-                written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version)
+                written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version, nothing="NULL")
             finally:
                 self._forget()
             if written.ok or (written.repeated and written.item == item):

@@ -49,7 +49,7 @@ PUT_LEAGUE = AccessPattern(
     who=Who.SYSTEM,
     fields=("putLeague",),
     # A put takes the version away with the rest: it goes on with a greater one.
-    condition="attribute_not_exists(#version) OR #version < :version",
+    condition="attribute_not_exists(#version) OR attribute_type(#version, :nothing) OR #version < :version",
 )
 UPDATE_LEAGUE = AccessPattern(
     id="LG-5",
