@@ -69,7 +69,7 @@ class Table:
     """A table by its documented name; the store adds its prefix. `ttl` names the attribute of epoch seconds.
 
     `item_bytes` is about what an item takes that lists are made of, measured in the demo's data: costs are estimated
-    by it.
+    by it. `shown_in` is in how many of its indexes an item is, as a rule: it is written again in each.
     Without `sort` the partition attribute alone is the key. There is one of each: a table is compared, and found in
     dicts, by identity.
     """
@@ -81,6 +81,7 @@ class Table:
     ttl: str | None = None
     stream: Literal["NEW_AND_OLD_IMAGES", None] = None
     item_bytes: int = 500
+    shown_in: int = 1
 
     def index(self, name: str) -> Index:
         return next(index for index in self.indexes if index.name == name)
@@ -149,16 +150,18 @@ class Extent:
     """How far a field reads, where its patterns do not tell: what its cost is estimated by.
 
     `size` is how many entries its list may have, or the name of the argument that says so. `each` tells that there is a
-    point read for each entry, or for each of as many items. `partitions` is how many Queries there are, by the
-    arguments (as they came: of any type) and the moment, and `scanned` how many items are read for each that passes the
-    filter. `written` is how many items a mutation writes.
+    point read for each entry, or for each of as many items, and `reads` how many there are for one. `partitions` is how
+    many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
+    are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
+    writes, by its arguments likewise.
     """
 
     size: int | str | None = None
     each: bool = False
+    reads: int = 1
     partitions: Callable[[Arguments, datetime], float] | float = 1
     scanned: Callable[[Arguments], float] | float = 1
-    written: int = 1
+    written: Callable[[Arguments], float] | float = 1
 
 
 NOT_SAID = Extent()

@@ -42,13 +42,20 @@ def ask(
     )
 
 
-def listen(pattern: AccessPattern, *, resolver: Callable[..., Any], graphql_type: Any, description: str) -> Any:
+def listen(
+    pattern: AccessPattern,
+    *,
+    resolver: Callable[..., Any],
+    graphql_type: Any,
+    description: str,
+    extent: Extent = NOT_SAID,
+) -> Any:
     """A subscription's field, described and marked likewise."""
     return strawberry.subscription(
         resolver=resolver,
         graphql_type=graphql_type,
         description=_described(description, (pattern,)),
-        metadata={"patterns": (pattern,), "extent": NOT_SAID},
+        metadata={"patterns": (pattern,), "extent": extent},
     )
 
 

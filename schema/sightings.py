@@ -129,7 +129,7 @@ class SightingQueries:
         patterns.TRENDING,
         resolver=resolve.trending,
         graphql_type=list[TrendingCategory],
-        extent=Extent(size=5, partitions=resolve.categories_asked),
+        extent=Extent(size=5, partitions=resolve.windows_read),
         description="Categories by the number of live sightings in a window, most first.",
     )
 
@@ -147,6 +147,7 @@ class SightingMutations:
         patterns.CONFIRM,
         resolver=resolve.confirm_sighting,
         graphql_type=Sighting,
+        extent=Extent(scanned=25, written=2),
         description="Confirm that a sighting is still there. A second time, or one's own, changes nothing. The count "
         "answered may leave out those who confirm at the same moment.",
     )

@@ -1,11 +1,20 @@
 """What operations are estimated to cost, and that those that cost too much read nothing."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from conftest import NOON, Answer, Served
 from earthquake_samples import quake, store
+from graphql import (
+    GraphQLField,
+    GraphQLNamedType,
+    GraphQLObjectType,
+    Undefined,
+    get_named_type,
+    is_non_null_type,
+)
 
 import schema as api
 from datastore.metering import WRITE_PRICE
@@ -13,6 +22,8 @@ from edge.documents.prepared import Documents
 from resolvers.access import Role
 
 DOCUMENTS = Documents(api.build(), now=lambda: NOON)
+QUERY = DOCUMENTS.schema.type_map["Query"]
+assert isinstance(QUERY, GraphQLObjectType)
 PAGE = "query ($n: Int = 50, $all: Boolean!) {photos(first: $n) {nodes {imageId persons @include(if: $all) {name}}}}"
 
 
@@ -36,13 +47,21 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ('{sightings(area: "Harbor") {nodes {reporter {userId}}}}', 14.0),
         ('{sightings(area: "Harbor") {edges {node {reporter {userId}}} pageInfo {endCursor}}}', 14.0),
         # Queries side by side, one for each category or day.
-        ('{trending(categories: ["a", "b", "c"]) {score}}', 1.5),
+        ('{trending(categories: ["a", "b", "c"]) {score}}', 4.5),
+        # Without categories they are all, and each has its sightings.
+        ("{trending {sightings(first: 10) {nodes {reporter {userId}}}}}", 7.5 + 5 * 10 * 0.5),
+        ("{trending(categories: null) {sightings(first: 10) {nodes {reporter {userId}}}}}", 7.5 + 5 * 10 * 0.5),
+        # Of each post it may have to be read whether the caller follows its author.
+        ('{postsByTag(tag: "a", first: 100) {nodes {text}}}', 3.5 + 100 * 0.5),
+        ('{homeFeed(userId: "a", first: 10) {nodes {post {text}}}}', 2.5 + 10 * 2 * 0.5),
+        ("{liveMatches {matchId}}", 6.5),
+        ("subscription {liveScores {isSnapshot}}", 11.0),
         ('{earthquakes(start: "2026-06-25T00:00:00Z", first: 5) {nodes {place}}}', 0.5),
         ('{earthquakes(start: "2026-06-15T12:00:00Z", first: 5) {nodes {place}}}', 5.5),
         ('{a: userProfile(userId: "a") {userId} b: userProfile(userId: "b") {userId}}', 1.0),
         # A field that is asked for twice is read once; parts of one item are read together.
         ('{userProfile(userId: "a") {userId} userProfile(userId: "a") {trustTier}}', 0.5),
-        ('{post(id: "a") {likeCount commentCount mentions}}', 1.0),
+        ('{post(id: "a") {likeCount commentCount mentions}}', 1.5),
         # Of the types an object may be of, the one that costs most.
         ('{node(id: "a") {... on Match {homeTeam {name} awayTeam {name}} ... on Post {author {name}}}}', 6.5),
         ('{node(id: "a") {id}}', 5.5),
@@ -111,6 +130,65 @@ def test_the_estimate_is_made_in_steps_that_grow_with_the_document() -> None:
         return documents.costs.steps
 
     assert steps(60) <= 4.1 * steps(15)
+
+
+def children(parent: GraphQLNamedType) -> Iterator[tuple[str, GraphQLField]]:
+    """The fields that hold objects and need no arguments, as they are selected."""
+    assert isinstance(parent, GraphQLObjectType)
+    for name, field in parent.fields.items():
+        needed = any(is_non_null_type(one.type) and one.default_value is Undefined for one in field.args.values())
+        if isinstance(get_named_type(field.type), GraphQLObjectType) and not needed:
+            yield name, field
+
+
+def readers() -> list[tuple[str, str, GraphQLField]]:
+    """All fields with access patterns that read, with their types."""
+    kinds = [kind for kind in DOCUMENTS.schema.type_map.values() if isinstance(kind, GraphQLObjectType)]
+    fields = [(kind.name, name, field) for kind in kinds for name, field in kind.fields.items()]
+    priced = [(*one, DOCUMENTS.costs.price(one[2])) for one in fields]
+    return [one[:3] for one in priced if any(pattern.reads or pattern.writes for pattern in one[3].patterns)]
+
+
+def test_every_field_that_reads_or_writes_has_a_price() -> None:
+    found = {f"{kind}.{name}": DOCUMENTS.costs.price(field).measure({}, NOON) for kind, name, field in readers()}
+
+    assert len(found) > 100
+    assert {name: measured for name, measured in found.items() if measured.units < 0.5 or measured.size < 1} == {}
+
+
+@pytest.mark.parametrize("argument", ["first", "last", "top"])
+def test_larger_pages_never_cost_less(argument: str) -> None:
+    fields = [field for _, _, field in readers() if argument in field.args]
+    assert fields
+
+    for field in fields:
+        price = DOCUMENTS.costs.price(field)
+        measured = [price.measure({argument: size}, NOON) for size in (1, 2, 4, 8, 16, 32, 64, 100)]
+        assert [one.size for one in measured] == [1, 2, 4, 8, 16, 32, 64, 100]
+        assert [one.units for one in measured] == sorted(one.units for one in measured)
+
+
+def test_longer_lists_of_arguments_never_cost_less() -> None:
+    fields = [(name, field) for _, name, field in readers() if DOCUMENTS.costs.price(field)._lists]
+    assert {"matches", "nodes", "syncTeams", "syncFixtures", "logEvent", "trending"} <= {name for name, _ in fields}
+
+    for _, field in fields:
+        price = DOCUMENTS.costs.price(field)
+        (argument,) = price._lists
+        units = [price.measure({argument: ["a"] * length}, NOON).units for length in (1, 2, 4, 8, 16, 32, 64, 100)]
+        assert units == sorted(units)
+
+
+@pytest.mark.parametrize("root", [name for name, _ in children(QUERY)])
+def test_what_holds_more_never_costs_less(root: str) -> None:
+    kind = get_named_type(QUERY.fields[root].type)
+    plain = cost(f"{{{root} {{__typename}}}}")
+
+    for name, field in children(kind):
+        once = cost(f"{{{root} {{{name} {{__typename}}}}}}")
+        assert once >= plain
+        for inner, _ in children(get_named_type(field.type)):
+            assert cost(f"{{{root} {{{name} {{{inner} {{__typename}}}}}}}}") >= once
 
 
 # Refusals

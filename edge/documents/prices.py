@@ -40,10 +40,7 @@ class Price:
         self.patterns: tuple[AccessPattern, ...] = metadata.get("patterns", ())
         self.is_connection = is_object_type(named) and {"nodes", "pageInfo"} <= named.fields.keys()
         # Those of `node`, say, mostly cost the same.
-        distinct = {
-            (one.table.item_bytes, bool(one.table.indexes), one.operations, one.consistent): one
-            for one in self.patterns
-        }
+        distinct = {(one.table.item_bytes, _copies(one), one.operations, one.consistent): one for one in self.patterns}
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NOT_SAID)
         self._is_list = is_list_type(get_nullable_type(field.type))
@@ -63,7 +60,8 @@ class Price:
 
     def measure(self, arguments: Arguments, now: datetime) -> Measured:
         """With the arguments as they came, whatever they are: wrong ones count like none."""
-        given = max((_length(arguments.get(name)) for name in self._lists), default=None)
+        lists = (arguments.get(name) for name in self._lists)
+        given = max((_length(value) for value in lists if value is not None), default=None)
         size = self._size(arguments, given)
         # Of the patterns of one field each answers another case.
         units = max((self._units(pattern, arguments, now, size, given) for pattern in self._distinct), default=0.0)
@@ -91,26 +89,32 @@ class Price:
             units += unit * self._queried(pattern, arguments, now, size)
         if any(name in operations for name in POINT_READS):
             each = size if self._extent.each else (given or 1)
-            units += unit * each * _blocks(pattern.table.item_bytes, READ_BYTES)
-        return units + WRITE_PRICE * self._written(pattern, given)
+            units += unit * each * self._extent.reads * _blocks(pattern.table.item_bytes, READ_BYTES)
+        return units + WRITE_PRICE * self._written(pattern, arguments, given)
 
     def _queried(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:
         partitions = self._extent.partitions
         many = partitions(arguments, now) if callable(partitions) else partitions
         scanned = self._extent.scanned
         each = scanned(arguments) if callable(scanned) else scanned
-        items = (size + 1) * each if self.is_connection or self._is_list else 1.0
+        items = (size + 1) * each if self.is_connection or self._is_list else each
         return max(0.0, many - 1) + _blocks(items * pattern.table.item_bytes, READ_BYTES)
 
-    def _written(self, pattern: AccessPattern, given: int | None) -> float:
-        """Write units. An item that indexes show is written again in one of them, by and large."""
+    def _written(self, pattern: AccessPattern, arguments: Arguments, given: int | None) -> float:
+        """Write units. An item is written again in each index that shows it."""
         if not pattern.writes:
             return 0.0
-        items = max(self._extent.written, given or 1)
-        times = (2 if "TransactWriteItems" in pattern.operations else 1) * (2 if pattern.table.indexes else 1)
+        written = self._extent.written
+        items = max(written(arguments) if callable(written) else written, given or 1)
+        times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
         # An item that is put as it came is small yet: what grows comes later.
         is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
         return items * times * (1 if is_new else _blocks(pattern.table.item_bytes, WRITTEN_BYTES))
+
+
+def _copies(pattern: AccessPattern) -> int:
+    """How often an item of the pattern's table is written: itself, and in indexes."""
+    return 1 + (pattern.table.shown_in if pattern.table.indexes else 0)
 
 
 def _may_hold_list(of: Any) -> bool:

@@ -1,13 +1,14 @@
 """Posts: FEED-002, FEED-004, FEED-007, FEED-W1, FEED-W6."""
 
 import re
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import strawberry
 
 from datastore.errors import BadUserInput
 from datastore.feeds.posts import Post, post_from
-from datastore.feeds.texts import LONGEST_TAG, tag_name
+from datastore.feeds.texts import LONGEST_TAG, MOST_TAGS, tag_name
 from datastore.feeds.users import User
 from datastore.feeds.visibility import Visibility
 from datastore.ids import uuid7
@@ -66,6 +67,13 @@ class CreatePostInput:
 
 
 NewPost = Annotated[CreatePostInput, strawberry.argument(description="The post.")]
+
+
+def items_of_new_post(arguments: Mapping[str, Any]) -> float:
+    """How many items a post takes: one, and one for each tag in its text."""
+    given = arguments.get("input")
+    text = given.get("text") if isinstance(given, Mapping) else None
+    return 1.0 + (min(text.count("#"), MOST_TAGS) if isinstance(text, str) else 3)
 
 
 async def post(info: Info, id: Id) -> Post | None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.feeds import comments as records
 from datastore.keyspace.feeds import comments as patterns
 from datastore.keyspace.feeds import posts as post_patterns
@@ -30,6 +31,8 @@ class Comment(Node):
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=LazyPost | None,
+        # Whether the caller follows its author is read too, of posts for followers.
+        extent=Extent(reads=2),
         description="The post, or null if it is gone.",
     )
     comment_id: strawberry.ID = strawberry.field(description="Unique among the comments on the post.")

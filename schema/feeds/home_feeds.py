@@ -28,6 +28,8 @@ class FeedEntry:
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
+        # Whether the caller follows its author is read too, of posts for followers.
+        extent=Extent(reads=2),
         description="The post; null if it was deleted just now, or the caller may not see it any more.",
     )
 
@@ -43,7 +45,7 @@ class HomeFeedQueries:
         patterns.HOME_FEED,
         resolver=resolve.home_feed,
         graphql_type=FeedConnection,
-        extent=Extent(partitions=3),
+        extent=Extent(partitions=3, scanned=3),
         description="A user's home feed, newest first: the posts of those they follow, since they do. Users see their "
         "own.",
     )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.feeds import likes as patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
@@ -27,6 +28,8 @@ class Like:
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=LazyPost | None,
+        # Whether the caller follows its author is read too, of posts for followers.
+        extent=Extent(reads=2),
         description="The post, or null if it is gone.",
     )
     user_id: strawberry.ID = strawberry.field(description="Who likes it.")

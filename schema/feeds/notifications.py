@@ -6,6 +6,7 @@ from typing import Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.feeds import notifications as records
 from datastore.keyspace.feeds import comments as comment_patterns
 from datastore.keyspace.feeds import notifications as patterns
@@ -50,6 +51,8 @@ class Notification(Node):
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
+        # Whether the caller follows its author is read too, of posts for followers.
+        extent=Extent(reads=2),
         description="The post; null if there is none, it was deleted, or the caller may not see it any more.",
     )
     comment_id: strawberry.ID | None = strawberry.field(description="The comment it is about.")
@@ -57,6 +60,8 @@ class Notification(Node):
         comment_patterns.COMMENT,
         resolver=resolve.comment,
         graphql_type=Comment | None,
+        # Its post, and whether the caller follows that one's author.
+        extent=Extent(reads=3),
         description="The comment; null likewise.",
     )
 

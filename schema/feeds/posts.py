@@ -80,6 +80,8 @@ class PostQueries:
         patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
+        # Whether the caller follows its author is read too, of posts for followers.
+        extent=Extent(reads=2),
         description="A post, or null if there is none that the caller may see.",
     )
     posts_by_author = ask(
@@ -92,6 +94,8 @@ class PostQueries:
         patterns.POSTS_BY_TAG,
         resolver=resolve.posts_by_tag,
         graphql_type=Connection[Post],
+        # Of posts for followers: whether the caller follows their author.
+        extent=Extent(each=True),
         description="The posts with a tag that the caller may see, newest first. Private posts are not found by their "
         "tags, not by their author either, whose own list (`postsByAuthor`) has them.",
     )
@@ -103,7 +107,7 @@ class PostMutations:
         patterns.CREATE_POST,
         resolver=resolve.create_post,
         graphql_type=Post,
-        extent=Extent(written=4),
+        extent=Extent(written=resolve.items_of_new_post),
         description="Write a post. Asked for again with the same `postId`, it answers the post there is and changes "
         "nothing. Its author's `postCount` follows a moment later.",
     )

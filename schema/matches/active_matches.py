@@ -148,6 +148,8 @@ class ActiveMatchMutations:
         patterns.REGISTER,
         resolver=resolve.register_active_match,
         graphql_type=ActiveMatch,
+        # One that rests goes on with its state, of some KB.
+        extent=Extent(written=3),
         description="Have a match polled, from where it stands. CONFLICT when it is polled already, or just ended.",
     )
     deactivate_match = ask(
@@ -176,5 +178,6 @@ class ActiveMatchSubscriptions:
         patterns.LIVE_SCORES,
         resolver=resolve_live.live_scores,
         graphql_type=AsyncGenerator[LiveScores, None],
+        extent=Extent(scanned=10),
         description="Every live match of a league, or of all: first all of them as they stand, then each change.",
     )

@@ -4,6 +4,7 @@ from datetime import datetime
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.matches import devices as patterns
 from datastore.matches import devices as records
 from resolvers.matches import devices as resolve
@@ -54,6 +55,7 @@ class DeviceMutations:
         patterns.REGISTER_DEVICE,
         resolver=resolve.register_device,
         graphql_type=Device,
+        extent=Extent(written=2),
         description="Register the caller's device for 90 days, in place of any other. "
         "Registered again, it keeps its push-to-start token.",
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.matches import display_states as patterns
 from datastore.matches import display
 from resolvers import nodes
@@ -98,6 +99,8 @@ class DisplayStateQueries:
         patterns.DISPLAY_STATE,
         resolver=resolve.display_state,
         graphql_type=DisplayState | None,
+        # Of one that is not kept: the match, its live state, both teams and the league.
+        extent=Extent(reads=6),
         description="What a widget shows of a match from one team's side; null for an unknown match. It is kept: a "
         "minute while the match is live, ten before it, a day after.",
     )

@@ -151,6 +151,8 @@ class Match(Node):
         display_patterns.DISPLAY_STATE,
         resolver=resolve_display.of_match,
         graphql_type=DisplayState | None,
+        # Of one that is not kept: the match, its live state, both teams and the league.
+        extent=Extent(reads=6),
         description="What a widget shows of it from one team's side.",
     )
     is_followed = ask(

@@ -76,6 +76,7 @@ class PersonMutations:
         patterns.UPDATE_PERSON,
         resolver=resolve.update_person,
         graphql_type=Person,
+        extent=Extent(written=2),
         description="Change a person's name or picture.",
     )
     merge_persons = ask(

@@ -4,6 +4,7 @@ from datetime import datetime
 
 import strawberry
 
+from datastore.declarations import Extent
 from datastore.keyspace.photos import uploads as patterns
 from resolvers.photos import uploads as resolve
 from resolvers.photos.uploads import UploadField
@@ -58,6 +59,7 @@ class UploadMutations:
         patterns.CREATE_PHOTO,
         resolver=resolve.create_photo,
         graphql_type=PhotoUpload,
+        extent=Extent(written=2),
         description="Reserve a place for a photo for an hour, within one's `uploadLimit`, to upload its files and "
         "confirm with `completePhoto`. Asked for again with the same `imageId`, it answers the reservation there is, "
         "with fresh targets, and takes no second place; what is said of the photo must be the same.",
@@ -66,6 +68,7 @@ class UploadMutations:
         patterns.COMPLETE_PHOTO,
         resolver=resolve.complete_photo,
         graphql_type=Photo,
+        extent=Extent(written=2),
         description="Confirm that the original is uploaded: it is checked, and in the library from now on. If the "
         "files are refused, they can be uploaded again: the error's extensions tell the `file` (original or thumbnail) "
         "and the `reason` (NOT_UPLOADED, NOT_A_PICTURE, WRONG_TYPE, WRONG_SHAPE, TOO_LARGE, TOO_MANY_PIXELS or "
@@ -75,6 +78,7 @@ class UploadMutations:
         patterns.CANCEL_UPLOAD,
         resolver=resolve.cancel_upload,
         graphql_type=bool,
+        extent=Extent(written=2),
         description="Give up an upload of one's own that is not confirmed: its place is free at once, and its files "
         "are removed. Whether there was one: a photo that is confirmed already stays as it is.",
     )
