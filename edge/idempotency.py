@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from datastore.answers import Answers, Claim, Found, Packed, packed
+from datastore.answers import Answers, Claim, Entry, Found, Packed, packed
 from datastore.backoff import Backoff
 from datastore.errors import (
     AnswerNotKept,
@@ -32,9 +32,13 @@ from edge.answers import Outcome, encode, replayed, told_error
 from edge.requests import Request
 
 LONGEST_KEY = 255
-# How long a claim outlives the deadline of its mutation: for the answer to be kept, and for clocks that differ.
-MARGIN_SECONDS = 30.0
+# A claim counts from before it is put, and nobody else may take it over until the answer is kept. Between the two pass
+# at most CLAIMING_SECONDS (a claim that took longer is not used), the deadline of the mutation, its wait for a turn
+# included, and KEEPING_SECONDS. The rest is for clocks that differ, and for a loop that is late.
+CLAIMING_SECONDS = 10.0
 KEEPING_SECONDS = 10.0
+CLOCK_SECONDS = 10.0
+MARGIN_SECONDS = CLAIMING_SECONDS + KEEPING_SECONDS + CLOCK_SECONDS
 STOP_SECONDS = 5.0
 # Mutations that go on although their callers have gone: each holds memory and calls for up to its deadline.
 MOST_LEFT = 256
@@ -146,7 +150,7 @@ class Idempotency:
             raise _waited() from None
 
     async def _first(self, scope: tuple[str, str], fingerprint: str, run: Run, meter: Meter) -> Outcome:
-        claimed = await self._claim(scope, fingerprint, self._answers(meter, self._deadline))
+        claimed = await self._claim(scope, fingerprint, meter)
         if isinstance(claimed, bytes):
             return replayed(claimed)
         try:
@@ -161,35 +165,41 @@ class Idempotency:
         lease = timedelta(seconds=self._deadline + MARGIN_SECONDS)
         return Answers(self._open_store(seconds, meter), self._now, lease)
 
-    async def _claim(self, scope: tuple[str, str], fingerprint: str, answers: Answers) -> Claim | bytes:
+    async def _claim(self, scope: tuple[str, str], fingerprint: str, meter: Meter) -> Claim | bytes:
         """A claim, or the answer that another process has given: it is waited for."""
         mine = Claim(*scope, fingerprint, self._new_id(), 1)
-        delays = POLLING.delays()
-        found = await self._tried(answers, mine, answers.begin(mine))
+        waiting, delays = self._answers(meter, self._deadline), POLLING.delays()
+        found = await self._tried(mine, None, meter)
         while not isinstance(found, Claim):
             if found is None:
-                found = await self._tried(answers, mine, answers.begin(mine))
+                found = await self._tried(mine, None, meter)
                 continue
             _check(fingerprint, found.fingerprint)
             if found.body is not None:
                 return found.body
             if found.held_until <= self._now().timestamp():
                 next_one = replace(mine, fence=found.fence + 1)
-                found = await self._tried(answers, next_one, answers.take_over(next_one, found))
+                found = await self._tried(next_one, found, meter)
                 continue
             try:
                 await asyncio.sleep(next(delays))
-                found = await answers.find(*scope)
+                found = await waiting.find(*scope)
             except (Timeout, StopIteration):
                 raise _waited() from None
         return found
 
-    async def _tried(self, answers: Answers, claim: Claim, claiming: Awaitable[Found]) -> Found:
+    async def _tried(self, claim: Claim, seen: Entry | None, meter: Meter) -> Found:
+        """Claim the key, or take it over as it was `seen`. A claim that came too late, or unheard, is given back."""
+        answers, began = self._answers(meter, min(CLAIMING_SECONDS, self._deadline)), self._now()
         try:
-            return await claiming
+            found = await (answers.begin(claim) if seen is None else answers.take_over(claim, seen))
+            # The process itself may have stood still.
+            if isinstance(found, Claim) and self._now() - began > timedelta(seconds=CLAIMING_SECONDS):
+                raise Timeout("It took too long to claim the key.", mayHaveBeenApplied=True)
+            return found
         except (Timeout, Unavailable, Throttled) as problem:
             if problem.extensions.get("mayHaveBeenApplied"):
-                await self._release(answers, claim)
+                await self._release(self._answers(meter, KEEPING_SECONDS), claim)
             raise type(problem)("The store does not answer; nothing was done. Try again.") from problem
 
     async def _keep(self, answers: Answers, claim: Claim, outcome: Outcome) -> Outcome:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import orjson
 import pytest
 from conftest import Clock, call_name
-from fault_proxy import Proxy, Seen, client_of, forward, lose_answer, plain, refuse, until
+from fault_proxy import Fault, Proxy, Seen, client_of, forward, hang, lose_answer, plain, refuse, until
 from graphql import GraphQLError
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -290,16 +290,57 @@ async def test_a_store_that_is_down_executes_nothing(processes: tuple[Process, P
     assert (await processes[0].ask(request(), work)).data == {"a": 1}
 
 
-async def test_a_claim_of_which_nobody_heard_is_given_back(processes: tuple[Process, Process], proxy: Proxy) -> None:
-    async def no_puts(proxy: Proxy, seen: Seen) -> Any:
-        return await (lose_answer if seen.operation == "PutItem" else forward)(proxy, seen)
+async def hold_answer(proxy: Proxy, seen: Seen) -> Any:
+    """The engine does it, and does not answer in time."""
+    await proxy.ask(seen)
+    return await hang(proxy, seen)
 
+
+@pytest.mark.parametrize(("fault", "error"), [(lose_answer, Unavailable), (hold_answer, Timeout)])
+async def test_a_claim_of_which_nobody_heard_is_given_back(
+    processes: tuple[Process, Process], proxy: Proxy, fault: Fault, error: type[DomainError]
+) -> None:
+    async def no_puts(proxy: Proxy, seen: Seen) -> Any:
+        return await (fault if seen.operation == "PutItem" else forward)(proxy, seen)
+
+    if fault is hold_answer:
+        processes[0].once._deadline = 0.1
     proxy.always = no_puts
     work = Work()
-    with pytest.raises(Unavailable, match="nothing was done"):
+    with pytest.raises(error, match="nothing was done"):
         await processes[0].ask(request(), work)
     proxy.always = None
     assert (await processes[1].ask(request(text="another"), work)).data == {"a": 1}
+
+
+@pytest.mark.parametrize(("seconds", "claims"), [(9.9, True), (10.1, False), (45, False), (95, False)])
+async def test_a_claim_lasts_until_its_answer_is_kept(
+    processes: tuple[Process, Process], proxy: Proxy, clock: Clock, seconds: float, claims: bool
+) -> None:
+    """Whatever passes before it is heard of: the put's answer is lost, and the next try's comes late."""
+    deadline = processes[0].once._deadline = 60
+
+    async def late(proxy: Proxy, seen: Seen) -> Any:
+        clock.forward(seconds=seconds)
+        return await forward(proxy, seen)
+
+    proxy.faults += [lose_answer, late]
+    first, second = Work(lambda _: Outcome({"a": "first"}, wrote=True)), Work()
+    first.may_go_on.clear()
+    asking = asyncio.create_task(processes[0].ask(request(), first))
+    await until(lambda: asking.done() or first.times == 1)
+    assert first.times == claims
+    # It takes the whole deadline, and so does the keeping.
+    clock.forward(seconds=deadline + idempotency.KEEPING_SECONDS)
+    trying = asyncio.create_task(processes[1].ask(request(), second))
+    await until(lambda: trying.done() or proxy.operations().count("GetItem") > 1)
+    assert second.times == (not claims)
+    first.may_go_on.set()
+    assert (await trying).data == {"a": "first" if claims else 1}
+    if not claims:
+        with pytest.raises(Timeout, match="nothing was done"):
+            await asking
+    await asyncio.wait([asking])
 
 
 async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
