@@ -63,6 +63,32 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def stored_bytes(item: Mapping[str, Mapping[str, Any]]) -> int:
+    """About how many bytes an item takes, as DynamoDB answers it: what it bills is rounded up to KB.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
+    """
+    return sum(len(name.encode()) + _stored(value) for name, value in item.items())
+
+
+def _stored(value: Mapping[str, Any]) -> int:
+    ((kind, content),) = value.items()
+    match kind:
+        case "S":
+            return len(content.encode())
+        case "N":
+            return len(content) // 2 + 1
+        case "B":
+            return len(content) * 3 // 4
+        case "SS" | "NS" | "BS":
+            return sum(_stored({kind[0]: element}) for element in content)
+        case "L":
+            return 3 + sum(1 + _stored(element) for element in content)
+        case "M":
+            return 3 + len(content) + stored_bytes(content)
+    return 1
+
+
 def encode_item(item: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """A plain dict as DynamoDB takes it; attributes whose value is None are stored as NULL, so leave them out."""
     return {name: encode(value) for name, value in item.items()}

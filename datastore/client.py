@@ -18,7 +18,7 @@ import aiohttp
 import orjson
 
 from datastore.asking import Ask, details_of
-from datastore.attributes import Item, decode_item
+from datastore.attributes import Item, decode_item, stored_bytes
 from datastore.backoff import Backoff
 from datastore.declarations import WRITES, Operation
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
@@ -66,21 +66,27 @@ class ConditionFailed(Exception):
     """A condition did not hold; `item` is the item as it stands, when it was asked for and exists.
 
     `repeated` means that the answer to an earlier try was lost, so that the try itself may have put the item there.
+    `units` are the write units that it is billed.
     """
 
-    def __init__(self, item: Item | None) -> None:
+    def __init__(self, item: Item | None, units: int) -> None:
         super().__init__("The conditional request failed")
         self.item = item
+        self.units = units
         self.repeated = False
 
 
 class TransactionCancelled(Exception):
-    """A transaction was cancelled; one reason and one item (or None) for each of its actions, in order."""
+    """A transaction was cancelled; one reason and one item (or None) for each of its actions, in order.
 
-    def __init__(self, reasons: list[str], items: list[Item | None]) -> None:
+    `units` are the write units that it is billed.
+    """
+
+    def __init__(self, reasons: list[str], items: list[Item | None], units: int) -> None:
         super().__init__(f"Transaction cancelled: {', '.join(reasons)}")
         self.reasons = reasons
         self.items = items
+        self.units = units
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +152,10 @@ class Client:
 
         Tries again with full jitter on throttling, 5xx, lost connections and damaged bodies, within `timeout`
         seconds. Raises `ConditionFailed`, `TransactionCancelled`, `RequestRefused`, or what a client may see:
-        `Throttled`, `Unavailable`, `Timeout`.
+        `Throttled`, `Unavailable`, `Timeout`; `ReadTooMuch` where the meter allows no more.
         """
+        if meter is not None:
+            meter.check(operation)
         body = _body(payload)
         tries = _Tries(operation, payload, time.monotonic(), timeout)
         answer: dict[str, Any] | None = None
@@ -165,6 +173,10 @@ class Client:
             raise _told(problem, tries, unsure=tries.unsure) from problem.__cause__
         except ConditionFailed as failed:
             failed.repeated = tries.unsure
+            tries.unreported = failed.units
+            raise
+        except TransactionCancelled as cancelled:
+            tries.unreported = cancelled.units
             raise
         finally:
             self._report(tries, answer, meter, patterns, asks)
@@ -240,16 +252,20 @@ class Client:
             patterns,
             answer is None,
             details_of(tries.operation, tries.payload, answer or {}, asks) if asks else None,
+            tries.unreported,
         )
         if meter is not None:
-            meter.calls.append(call)
+            meter.note(call)
         if self.on_call is not None:
             self.on_call(call)
 
 
 @dataclass(slots=True)
 class _Tries:
-    """One call on its way. `unsure` is set once a try may have been applied although its answer was lost."""
+    """One call on its way. `unsure` is set once a try may have been applied although its answer was lost.
+
+    `unreported` are write units that it is billed although it came to nothing.
+    """
 
     operation: str
     payload: Mapping[str, Any]
@@ -257,6 +273,7 @@ class _Tries:
     seconds: float
     attempts: int = 0
     unsure: bool = False
+    unreported: float = 0.0
 
     @property
     def left(self) -> float:
@@ -310,7 +327,7 @@ def _refusal(status: int, content: bytes) -> Exception:
     if status >= 500:
         return _Transient(Unavailable("The store fails at the moment; try again."))
     if code == "ConditionalCheckFailedException":
-        return ConditionFailed(_item(problem))
+        return ConditionFailed(_item(problem), _billed(problem))
     if code == "TransactionCanceledException":
         return _cancelled(problem.get("CancellationReasons") or [])
     return RequestRefused(code or str(status), str(problem.get("message") or problem.get("Message") or ""))
@@ -326,7 +343,16 @@ def _cancelled(reasons: list[dict[str, Any]]) -> Exception:
     codes = [str(reason.get("Code", "None")) for reason in reasons]
     if codes and set(codes) <= TRANSIENT_REASONS:
         return _Transient(Throttled("Others are changing the same items; try again in a moment."), unsure=False)
-    return TransactionCancelled(codes, [_item(reason) for reason in reasons])
+    return TransactionCancelled(codes, [_item(reason) for reason in reasons], sum(map(_billed, reasons)))
+
+
+def _billed(problem: Mapping[str, Any]) -> int:
+    """Write units for a condition that did not hold: the size of the item that is there, at least one.
+
+    DynamoDB reports none. Of the other items of a cancelled transaction nothing is told: they count for one each.
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+    """
+    return max(1, math.ceil(stored_bytes(problem.get("Item") or {}) / 1024))
 
 
 def _item(problem: Mapping[str, Any]) -> Item | None:

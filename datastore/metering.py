@@ -7,7 +7,7 @@ from typing import Any
 
 from datastore.asking import Details, Hit
 from datastore.declarations import WRITES
-from datastore.errors import Timeout
+from datastore.errors import BadUserInput, Timeout
 
 # A write unit costs five times what a read unit does, on demand and in every region:
 # https://aws.amazon.com/dynamodb/pricing/on-demand/
@@ -21,6 +21,7 @@ class Call:
     `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries. `unsure` tells that
     DynamoDB may have done what was asked although it did not say so. `patterns` are the ids of the access patterns that
     it serves, `failed` whether it brought nothing but an error; `details` are there when it is to be explained.
+    `unreported` are the write units that DynamoDB bills for a condition that did not hold, and does not report.
     """
 
     operation: str
@@ -35,11 +36,13 @@ class Call:
     patterns: tuple[str, ...] = ()
     failed: bool = False
     details: Details | None = field(default=None, repr=False)
+    unreported: float = 0.0
 
     @property
     def price(self) -> float:
-        """What it consumed, in read units."""
-        return self.units * WRITE_PRICE if self.operation.startswith(WRITES) else self.units
+        """What it consumed, in read units, with what was not reported."""
+        units = self.units + self.unreported
+        return units * WRITE_PRICE if self.operation.startswith(WRITES) else units
 
     @property
     def wrote(self) -> bool:
@@ -47,15 +50,48 @@ class Call:
         return self.operation.startswith(WRITES) and (self.units > 0 or self.unsure)
 
 
-class Meter:
-    """Adds up the calls of one request. When it is `detailed`, who asked for what is noted too."""
+class ReadTooMuch(BadUserInput):
+    """An operation was stopped for what it had read. `extensions` hold what that was (`read`) and the `limit`."""
 
-    __slots__ = ("calls", "detailed", "hits")
+    def __init__(self, read: float, limit: float) -> None:
+        super().__init__(
+            f"The operation was stopped: it has read {read:,.1f} read units, far more than its estimate, and may read "
+            f"{limit:,.1f}. Too much of what it looks at is not to be shown: ask for smaller pages or windows.",
+            read=round(read, 1),
+            limit=round(limit, 1),
+        )
+
+
+class Meter:
+    """Adds up the calls of one request. When it is `detailed`, who asked for what is noted too.
+
+    Once it has consumed what it is `allowed`, in read units, it reads no more: `stopped` is what was told then. What
+    `finishes` is not stopped any more once it has written.
+    """
+
+    __slots__ = ("allowed", "calls", "detailed", "finishes", "hits", "spent", "stopped")
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.hits: list[Hit] = []
         self.detailed = False
+        self.allowed = float("inf")
+        self.finishes = False
+        self.spent = 0.0
+        self.stopped: ReadTooMuch | None = None
+
+    def note(self, call: Call) -> None:
+        """Add a call that has ended."""
+        self.calls.append(call)
+        self.spent += call.price
+        if self.finishes and call.wrote:
+            self.allowed = float("inf")
+
+    def check(self, operation: str) -> None:
+        """Raise `ReadTooMuch` where a call may not be made any more. Writes always may: they end what was begun."""
+        if self.spent >= self.allowed and not operation.startswith(WRITES):
+            self.stopped = ReadTooMuch(self.spent, self.allowed)
+            raise self.stopped
 
     @property
     def units(self) -> float:
@@ -75,6 +111,7 @@ class Meter:
         """What was added up so far; from now on it counts anew."""
         taken = Meter()
         taken.calls, self.calls = self.calls, []
+        self.spent = 0.0
         if self.detailed:
             # Emptied, not replaced: loaders keep the list.
             taken.hits, taken.detailed = self.hits.copy(), True

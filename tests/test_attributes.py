@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from datastore.attributes import decode, decode_item, encode, encode_item
+from datastore.attributes import decode, decode_item, encode, encode_item, stored_bytes
 from datastore.client import RequestRefused
 from datastore.database import Database, StoreOptions, open_database
 
@@ -250,3 +250,19 @@ def test_items_are_encoded_name_by_name() -> None:
 
     assert raw == {"PK": {"S": "A"}, "count": {"N": "3"}, "tags": {"SS": ["x"]}, "none": {"NULL": True}}
     assert decode_item(raw) == item
+
+
+def test_what_an_item_takes() -> None:
+    """Names and values; lists and maps three bytes, and one for each thing inside."""
+    item = {
+        "naïve": "naïve",
+        "number": 12_345,
+        "bytes": b"123456",
+        "yes": True,
+        "nothing": None,
+        "list": ["a", b"bcd"],
+        "map": {"a": {"b": "c"}},
+        "set": {"one", "two"},
+    }
+    of_names = 6 + 6 + 5 + 3 + 7 + 4 + 3 + 3
+    assert stored_bytes(encode_item(item)) == of_names + 6 + 3 + 6 + 1 + 1 + (3 + 2 + 4) + (3 + 2 + 3 + 1 + 2) + 6

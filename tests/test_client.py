@@ -41,6 +41,7 @@ from fault_proxy import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from datastore.attributes import Item
 from datastore.backoff import Backoff
 from datastore.client import ITEM_OPERATIONS, Client, ConditionFailed, RequestRefused, TransactionCancelled
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
@@ -48,7 +49,7 @@ from datastore.declarations import AccessPattern, Who
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
-from datastore.metering import Deadline, Meter
+from datastore.metering import WRITE_PRICE, Deadline, Meter
 from datastore.signing import CONTENT_TYPE, CredentialSource, Signer
 from datastore.store import Action, Store, Written
 
@@ -493,6 +494,29 @@ async def test_a_condition_that_fails_carries_no_item_unless_asked(client: Clien
         await client.call("PutItem", {"TableName": "t"})
 
     assert (failed.value.item, failed.value.repeated) == (None, False)
+
+
+async def test_a_condition_that_fails_is_billed_by_the_item_that_is_there(client: Client, database: Database) -> None:
+    """DynamoDB reports no units for it."""
+    store = store_on(client, database)
+    small: Item = {"PK": "A", "SK": "1"}
+    large: Item = {"PK": "A", "SK": "2", "value": b"x" * 20_000, "more": ["y" * 5000, {"z": 1}]}
+    items = small, large, {"PK": "A", "SK": "3"}
+    conditional = [Action("Put", item=item, condition="attribute_not_exists(PK)") for item in items]
+    for item in (small, large):
+        await store.put(PUT_NEW, item)
+    store.meter.take()
+
+    for item in (small, large):
+        assert not (await store.put(PUT_NEW, item)).ok
+    with pytest.raises(TransactionCancelled):
+        await store.transact(BLIP, conditional)
+
+    calls = store.meter.calls
+    assert [call.unreported for call in calls] == [1, 25, 27]
+    assert [call.units for call in calls] == [0, 0, 0]
+    assert store.meter.price == (1 + 25 + 27) * WRITE_PRICE
+    assert not any(call.wrote for call in calls)
 
 
 # --- Signatures -------------------------------------------------------------------------------------------------------
