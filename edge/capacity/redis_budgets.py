@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -47,6 +47,8 @@ end
 return {taken and 1 or 0, string.format('%.17g', balance)}
 """
 
+Asked = TypeVar("Asked")
+
 _log = logging.getLogger(__name__)
 
 
@@ -83,6 +85,7 @@ class RedisBuckets:
         self._patience = patience
         self._retry_seconds = retry_seconds
         self._return: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[Any]] = set()
         self._logged = -LOG_SECONDS
 
     @property
@@ -91,14 +94,42 @@ class RedisBuckets:
         return self._return is None
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
+        charging = self._begin(self._charge(key, budget, units))
+        try:
+            return await asyncio.shield(charging)
+        except asyncio.CancelledError:
+            # Redis may take them all the same, and nobody is left to settle what he never got.
+            self._begin(self._give_back(charging, key, budget, units))
+            raise
+
+    async def settle(self, key: str, budget: Budget, units: float) -> float:
+        return await asyncio.shield(self._begin(self._settle(key, budget, units)))
+
+    async def _charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
         answer = await self._asked(key, budget, units, always=False)
         return await self._local.charge(key, budget, units) if answer is None else answer
 
-    async def settle(self, key: str, budget: Budget, units: float) -> float:
+    async def _settle(self, key: str, budget: Budget, units: float) -> float:
         answer = await self._asked(key, budget, units, always=True)
         return await self._local.settle(key, budget, units) if answer is None else answer[1]
 
+    async def _give_back(
+        self, charging: asyncio.Task[tuple[bool, float]], key: str, budget: Budget, units: float
+    ) -> None:
+        taken, _ = await charging
+        if taken:
+            await self._settle(key, budget, -units)
+
+    def _begin(self, asking: Coroutine[Any, Any, Asked]) -> asyncio.Task[Asked]:
+        """What is asked of a bucket comes to its end, also when who asks is cancelled."""
+        task = asyncio.create_task(asking)
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        return task
+
     async def aclose(self) -> None:
+        while self._asking:
+            await asyncio.wait(self._asking)
         if self._return is not None:
             self._return.cancel()
             await asyncio.gather(self._return, return_exceptions=True)
