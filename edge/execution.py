@@ -15,9 +15,9 @@ from graphql.language import OperationType
 from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from datastore.errors import BadUserInput, DomainError, Timeout
+from datastore.errors import BadUserInput, DomainError, Internal, Timeout
 from datastore.metering import Meter
-from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
+from edge.answers import Allowance, Outcome, Stage, domain_error, failure, outcome_of
 from edge.capacity.addresses import payer
 from edge.capacity.load import Load
 from edge.capacity.places import Places
@@ -131,7 +131,10 @@ class Runner:
             report.add(outcome)
             return outcome
         except asyncio.CancelledError:
-            report.codes.append(CANCELLED)
+            report.note(CANCELLED)
+            raise
+        except Exception:
+            report.note(Internal.code)
             raise
         finally:
             self._tell(report, began)
@@ -191,7 +194,12 @@ class Runner:
         finally:
             context.close()
             self._measure(report, context.meter)
-        outcome.wrote = any(call.wrote for call in report.latest)
+        wrote = any(call.wrote for call in report.latest)
+        stopped = context.meter.stopped
+        if stopped is not None and (request.kind is OperationType.QUERY or not wrote):
+            # Which fields had what they needed before is chance: nobody shall take their values for the answer.
+            outcome = failure(stopped)
+        outcome.wrote = wrote
         return outcome
 
     async def _execute(self, request: Request, context: OperationContext) -> Outcome:
@@ -223,6 +231,10 @@ class Runner:
             outcome = _not_admitted(error)
             report.add(outcome)
             yield outcome
+        except GraphQLError as error:
+            known = domain_error(error)  # the transport tells it
+            report.note(Internal.code if known is None else known.code)
+            raise
         finally:
             self._tell(report, began)
 
@@ -244,9 +256,8 @@ class Runner:
                         self._explain(request, outcome, context.meter)
                     yield outcome
                     # What an event reads is paid for once it has been sent, beyond what was paid for the start.
-                    spent = self._measure(report, context.meter)
-                    _check_debt(await self._settle(request, spent - paid))
-                    paid = 0.0
+                    owed, paid = self._measure(report, context.meter) - paid, 0.0
+                    _check_debt(await self._settle(request, owed))
         except (GraphQLError, DomainError):
             raise
         except Exception as error:
@@ -271,6 +282,8 @@ class Runner:
     def _opened(self, request: Request) -> OperationContext:
         context = self._open_context(request.caller.identity)
         context.meter.detailed = request.asked.explain
+        context.meter.allowed = self._documents.most_read(request.estimate)
+        context.meter.finishes = request.kind is OperationType.MUTATION
         return context
 
     def _explain(self, request: Request, outcome: Outcome, meter: Meter) -> None:

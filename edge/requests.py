@@ -3,6 +3,7 @@
 `execution` leads it; who keeps budgets, known documents, answers under keys, logs and traces is told of it here.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,6 +16,9 @@ from edge.answers import Allowance, Outcome, Stage
 from edge.documents.prepared import Document, PreparedOperation
 from edge.operations import Caller, Operation, Transport
 from resolvers.access import Identity
+
+# A subscription may go on for ever, and fail at every event.
+MOST_ERROR_IDS = 20
 
 
 class OperationContext(Protocol):
@@ -95,10 +99,11 @@ class Request:
 class Report:
     """What became of an operation, for logs and metrics: told once when it is over, also of a subscription.
 
-    `units` are what DynamoDB reported, `price` the same in read units, as estimates are, and `calls` how many calls
-    there were, over all events; `latest` are those of the last one. `sent` counts bytes. `codes` and `error_ids` are
-    those of the errors that were told; an operation that nobody waited for to its end has the code CANCELLED. `done` is
-    everything that is to be explained of a query or a mutation. `replayed` is one that was answered as another was.
+    `units` are what DynamoDB reported, `price` what it bills, in read units as estimates are, and `calls` how many
+    calls there were, over all events; `latest` are those of the last one. `sent` counts bytes. `codes` are those of the
+    errors that were told, each once, and `error_ids` the last ids of those that were masked; an operation that nobody
+    waited for to its end has the code CANCELLED. `done` is everything that is to be explained of a query or a mutation.
+    `replayed` is one that was answered as another was.
     """
 
     asked: Operation
@@ -118,7 +123,7 @@ class Report:
     events: int = 0
     sent: int = 0
     seconds: float = 0.0
-    error_ids: list[str] = field(default_factory=list)
+    error_ids: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_ERROR_IDS))
     trace_id: str | None = None
     done: Meter = field(default_factory=Meter)
     replayed: bool = False
@@ -128,14 +133,20 @@ class Report:
         self.replayed = outcome.replayed is not None
         self.sent += len(outcome.body)
         for error in outcome.described:
-            self.codes.append(str(error["extensions"]["code"]))
+            self.note(str(error["extensions"]["code"]))
             if "errorId" in error["extensions"]:
                 self.error_ids.append(error["extensions"]["errorId"])
+
+    def note(self, code: str) -> None:
+        """It had an error with this code."""
+        if code not in self.codes:
+            self.codes.append(code)
 
     def measure(self, meter: Meter) -> float:
         """Add what was done since the last time, and tell what it cost in read units."""
         taken = meter.take()
-        if taken.detailed:
+        # Events of a subscription are explained each by itself, and may go on for ever.
+        if taken.detailed and not self._is_subscription:
             self.done.add(taken)
         self.latest = taken.calls
         self.calls += len(taken.calls)
@@ -144,6 +155,10 @@ class Report:
         self.price += taken.price
         self.retries += sum(call.attempts - 1 for call in taken.calls)
         return taken.price
+
+    @property
+    def _is_subscription(self) -> bool:
+        return self.operation is not None and self.operation.kind is OperationType.SUBSCRIPTION
 
 
 Observe = Callable[[Report], None]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Answer, Served
+from fault_proxy import until
 from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
@@ -163,6 +164,34 @@ async def test_a_bucket_in_redis_goes_when_it_is_full(redis_buckets: Callable[..
     assert 5_000 < await buckets._redis.pttl(key) <= 6_000
     await buckets.settle(key, Budget(100, 10), -50)
     assert not await buckets._redis.exists(key)
+
+
+async def test_who_leaves_while_redis_takes_his_charge_gets_it_back(
+    redis_buckets: Callable[..., RedisBuckets], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buckets, budget = redis_buckets(clock=Ticking()), Budget(100, 1)
+    take, taken, may_go_on = buckets._take, asyncio.Event(), asyncio.Event()
+
+    async def slow(**what: Any) -> Any:
+        answer = await take(**what)
+        taken.set()
+        await may_go_on.wait()
+        return answer
+
+    monkeypatch.setattr(buckets, "_take", slow)
+    leaving = [
+        asyncio.create_task(asking)
+        for asking in (buckets.charge("a", budget, 60), buckets.charge("b", budget, 60), buckets.settle("b", budget, 5))
+    ]
+    await taken.wait()
+    for task in leaving:
+        task.cancel()
+    await asyncio.wait(leaving)
+    may_go_on.set()
+    await until(lambda: not buckets._asking)
+    assert await buckets.charge("a", budget, 0) == (True, 100)
+    # What was done is paid for, by whoever.
+    assert await buckets.charge("b", budget, 0) == (True, 95)
 
 
 # --- Without Redis ----------------------------------------------------------------------------------------------------
@@ -367,7 +396,18 @@ async def test_what_was_not_used_is_given_back(served: Served) -> None:
         assert answer.headers["ratelimit-remaining"] == "2"
 
 
-async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served) -> None:
+async def test_a_subscription_that_overdraws_its_budget_far_ends(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[float] = []
+    budgets = served.gateway.edge.admission.budgets
+    settle = budgets.settle
+
+    async def noted(caller: Caller, units: float) -> Any:
+        settled.append(units)
+        return await settle(caller, units)
+
+    monkeypatch.setattr(budgets, "settle", noted)
     listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
     await served.settle(BLIP)
     for number in range(30):
@@ -379,3 +419,7 @@ async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served)
     assert "overdrew your budget" in message["payload"][0]["message"]
     # Half a unit each: what it had, and as much again.
     assert 4 <= events <= 9
+    # What it was charged in the beginning is given back once.
+    await until(lambda: bool(served.reports))
+    (report,) = served.reports
+    assert sum(settled) == pytest.approx(report.price - report.estimate)

@@ -11,7 +11,7 @@ import pytest
 import test_contract as contract
 from aiohttp import web
 from conftest import NOON, SECRET, Clock, Served, free_port
-from fault_proxy import Proxy, Seen, forward, plain
+from fault_proxy import Proxy, Seen, forward, plain, until
 from feed_items import comment_item, post_item, user_item
 from hypothesis import given
 from hypothesis import strategies as st
@@ -322,6 +322,12 @@ async def test_each_event_has_its_own_explanation(served: Served, socket: Any) -
     assert counts == [{"homeFeedUpdated": (1, 0)} | of_event, of_event]
     assert [one["requests"] for one in told] == [3, 2]
     assert [one["units"]["read"] for one in told] == [2.5, 1.5]
+
+    # What was told is not kept: it may go on for ever.
+    await socket.close()
+    await until(lambda: bool(served.reports))
+    (report,) = served.reports
+    assert (report.calls, report.done.calls, report.done.hits) == (5, [], [])
 
 
 async def test_queries_over_a_socket_are_explained_on_demand(served: Served, socket: Any) -> None:

@@ -9,16 +9,21 @@ from typing import Any
 import pytest
 from aiohttp import web
 from conftest import Served, call_name
+from graphql import GraphQLError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client.parser import text_string_to_metric_families
 
+from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from edge.answers import failure
 from edge.observing import operation_log
 from edge.observing.operation_log import JsonLines
 from edge.observing.tracing import OperationTracing, exporting
+from edge.operations import Caller, Operation, Transport
+from edge.requests import MOST_ERROR_IDS, Report
 from edge.settings import Misconfigured, Settings, from_environment
 from resolvers.access import Role
 
@@ -111,6 +116,39 @@ async def test_an_unexpected_error_is_found_by_its_id(
     assert answer.errors is not None
     assert lines.told[0]["errorIds"] == [answer.errors[0]["extensions"]["errorId"]]
     assert lines.told[0]["codes"] == ["INTERNAL"]
+
+
+async def test_what_breaks_an_operation_is_no_success(
+    served: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of all fields, too."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("broken inside")
+
+    monkeypatch.setattr("edge.execution.execute", fail)
+    assert (await served.ask(QUAKES)).codes == ["INTERNAL"]
+    assert lines.told[0]["codes"] == ["INTERNAL"]
+    labels = (("code", "INTERNAL"), ("field", "earthquakes"), ("transport", "http"), ("type", "query"))
+    assert (await figures(served, Authorization="Bearer a-token-for-figures-only"))[
+        "gateway_operations_total", labels
+    ] == 1
+
+
+async def test_a_subscription_that_fails_as_it_begins_tells_why(served: Served, lines: Lines) -> None:
+    listener = await served.listen('subscription { matchUpdates(matchId: "none") { version } }')
+    assert (await listener.message())["payload"][0]["extensions"]["code"] == "NOT_FOUND"
+    assert lines.told[0]["codes"] == ["NOT_FOUND"]
+
+
+def test_what_is_kept_of_errors_is_bounded() -> None:
+    """A subscription may fail at each event, and never end."""
+    report = Report(Operation("subscription { a }", None), Caller(None), Transport.WEBSOCKET)
+    for number in range(3 * MOST_ERROR_IDS):
+        for error in (ValueError(f"{number}"), NotFound("x")):
+            report.add(failure(GraphQLError("x", original_error=error)))
+    assert report.codes == ["INTERNAL", "NOT_FOUND"]
+    assert len(report.error_ids) == MOST_ERROR_IDS
 
 
 async def test_a_subscription_has_one_line_when_it_is_over(served: Served, lines: Lines) -> None:

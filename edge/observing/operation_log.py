@@ -53,7 +53,7 @@ def _fields(report: Report) -> dict[str, Any]:
         "caller": kind_of(report.caller),
         "stage": report.stage.value,
         "codes": sorted(set(report.codes)),
-        "errorIds": report.error_ids,
+        "errorIds": list(report.error_ids),
         "replayed": report.replayed or None,
         "cost": round(report.estimate, 1),
         "units": report.units,
