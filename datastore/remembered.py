@@ -74,6 +74,8 @@ class RememberedScans:
     def _begin(
         self, asker: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], values: dict[str, Any]
     ) -> _Read:
+        asker.meter.check("Scan")  # or others who wait for it would be told of what this one has read
+
         async def scan() -> Value:
             store = self._open_store()
             store.meter = asker.meter

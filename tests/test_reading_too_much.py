@@ -1,0 +1,100 @@
+"""Operations that read far more than was estimated are stopped, whatever the estimate missed."""
+
+import pytest
+from conftest import NOON, SECRET, UNBOUGHT, Served, free_port
+
+from datastore.errors import BadUserInput
+from datastore.keyspace.feeds import posts as keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.metering import Call, Meter, ReadTooMuch
+from edge.documents.settings import DocumentSettings
+from edge.settings import Settings
+from resolvers.access import Role
+
+FIRST = '{ areas postsByTag(tag: "cats", first: 1) { nodes { text } pageInfo { hasNextPage } } }'
+POSTS = 400
+# At most half of what any may cost, and twice its estimate: a Query and the post, one and a half units in all.
+LIMIT = 50.0 + 2 * 1.0
+
+
+@pytest.fixture
+def settings() -> Settings:
+    documents = DocumentSettings(max_cost=100.0)
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, documents=documents, capacity=UNBOUGHT)
+
+
+async def hide(served: Served, posts: int) -> None:
+    """Posts with a tag, each by another author, for followers."""
+    items = []
+    for number in range(posts):
+        key = keys.tag(f"p{number}", "cats")
+        items.append(
+            {
+                "PK": key.partition,
+                "SK": key.sort,
+                "GSI2PK": keys.by_tag("cats"),
+                "GSI2SK": keys.position(NOON, f"p{number:04}"),
+                "author_id": f"author{number}",
+                "visibility": "followers",
+                "text": "Hello #cats",
+            }
+        )
+    await served.store().write_all(FEED, puts=items)
+
+
+async def test_a_list_of_which_nearly_nothing_is_shown_is_not_read_to_its_end(served: Served) -> None:
+    await hide(served, POSTS)
+
+    answer = await served.ask(FIRST, user="nobody")
+
+    assert answer.codes == ["BAD_USER_INPUT"]
+    assert answer.data is None  # also of the field that had its value
+    (error,) = answer.errors or ()
+    read = sum(call.price for call in answer.calls)
+    assert error["extensions"] == {"code": "BAD_USER_INPUT", "read": round(read, 1), "limit": LIMIT}
+    assert "was stopped" in error["message"]
+    # It is not asked for more once that much is read: the last wave is four times as large as the one before.
+    assert LIMIT <= read < 2 * LIMIT
+    # Operators see all posts, and read no follows.
+    seen = await served.ask(FIRST, user="root", role=Role.ADMIN)
+    assert seen.data["postsByTag"] == {"nodes": [{"text": "Hello #cats"}], "pageInfo": {"hasNextPage": True}}
+
+
+async def test_pages_are_full_within_the_limit(served: Served) -> None:
+    await hide(served, 60)
+
+    answer = await served.ask(FIRST, user="nobody")
+
+    assert answer.data["postsByTag"] == {"nodes": [], "pageInfo": {"hasNextPage": False}}
+    assert sum(call.price for call in answer.calls) > 30
+
+
+def call(operation: str, units: float) -> Call:
+    return Call(operation, ("t",), None, units, 1, 0.0, {})
+
+
+def test_what_was_begun_is_written_to_its_end() -> None:
+    meter = Meter()
+    meter.allowed = 10.0
+    meter.finishes = True
+    meter.note(call("Query", 11.0))
+
+    meter.check("UpdateItem")
+    with pytest.raises(ReadTooMuch) as stopped:
+        meter.check("Query")
+    assert isinstance(stopped.value, BadUserInput)
+    assert meter.stopped is stopped.value
+    meter.note(call("UpdateItem", 1.0))
+    meter.check("Query")
+
+
+def test_each_event_of_a_subscription_may_read_as_much() -> None:
+    meter = Meter()
+    meter.allowed = 10.0
+    meter.note(call("Query", 10.0))
+    with pytest.raises(ReadTooMuch):
+        meter.check("GetItem")
+
+    meter.take()
+
+    meter.check("GetItem")
