@@ -17,6 +17,7 @@ from test_sighting_subscriptions import foreign_sighting, raw_put
 
 from datastore.errors import Throttled
 from datastore.keyspace.sightings import BLIP
+from edge.answers import Allowance
 from edge.capacity.addresses import payer
 from edge.capacity.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
 from edge.capacity.redis_budgets import RedisBuckets
@@ -396,18 +397,7 @@ async def test_what_was_not_used_is_given_back(served: Served) -> None:
         assert answer.headers["ratelimit-remaining"] == "2"
 
 
-async def test_a_subscription_that_overdraws_its_budget_far_ends(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settled: list[float] = []
-    budgets = served.gateway.edge.admission.budgets
-    settle = budgets.settle
-
-    async def noted(caller: Caller, units: float) -> Any:
-        settled.append(units)
-        return await settle(caller, units)
-
-    monkeypatch.setattr(budgets, "settle", noted)
+async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served) -> None:
     listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
     await served.settle(BLIP)
     for number in range(30):
@@ -419,7 +409,25 @@ async def test_a_subscription_that_overdraws_its_budget_far_ends(
     assert "overdrew your budget" in message["payload"][0]["message"]
     # Half a unit each: what it had, and as much again.
     assert 4 <= events <= 9
-    # What it was charged in the beginning is given back once.
+
+
+async def test_what_a_subscription_paid_to_begin_is_given_back_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when its first event overdraws the budget."""
+    settled: list[float] = []
+
+    async def overdrawn(caller: Caller, units: float) -> Allowance:
+        settled.append(units)
+        return Allowance(2, -3, 1)
+
+    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", overdrawn)
+    monkeypatch.setattr(served.gateway.edge.documents, "estimate", lambda *_: 1.0)
+    listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
+    await served.settle(BLIP)
+    raw_put(served, foreign_sighting("0"))
+    assert [(await listener.message())["type"] for _ in range(2)] == ["next", "error"]
     await until(lambda: bool(served.reports))
     (report,) = served.reports
+    assert (report.price, report.estimate) == (0.5, 1)
     assert sum(settled) == pytest.approx(report.price - report.estimate)

@@ -135,12 +135,6 @@ async def test_what_breaks_an_operation_is_no_success(
     ] == 1
 
 
-async def test_a_subscription_that_fails_as_it_begins_tells_why(served: Served, lines: Lines) -> None:
-    listener = await served.listen('subscription { matchUpdates(matchId: "none") { version } }')
-    assert (await listener.message())["payload"][0]["extensions"]["code"] == "NOT_FOUND"
-    assert lines.told[0]["codes"] == ["NOT_FOUND"]
-
-
 def test_what_is_kept_of_errors_is_bounded() -> None:
     """A subscription may fail at each event, and never end."""
     report = Report(Operation("subscription { a }", None), Caller(None), Transport.WEBSOCKET)
