@@ -4,6 +4,7 @@ An update may say which version it goes by: it is written only while the item ha
 others wrote or nobody changed, is at version 0.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -11,16 +12,21 @@ from typing import Any, TypeVar
 from datastore.attributes import Item
 from datastore.errors import Conflict
 from datastore.expressions import set_or_remove
+from datastore.keyspace.parts import Key
 from datastore.keyspace.versioning import VERSION, counted
 from datastore.records import record
 from datastore.store import Written
 
 T = TypeVar("T")
+# The name of a table and a key in it.
+Place = tuple[str, Key]
 
 # Versions of puts are seconds since then, which a GraphQL Int holds until 2094.
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 # More than as many updates as are on their way to one item at once.
 STRIDE = 8
+# Only what was put twice, or deleted and made again, within about a second needs to be known.
+KEPT = 10_000
 
 
 class Outdated(Conflict):
@@ -95,23 +101,36 @@ def holds(item: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
 
 
 class PutVersions:
-    """Versions for items that are put without being read: each greater than those that this process put or saw before.
+    """Versions for items that are put, each greater than those that this process put or saw at its key before.
 
-    They are the seconds since `BEGAN`, so that they are greater than those that others put or changed, too: more than
-    that many changes of one item do not happen.
+    They are the seconds since `BEGAN`, so that they are greater than those that others put or changed there, too: more
+    than that many changes of one item do not happen. Each key is counted by itself, and `most` are kept, the last ones.
     """
 
-    def __init__(self) -> None:
-        self._last = 0
+    def __init__(self, most: int = KEPT) -> None:
+        self._most = most
+        self._last: OrderedDict[Place, int] = OrderedDict()
 
-    def next(self, now: datetime, above: int = 0) -> int:
+    def next(self, now: datetime, place: Place, above: int = 0) -> int:
         """The version of what is put now, where there may be an item of the version `above`."""
-        self.saw(above)
-        self._last = max(int((now - BEGAN).total_seconds()), self._last + STRIDE)
-        return self._last
+        last = max(above, self._last.get(place, -STRIDE))
+        version = max(_seconds(now), last + STRIDE)
+        self.saw(place, version)
+        return version
 
-    def saw(self, version: int) -> None:
-        self._last = max(self._last, version)
+    def begun(self, now: datetime, place: Place) -> int:
+        """What the version of an item that an update makes is counted from; one that is there goes on with its own."""
+        return max(_seconds(now), self._last.get(place, 0))
+
+    def saw(self, place: Place, version: int) -> None:
+        """What is there, or was deleted there, has that version."""
+        self._last[place] = max(version, self._last.pop(place, 0))
+        if len(self._last) > self._most:
+            self._last.popitem(last=False)
+
+
+def _seconds(now: datetime) -> int:
+    return int((now - BEGAN).total_seconds())
 
 
 # One per process: what the gateway and the jobs in it put and saw counts for both.

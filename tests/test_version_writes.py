@@ -16,8 +16,10 @@ from photo_items import livestream, person
 from datastore.database import Database
 from datastore.errors import Conflict
 from datastore.feeds.users import Users
+from datastore.keyspace.parts import Key
 from datastore.keyspace.photos.table import SPARKS
 from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
@@ -27,7 +29,7 @@ from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
 from datastore.photos.naming import Naming
 from datastore.store import Store
-from datastore.versions import BEGAN, Outdated, PutVersions
+from datastore.versions import BEGAN, PUT_VERSIONS, Outdated, PutVersions
 
 TOKENS = ("b2" * 32, "c3" * 32)
 
@@ -216,7 +218,11 @@ async def test_a_person_who_moves_is_above_what_came_before(
 
 # Versions of puts
 
+SECONDS = int((NOON - BEGAN).total_seconds())
 MOMENTS = st.integers(-5, 100_000).map(lambda seconds: NOON + timedelta(seconds=seconds))
+
+
+PLACE, ELSEWHERE = ("table", Key("one")), ("table", Key("other"))
 
 
 @given(st.lists(st.one_of(MOMENTS, st.integers(0, 2**30)), max_size=30))
@@ -224,14 +230,59 @@ def test_versions_of_puts_grow_whatever_the_clock_does(steps: list[datetime | in
     versions, last = PutVersions(), 0
     for step in steps:
         if isinstance(step, int):
-            versions.saw(step)
+            versions.saw(PLACE, step)
             last = max(last, step)
         else:
-            made = versions.next(step)
+            assert versions.begun(step, PLACE) >= last
+            made = versions.next(step, PLACE)
             assert made > last
             assert made >= int((step - BEGAN).total_seconds())
             last = made
 
 
 def test_a_version_of_a_put_is_above_the_one_that_it_replaces() -> None:
-    assert PutVersions().next(BEGAN, above=500) > 500
+    assert PutVersions().next(BEGAN, PLACE, above=500) > 500
+
+
+def test_what_is_put_often_does_not_put_other_versions_ahead_of_the_clock() -> None:
+    """Else another process, or this one after a restart, would put smaller ones."""
+    versions = PutVersions(most=2)
+    for _ in range(1000):
+        versions.next(NOON, PLACE)
+
+    assert versions.next(NOON, ELSEWHERE) == versions.begun(NOON, ELSEWHERE) == SECONDS
+    # What was not put for the longest time is known no more.
+    versions.saw(("table", Key("third")), 1)
+    assert versions.begun(NOON, PLACE) == SECONDS
+
+
+async def test_what_users_make_again_and_again_counts_by_one(database: Database) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    match = Match("again", "L", "IPL", "10", "20", NOON)
+
+    made = [(await MatchFollows(store, NOON).follow(match, "ada", "10")).version for _ in range(20)]
+
+    assert made == list(range(made[0], made[0] + 20))
+    assert PUT_VERSIONS.begun(NOON, ELSEWHERE) == SECONDS
+
+
+async def test_puts_of_other_processes_go_on_from_what_is_there(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also within one second, and after more changes than seconds."""
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    team, far = Team("1", "One", "A"), Match("far", "L", "IPL", "10", "20", NOON + timedelta(days=30))
+    seen: list[tuple[int, int]] = []
+    for _ in range(3):
+        for module in ("teams", "fixtures"):
+            monkeypatch.setattr(f"datastore.matches.{module}.PUT_VERSIONS", PutVersions())
+        there = await Teams(store, NOON).by_id("1")
+        [put] = await Teams(store, NOON).put_all([there or team])
+        [synced] = await Fixtures(store, NOON).sync([far])
+        updated = [(await Teams(store, NOON).update("1", {"name": name})).version for name in ("Two", "Three")]
+        assert synced.revision is not None
+        seen += [(put.version, synced.revision)]
+        assert updated == [put.version + 1, put.version + 2]
+
+    assert seen[0][0] < seen[1][0] < seen[2][0]
+    assert seen[0][1] < seen[1][1] < seen[2][1]

@@ -10,6 +10,8 @@ from typing import Any
 from datastore.attributes import Item
 from datastore.errors import NotFound
 from datastore.keyspace.matches import devices as keys
+from datastore.keyspace.matches.devices import DEVICES
+from datastore.keyspace.parts import Key
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.records import record
 from datastore.store import Store
@@ -75,6 +77,7 @@ class Devices:
         It is written first and the others are looked for then, so that of two registrations at once the later finds
         the earlier: whoever sees both keeps the one registered last, and one device is left, never two or none.
         """
+        key = keys.device(user_id, device_token)
         values: dict[str, Any] = {
             "platform": platform.value,
             "apnsToken": apns_token,
@@ -82,10 +85,10 @@ class Devices:
             "appVersion": app_version,
             "registeredAt": iso(self._now),
             "ttl": to_seconds(self._now + LIFETIME),
-            "begun": PUT_VERSIONS.next(self._now),
+            "begun": PUT_VERSIONS.begun(self._now, (DEVICES.name, key)),
             "one": 1,
         }
-        written = await self._store.update(keys.REGISTER_DEVICE, keys.device(user_id, device_token), **values)
+        written = await self._store.update(keys.REGISTER_DEVICE, key, **values)
         assert written.item is not None, "An update without a condition answers the item."
         items = [item async for item in self._store.query_all(keys.REGISTER_DEVICE, {"partition": user_id})]
         await asyncio.gather(*[self._replace(item) for item in _replaced(items)])
@@ -94,7 +97,8 @@ class Devices:
     async def _replace(self, item: Item) -> None:
         key = keys.device(item["userId"], item["deviceToken"])
         # One that was registered anew meanwhile is left: that registration looks after the others.
-        await self._store.delete(keys.REPLACE_DEVICE, key, seen=item.get("registeredAt", ""))
+        written = await self._store.delete(keys.REPLACE_DEVICE, key, seen=item.get("registeredAt", ""))
+        _saw_deleted(key, written.item if written.ok else None)
 
     async def update_push_to_start_token(
         self, user_id: str, device_token: str, token: str, expected: int | None = None
@@ -123,12 +127,19 @@ class Devices:
 
     async def delete(self, user_id: str, device_token: str) -> Device | None:
         """DEV-4: the device that was deleted, or None if there was none."""
-        written = await self._store.delete(keys.DELETE_DEVICE, keys.device(user_id, device_token))
+        key = keys.device(user_id, device_token)
+        written = await self._store.delete(keys.DELETE_DEVICE, key)
+        _saw_deleted(key, written.item)
         return self._living(written.item)
 
     def _living(self, item: Mapping[str, Any] | None) -> Device | None:
         device = record(device_from, item)
         return device if device and device.expires_at > self._now else None
+
+
+def _saw_deleted(key: Key, item: Item | None) -> None:
+    if item is not None:
+        PUT_VERSIONS.saw((DEVICES.name, key), version_of(item))
 
 
 def _no_device() -> NotFound:

@@ -12,6 +12,7 @@ from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.errors import NotFound
 from datastore.keyspace.matches import fixtures as keys
+from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.keyspace.versioning import REVISION
 from datastore.matches.cricket import (
     InningsScore,
@@ -72,20 +73,27 @@ class Fixtures:
         stored = await asyncio.gather(*[self.latest(match.match_id) for match in matches])
         pairs = list(zip(matches, stored, strict=True))
         far = {match.match_id for match, known in pairs if self._is_far(match, known, polled or ())}
-        revision = PUT_VERSIONS.next(
-            self._now, above=max((known.revision or 0 for known in stored if known), default=0)
-        )
-        puts = [match_item(replace(match, revision=revision), self._now) for match in matches if match.match_id in far]
+        revisions = {match.match_id: self._revision(match, known) for match, known in pairs if match.match_id in far}
+        puts = [
+            match_item(replace(match, revision=revisions[match.match_id]), self._now)
+            for match in matches
+            if match.match_id in far
+        ]
         await self._store.write_all(keys.SYNC_FIXTURES, puts=puts)
         at_once = asyncio.Semaphore(UPDATES_AT_ONCE)
 
         async def write(match: Match, known: Match | None) -> Match:
             if match.match_id in far:
-                return replace(match, updated_at=self._now, revision=revision)
+                return replace(match, updated_at=self._now, revision=revisions[match.match_id])
             async with at_once:
                 return await self._sync(match, known, polled)
 
         return await asyncio.gather(*[write(match, known) for match, known in pairs])
+
+    def _revision(self, match: Match, known: Match | None) -> int:
+        """That of a match that is put in place of the one that is known."""
+        place = (FIXTURES.name, keys.fixture(match.match_id))
+        return PUT_VERSIONS.next(self._now, place, above=known.revision or 0 if known else 0)
 
     def _is_far(self, match: Match, stored: Match | None, polled: Collection[str]) -> bool:
         """Whether nobody can begin to play it while it is written."""

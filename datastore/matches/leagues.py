@@ -15,7 +15,7 @@ from datastore.moments import from_iso, iso
 from datastore.records import readable, record
 from datastore.remembered import RememberedScans
 from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, expecting, updated, version_of, versioned
+from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version_of, versioned
 
 TRIES = 5
 
@@ -83,9 +83,9 @@ class Leagues:
         Raises `Conflict` when others change it again and again meanwhile.
         """
         stored = replace(league, code=league.code.upper(), updated_at=self._now)
-        there = 0
+        there, place = 0, _place(league.league_id)
         for _ in range(TRIES):
-            stored = replace(stored, version=PUT_VERSIONS.next(self._now, above=there))
+            stored = replace(stored, version=PUT_VERSIONS.next(self._now, place, above=there))
             item = league_item(stored)
             try:
                 written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version, nothing="NULL")
@@ -118,6 +118,8 @@ class Leagues:
             written = await self._store.delete(keys.DELETE_LEAGUE, Key(league_id))
         finally:
             self._forget()
+        if written.item is not None:
+            PUT_VERSIONS.saw(_place(league_id), version_of(written.item))
         return _found(written.item)
 
     async def _scan(self, pattern: AccessPattern, **values: Any) -> Sequence[League]:
@@ -128,6 +130,10 @@ class Leagues:
     def _forget(self) -> None:
         if self._remembered is not None:
             self._remembered.invalidate(LEAGUES)
+
+
+def _place(league_id: str) -> Place:
+    return LEAGUES.name, Key(league_id)
 
 
 def _found(item: Item | None) -> League:

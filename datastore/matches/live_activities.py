@@ -9,6 +9,7 @@ from typing import Any
 from datastore.declarations import AccessPattern
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import live_activities as keys
+from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
 from datastore.keyspace.parts import Key
 from datastore.matches.cricket import Match
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
@@ -78,6 +79,7 @@ class LiveActivities:
         if match.phase.is_over or match.archived_at is not None:
             raise Conflict(f"The match {match.match_id} is over: there is nothing more to show.")
         await self._check_devices(match.match_id, user_id, device_id)
+        key = keys.live_activity(match.match_id, user_id, device_id)
         values: dict[str, Any] = {
             "user": user_id,
             "device": device_id,
@@ -85,9 +87,8 @@ class LiveActivities:
             "active": LiveActivityStatus.ACTIVE.value,
             "startedAt": iso(self._now),
             "ttl": to_seconds(self._now + LIFETIME),
-            "begun": PUT_VERSIONS.next(self._now),
+            "begun": PUT_VERSIONS.begun(self._now, (LIVE_ACTIVITIES.name, key)),
         }
-        key = keys.live_activity(match.match_id, user_id, device_id)
         activity = await self._update(keys.REGISTER_ACTIVITY, key, values)
         assert activity is not None, "An update without a condition answers the item."
         return activity

@@ -62,21 +62,25 @@ class MatchFollows:
         expires_at = match.start_time + LIFETIME
         if expires_at <= self._now:
             raise BadUserInput("This match started more than 48 hours ago: follow a later one.", field="matchId")
+        key = keys.match_follow(match.match_id, user_id)
         values: dict[str, Any] = {
             "team": team_id,
             "sides": {match.home_team_id, match.away_team_id},
             "expires": to_seconds(expires_at),
             "createdAt": iso(self._now),
-            "begun": PUT_VERSIONS.next(self._now),
+            "begun": PUT_VERSIONS.begun(self._now, (MATCH_FOLLOWS.name, key)),
             "one": 1,
         }
-        written = await self._store.update(keys.FOLLOW, keys.match_follow(match.match_id, user_id), **values)
+        written = await self._store.update(keys.FOLLOW, key, **values)
         assert written.item is not None, "An update without a condition answers the item."
         return match_follow_from(written.item)
 
     async def unfollow(self, match_id: str, user_id: str) -> MatchFollow | None:
         """FOL-4: the follow that was deleted, or None if there was none."""
-        written = await self._store.delete(keys.UNFOLLOW, keys.match_follow(match_id, user_id))
+        key = keys.match_follow(match_id, user_id)
+        written = await self._store.delete(keys.UNFOLLOW, key)
+        if written.item is not None:
+            PUT_VERSIONS.saw((MATCH_FOLLOWS.name, key), version_of(written.item))
         return self._living(written.item)
 
     async def change_team(self, match_id: str, user_id: str, team_id: str, expected: int | None = None) -> MatchFollow:

@@ -14,7 +14,7 @@ from datastore.moments import from_iso, iso
 from datastore.records import readable, record
 from datastore.remembered import RememberedScans
 from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, expecting, updated, version_of, versioned
+from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version_of, versioned
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,14 @@ class Teams:
         return await self._remembered.scan(self._store, keys.ALL_TEAMS, _by_name)
 
     async def put_all(self, teams: Iterable[Team]) -> list[Team]:
-        """TM-3: the teams as they stand now. Of two with one id the last counts."""
-        version = PUT_VERSIONS.next(self._now)
-        last = {team.team_id: replace(team, updated_at=self._now, version=version) for team in teams}
+        """TM-3: the teams as they stand now, each above its `version`, which is what is known of the one that is there.
+
+        Of two with one id the last counts.
+        """
+        last = {team.team_id: team for team in teams}
+        for team_id, team in last.items():
+            version = PUT_VERSIONS.next(self._now, _place(team_id), above=team.version)
+            last[team_id] = replace(team, updated_at=self._now, version=version)
         try:
             await self._store.write_all(keys.SYNC_TEAMS, puts=[team_item(team) for team in last.values()])
         finally:
@@ -87,12 +92,17 @@ class Teams:
             written = await self._store.update(keys.UPDATE_TEAM, Key(team_id), update=expression, **values)
         finally:
             self._forget()
-        PUT_VERSIONS.saw(version_of(written.item or {}))
+        if written.item is not None:
+            PUT_VERSIONS.saw(_place(team_id), version_of(written.item))
         return updated(written, expected, attributes, team_from, _no_team)
 
     def _forget(self) -> None:
         if self._remembered is not None:
             self._remembered.invalidate(TEAMS)
+
+
+def _place(team_id: str) -> Place:
+    return TEAMS.name, Key(team_id)
 
 
 def _no_team() -> NotFound:

@@ -97,8 +97,14 @@ class TeamSyncJob(SyncJob):
 
     async def _sync_teams(self) -> None:
         teams = self._fetched(await self._provider.teams())
-        stored = {replace(team, updated_at=None) for team in await Teams(self._open_store(), self._now()).all()}
-        changed = [team for team in teams if replace(team, updated_at=None) not in stored]
+        known = await Teams(self._open_store(), self._now()).all()
+        stored = {replace(team, updated_at=None) for team in known}
+        versions = {team.team_id: team.version for team in known}
+        changed = [
+            replace(team, version=versions.get(team.team_id, 0))
+            for team in teams
+            if replace(team, updated_at=None) not in stored
+        ]
 
         async def put(store: Store, some: Sequence[Team]) -> None:
             await Teams(store, self._now()).put_all(some)
