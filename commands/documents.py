@@ -171,7 +171,7 @@ def _ready(manifest: Path) -> dict[str, Document]:
 
     try:
         settings = document_settings(os.environ)
-        documents = Documents(schema.build(), max_cost=settings.max_cost)
+        documents = Documents(schema.build(), settings.limits, max_cost=settings.max_cost)
         return prepared(documents, read_manifest(manifest.read_bytes()))
     except ValueError as problem:
         raise mistake(problem, 2) from None

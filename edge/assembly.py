@@ -126,6 +126,7 @@ class Edge:
     def documents(self) -> Documents:
         return Documents(
             self._build_schema(),
+            self.settings.documents.limits,
             introspection=self.settings.documents.introspection,
             max_cost=self.settings.documents.max_cost,
             now=self._now,

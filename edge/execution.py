@@ -17,11 +17,11 @@ from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from datastore.errors import BadUserInput, DomainError, Internal, Timeout
 from datastore.metering import Meter
-from edge.answers import Allowance, Outcome, Stage, domain_error, failure, outcome_of
+from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
 from edge.capacity.addresses import payer
 from edge.capacity.load import Load
 from edge.capacity.places import Places
-from edge.documents.prepared import Documents, Rejected
+from edge.documents.prepared import Documents, KnownText, Rejected
 from edge.documents.variables import check_variables
 from edge.explain import Asking, Explanations
 from edge.operations import Caller, Operation, Transport
@@ -89,8 +89,8 @@ class Runner:
         try:
             if asked.explain:
                 self._explanations.check(caller)
-            text = await self._text(asked, caller)
-            report.document = document = self._documents.prepare(text)
+            known = await self._text(asked, caller)
+            report.document = document = self._documents.prepare(known.text, trusted=known.trusted)
             self._documents.allow(document, caller.identity)
             if self._registry is not None:
                 await self._registry.accepted(asked, document)
@@ -107,12 +107,12 @@ class Runner:
         self._tell(report, began)
         return outcome
 
-    async def _text(self, asked: Operation, caller: Caller) -> str:
+    async def _text(self, asked: Operation, caller: Caller) -> KnownText:
         if self._registry is not None:
             return await self._registry.text_of(asked, caller)
         if asked.query is None:
             raise BadUserInput("Documents are not known by an id here: send the query.")
-        return asked.query
+        return KnownText(asked.query)
 
     async def run(self, request: Request) -> Outcome:
         """Execute a query or a mutation. A mutation with an Idempotency-Key is executed once, and to its end."""
@@ -231,10 +231,6 @@ class Runner:
             outcome = _not_admitted(error)
             report.add(outcome)
             yield outcome
-        except GraphQLError as error:
-            known = domain_error(error)  # the transport tells it
-            report.note(Internal.code if known is None else known.code)
-            raise
         finally:
             self._tell(report, began)
 

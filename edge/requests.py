@@ -13,7 +13,7 @@ from graphql.language import OperationType
 from datastore.errors import Throttled
 from datastore.metering import Call, Meter
 from edge.answers import Allowance, Outcome, Stage
-from edge.documents.prepared import Document, PreparedOperation
+from edge.documents.prepared import Document, KnownText, PreparedOperation
 from edge.operations import Caller, Operation, Transport
 from resolvers.access import Identity
 
@@ -38,7 +38,7 @@ class OperationContext(Protocol):
 class Registry(Protocol):
     """Documents that are known by an id."""
 
-    async def text_of(self, asked: Operation, caller: Caller) -> str:
+    async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
         """The text that is to be executed. Raises `DomainError` when there is none, or it may not be."""
 
     async def accepted(self, asked: Operation, document: Document) -> None:

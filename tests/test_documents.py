@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ import schema as api
 from benchmarks.hostile_documents import shapes
 from edge.answers import described
 from edge.documents import prepared
-from edge.documents.limits import Counts, DocumentLimits
+from edge.documents.limits import Counts, DocumentLimits, for_trusted
 from edge.documents.prepared import Documents, Rejected
 from edge.documents.settings import DocumentSettings, document_settings
 from edge.graphiql import examples
@@ -265,6 +265,49 @@ def test_settings_say_what_is_wrong_with_them() -> None:
     for wrong in ({"GATEWAY_INTROSPECTION": "no"}, {"GATEWAY_MAX_COST": "0"}, {"GATEWAY_MAX_COST": "nan"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             document_settings(wrong)
+
+
+def test_limits_are_set_by_their_names_and_trusted_documents_have_ten_times_as_much() -> None:
+    limits = document_settings({"GATEWAY_DOCUMENT_LIMITS": "tokens=2000, rootFields = 80,depth=40"}).limits
+
+    assert limits == replace(DocumentLimits(), tokens=2000, root_fields=80, depth=40)
+    larger = for_trusted(limits)
+    assert (larger.tokens, larger.root_fields, larger.aliases) == (20_000, 800, 1_000)
+    assert (larger.depth, larger.characters) == (40, 250_000)
+    assert larger.introspection_fields == limits.introspection_fields
+    for wrong in (
+        "tokens",
+        "tokens=",
+        "tokens=0",
+        "tokens=-1",
+        "tokens=1e3",
+        "token=5",
+        "root_fields=5",
+        ",",
+        "depth=٣",
+    ):
+        with pytest.raises(ValueError, match=r"^GATEWAY_DOCUMENT_LIMITS: .*[^.]\.$"):
+            document_settings({"GATEWAY_DOCUMENT_LIMITS": wrong})
+    documents = Documents(api.build(), limits)
+    assert refusal(documents, "{" + "areas " * 81 + "}")["extensions"]["limit"] == 80
+
+
+@pytest.mark.parametrize(("measure", "text"), [one[:2] for one in TOO_MUCH[:-1]], ids=[one[0] for one in TOO_MUCH[:-1]])
+def test_what_is_too_much_for_strangers_is_not_for_trusted_documents(measure: str, text: str) -> None:
+    """Whoever comes first: what was found of the one is not taken for the other."""
+    prepared = Documents(api.build())
+
+    def exceeded(*, trusted: bool) -> object:
+        try:
+            prepared.prepare(text, trusted=trusted)
+        except Rejected as rejected:  # also for what is wrong otherwise
+            return described(rejected.errors)[0]["extensions"].get("measure")
+        return None
+
+    found = [exceeded(trusted=False), exceeded(trusted=True), exceeded(trusted=False)]
+
+    assert found[0] == found[2] == measure
+    assert found[1] != measure
 
 
 def test_the_limits_are_those_that_are_documented() -> None:

@@ -49,7 +49,8 @@ async def test_a_list_of_which_nearly_nothing_is_shown_is_not_read_to_its_end(se
 
     assert answer.codes == ["BAD_USER_INPUT"]
     assert answer.data is None  # also of the field that had its value
-    (error,) = answer.errors or ()
+    assert answer.errors is not None
+    (error,) = answer.errors
     read = sum(call.price for call in answer.calls)
     assert error["extensions"] == {"code": "BAD_USER_INPUT", "read": round(read, 1), "limit": LIMIT}
     assert "was stopped" in error["message"]

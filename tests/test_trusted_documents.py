@@ -345,6 +345,27 @@ class TestTable:
         clock.forward(seconds=KNOWN_SECONDS)
         assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
 
+    async def test_they_may_hold_more_than_those_of_strangers(self, served: Served) -> None:
+        """But not cost more."""
+        large = "{" + " ".join(f"a{number}: __typename" for number in range(400)) + "}"
+        one = 'sightings(area: "Harbor", first: 100) {nodes {reporter {userId}}}'
+        costly = "{" + " ".join(f"a{number}: {one}" for number in range(60)) + "}"
+        known = KnownDocuments(served.store())
+        for name, text in {"large": large, "costly": costly}.items():
+            await known.put(name, text, NOON)
+            await known.put(sha256_of(text), text, NOON)
+
+        by_name, in_full = [
+            await over(served, "POST", documentId="large"),
+            await over(served, "POST", query=large),
+        ]
+        refused = await over(served, "POST", documentId="costly")
+
+        assert by_name == in_full
+        assert len(by_name["data"]) == 400
+        assert codes(refused) == ["BAD_USER_INPUT"]
+        assert refused["errors"][0]["extensions"]["limit"] == 2_000
+
 
 async def test_an_id_never_stands_for_another_text(served: Served) -> None:
     known = KnownDocuments(served.store())

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, upgrade, world
 
 from datastore.errors import NotFound
-from edge.documents.prepared import Document
+from edge.documents.prepared import Document, KnownText
 from edge.operations import Caller, Operation
 from edge.websocket.endpoint import SUBPROTOCOL
 from edge.websocket.messages import Broken, read_message, requested_operation
@@ -270,11 +270,11 @@ async def test_what_the_protocol_does_not_name_is_passed_over(edge: Served) -> N
 class Known:
     """Documents by id."""
 
-    async def text_of(self, asked: Operation, caller: Caller) -> str:
+    async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
         known = asked.document_id or (asked.extensions or {}).get("persistedQuery", {}).get("sha256Hash")
         if known != "hello":
             raise NotFound("There is no such document.")
-        return "{ hello }"
+        return KnownText("{ hello }")
 
     async def accepted(self, asked: Operation, document: Document) -> None:
         assert document.operation(None).kind is OperationType.QUERY

@@ -1,7 +1,7 @@
 """What a document may hold: counted in one pass, each fragment visited once, however often it is spread."""
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from graphql.language import (
     DocumentNode,
@@ -55,6 +55,9 @@ class DocumentLimits:
     merging: int = 4_000
 
 
+# The texts of trusted documents, and what is made of them, are kept: these bound what that takes. An item in the table
+# holds 400 KB, and a request 256 KB.
+TRUSTED_TIMES, TRUSTED_DEPTH, TRUSTED_CHARACTERS = 10, 32, 250_000
 NAMES = {
     "characters": "characters",
     "tokens": "tokens",
@@ -75,6 +78,31 @@ NAMES = {
     "merging": "steps to compare its fields of equal names",
 }
 assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
+
+
+def limits_of(text: str) -> DocumentLimits:
+    """The limits with those that a text sets, such as `tokens=2000, rootFields=80`, by their names on the wire.
+
+    Raises `ValueError` for what is no such text.
+    """
+    known = {to_camel_case(name): name for name in NAMES}
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = (piece.strip() for piece in part.partition("="))
+        if name not in known:
+            raise ValueError(f"{name[:100]!r} is no limit: they are {', '.join(known)}")
+        if not re.fullmatch("[1-9][0-9]{0,8}", number):
+            raise ValueError(f"{name} must be a whole number of 1 to 999,999,999, not {number[:100]!r}")
+        found[known[name]] = int(number)
+    return replace(DocumentLimits(), **found)
+
+
+def for_trusted(limits: DocumentLimits) -> DocumentLimits:
+    """Those that hold for documents that the operator vouches for: ten times as much, and twice as deep."""
+    larger = {name: TRUSTED_TIMES * getattr(limits, name) for name in NAMES if not name.startswith("introspection")}
+    larger["depth"] = max(limits.depth, TRUSTED_DEPTH)
+    larger["characters"] = max(limits.characters, TRUSTED_CHARACTERS)
+    return replace(limits, **larger)
 
 
 class TooMuch(BadUserInput):

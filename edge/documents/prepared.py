@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import strawberry
 from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, parse
@@ -15,7 +15,7 @@ from graphql.language import OperationType
 from datastore.errors import DomainError, Forbidden
 from edge.answers import Stage
 from edge.documents.costs import Costs, Estimate, TooCostly
-from edge.documents.limits import Counts, DocumentLimits, TooMuch, check_text
+from edge.documents.limits import Counts, DocumentLimits, TooMuch, check_text, for_trusted
 from edge.documents.settings import MAX_COST
 from edge.documents.validation import invalid
 from resolvers.access import Identity, Role
@@ -23,6 +23,13 @@ from resolvers.access import Identity, Role
 # A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
 DOCUMENTS_KEPT = 256
 CHARACTERS_KEPT = 500_000
+
+
+class KnownText(NamedTuple):
+    """The text of a document, and whether it is a `trusted` one: the operator vouches for it."""
+
+    text: str
+    trusted: bool = False
 
 
 class Rejected(Exception):
@@ -103,6 +110,8 @@ class Document:
 class Documents:
     """Makes documents ready. What was found of a text is kept: what it became, or why it was rejected.
 
+    Trusted documents may hold far more than the `limits` that others are held to (see `limits.for_trusted`). What they
+    cost counts all the same.
     Without `introspection` the schema is told to admins alone, and no message says what may have been meant. No
     operation may cost more than `max_cost` read units by its estimate, for which `now` is the moment.
     """
@@ -121,8 +130,9 @@ class Documents:
         self._max_cost = max_cost
         self._now = now
         self._limits = limits or DocumentLimits()
+        self._trusted_limits = for_trusted(self._limits)
         self._introspection = introspection
-        self._kept: OrderedDict[str, Document | Rejected] = OrderedDict()
+        self._kept: OrderedDict[KnownText, Document | Rejected] = OrderedDict()
         self._characters = 0
         self._pinned: dict[str, Document] = {}
 
@@ -135,24 +145,25 @@ class Documents:
         """Keep these however many others come, in place of those that were pinned before."""
         self._pinned = {document.text: document for document in documents}
 
-    def check(self, text: str) -> Document:
+    def check(self, text: str, *, trusted: bool = False) -> Document:
         """The document, which is not kept. Raises `Rejected`."""
-        found = self._prepared(text)
+        found = self._prepared(text, self._limits_for(trusted))
         if isinstance(found, Rejected):
             raise found
         return found
 
-    def prepare(self, text: str) -> Document:
+    def prepare(self, text: str, *, trusted: bool = False) -> Document:
         """The document. Raises `Rejected`."""
         pinned = self._pinned.get(text)
         if pinned is not None:
             return pinned
-        found = self._kept.get(text)
+        known = KnownText(text, trusted)
+        found = self._kept.get(known)
         if found is not None:
-            self._kept.move_to_end(text)
+            self._kept.move_to_end(known)
         else:
-            found = self._prepared(text)
-            self._keep(text, found)
+            found = self._prepared(text, self._limits_for(trusted))
+            self._keep(known, found)
         if isinstance(found, Rejected):
             raise Rejected(found.stage, found.errors)
         return found
@@ -175,40 +186,43 @@ class Documents:
         """The read units after which an operation of that estimate is stopped, whatever it was mistaken about."""
         return self._max_cost / 2 + 2 * estimate
 
-    def _prepared(self, text: str) -> Document | Rejected:
+    def _prepared(self, text: str, limits: DocumentLimits) -> Document | Rejected:
         if not text.strip():
             return Rejected(Stage.PARSING, [GraphQLError("The query is empty.")])
         try:
-            check_text(text, self._limits)
+            check_text(text, limits)
             node = parse(text)
         except TooMuch as refusal:
             return Rejected(Stage.PARSING, [_located(refusal)])
         except GraphQLError as error:
             return Rejected(Stage.PARSING, [_slim(error)])
         try:
-            return self._validated(text, node)
+            return self._validated(text, node, limits)
         except TooMuch as refusal:
             return Rejected(Stage.VALIDATION, [_located(refusal)])
         except RecursionError:
             return Rejected(Stage.VALIDATION, [GraphQLError("The document is nested too deeply.")])
 
-    def _validated(self, text: str, node: DocumentNode) -> Document | Rejected:
+    def _validated(self, text: str, node: DocumentNode, limits: DocumentLimits) -> Document | Rejected:
         counts = Counts(node)
-        counts.check(self._limits)
-        errors = invalid(self.schema, node, text, self._limits, suggesting=self._introspection)
+        counts.check(limits)
+        errors = invalid(self.schema, node, text, limits, suggesting=self._introspection)
         if errors:
             return Rejected(Stage.VALIDATION, [_slim(error) for error in errors])
         return Document(text, node, self.costs, self._now, introspects=counts.introspects)
 
-    def _keep(self, text: str, found: Document | Rejected) -> None:
+    def _limits_for(self, trusted: bool) -> DocumentLimits:
+        return self._trusted_limits if trusted else self._limits
+
+    def _keep(self, known: KnownText, found: Document | Rejected) -> None:
         """Within the limits of the cache, from which those go first that nobody asked for the longest time."""
-        if len(text) > self._limits.characters:
+        if len(known.text) > self._limits_for(known.trusted).characters:
             return
-        self._kept[text] = found
-        self._characters += len(text)
+        self._kept[known] = found
+        self._characters += len(known.text)
         while len(self._kept) > DOCUMENTS_KEPT or self._characters > CHARACTERS_KEPT:
             gone, _ = self._kept.popitem(last=False)
-            self._characters -= len(gone)
+            self._characters -= len(gone.text)
 
 
 def _located(refusal: DomainError) -> GraphQLError:

@@ -8,7 +8,7 @@ from datastore.emails import without_emails
 from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
 from edge.documents.automatic import AutomaticDocuments
 from edge.documents.manifest import LONGEST_ID, is_hash, plain_id, sha256_of
-from edge.documents.prepared import Document
+from edge.documents.prepared import Document, KnownText
 from edge.documents.settings import DocumentsMode
 from edge.documents.trusted import Source
 from edge.operations import Caller, Operation
@@ -66,7 +66,7 @@ class Registry:
         self._told: OrderedDict[str, None] = OrderedDict()
         self.unregistered = 0
 
-    async def text_of(self, asked: Operation, caller: Caller) -> str:
+    async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
         """The text to execute.
 
         Raises `BadUserInput` for an id that is none or not that of the text beside it, `NotFound` for one that nothing
@@ -76,12 +76,13 @@ class Registry:
         named = _named(asked)
         if asked.query is not None:
             await self._check(named, asked.query)
-            await self._admit(asked.query, asked.name, caller)
-            return asked.query
+            return KnownText(asked.query, await self._admit(asked.query, asked.name, caller))
         if named is None:
             raise BadUserInput("Send a query, or the documentId of a known document.")
         trusted = await self._trusted(named.document_id)
-        return await self._remembered(named, asked, caller) if trusted is None else trusted
+        if trusted is not None:
+            return KnownText(trusted, trusted=True)
+        return KnownText(await self._remembered(named, asked, caller))
 
     async def accepted(self, asked: Operation, document: Document) -> None:
         """Told that the text is a valid document: one that came with its hash is known by it from now on."""
@@ -117,13 +118,18 @@ class Registry:
         if not belongs:
             raise BadUserInput(f"{_field(named)} does not belong to the query that came with it.", field=_field(named))
 
-    async def _admit(self, text: str, name: str | None, caller: Caller) -> None:
+    async def _admit(self, text: str, name: str | None, caller: Caller) -> bool:
+        """Whether the text is known to be registered: it is asked where that matters. Raises `Forbidden`."""
         if self._source is None or self._mode is DocumentsMode.PREFER:
-            return
+            return False
         if self._mode is DocumentsMode.LOG:
             await self._note(text, name)
-        elif not (self._bypasses(caller) or await self._source.holds(text)):
+            return False
+        if self._bypasses(caller):
+            return False
+        if not await self._source.holds(text):
             raise Forbidden("Only registered documents run here: send the documentId of one, or its exact text.")
+        return True
 
     def _bypasses(self, caller: Caller) -> bool:
         return self._admin_bypass and caller.identity is not None and caller.identity.role is Role.ADMIN

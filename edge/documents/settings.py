@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from edge.documents.limits import DocumentLimits, limits_of
+
 TABLE = "table"
 VARIABLES = (
     *("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE", "GATEWAY_DOCUMENTS_ADMIN_BYPASS", "GATEWAY_APQ"),
-    *("GATEWAY_INTROSPECTION", "GATEWAY_MAX_COST"),
+    *("GATEWAY_INTROSPECTION", "GATEWAY_MAX_COST", "GATEWAY_DOCUMENT_LIMITS"),
 )
 MAX_COST = 2_000.0
 _SWITCH = {"on": True, "off": False}
@@ -31,7 +33,7 @@ class DocumentSettings:
     """`source` is where trusted documents are: the path of a manifest, or `table`. `admin_bypass` tells whether admins
     may run others though they are enforced, and `automatic` whether clients may have texts kept under their hash.
     Without `introspection` the schema is told to admins alone. `max_cost` is what an operation may cost at the most, in
-    read units.
+    read units, and `limits` what documents may hold; trusted ones ten times as much.
 
     Raises `ValueError` for a mode that needs a source, without one.
     """
@@ -42,6 +44,7 @@ class DocumentSettings:
     automatic: bool = True
     introspection: bool = True
     max_cost: float = MAX_COST
+    limits: DocumentLimits = DocumentLimits()  # noqa: RUF009 - frozen
 
     def __post_init__(self) -> None:
         if self.mode is not DocumentsMode.OFF and self.source is None:
@@ -63,6 +66,7 @@ def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
         automatic=_switch("GATEWAY_APQ", environment),
         introspection=_switch("GATEWAY_INTROSPECTION", environment),
         max_cost=_units("GATEWAY_MAX_COST", environment),
+        limits=_limits("GATEWAY_DOCUMENT_LIMITS", environment),
     )
 
 
@@ -75,6 +79,14 @@ def _units(name: str, environment: Mapping[str, str]) -> float:
     if not 0 < units < float("inf"):
         raise ValueError(f"{name} must be a number of read units above 0, not {text!r}.")
     return units
+
+
+def _limits(name: str, environment: Mapping[str, str]) -> DocumentLimits:
+    text = environment.get(name)
+    try:
+        return limits_of(text) if text else DocumentLimits()
+    except ValueError as problem:
+        raise ValueError(f"{name}: {problem}.") from None
 
 
 def _switch(name: str, environment: Mapping[str, str]) -> bool:
