@@ -153,7 +153,7 @@ class Extent:
     point read for each entry, or for each of as many items, and `reads` how many there are for one. `partitions` is how
     many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
     are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
-    writes, by its arguments likewise.
+    writes, by its arguments likewise; as many as its list has if nothing is said.
     """
 
     size: int | str | None = None
@@ -161,7 +161,7 @@ class Extent:
     reads: int = 1
     partitions: Callable[[Arguments, datetime], float] | float = 1
     scanned: Callable[[Arguments], float] | float = 1
-    written: Callable[[Arguments], float] | float = 1
+    written: Callable[[Arguments], float] | float | None = None
 
 
 NOT_SAID = Extent()

@@ -264,4 +264,10 @@ async def _told(served: Served, text: str, role: Role) -> tuple[float, float]:
 
 def test_writes_count_as_they_are_paid() -> None:
     assert WRITE_PRICE == 5
+    # A photo's tags are no items of their own.
+    tagged = 'mutation {updatePhoto(input: {imageId: "a", tags: ["b", "c", "d"]}) {imageId}}'
+    assert cost(tagged) == 0.5 + 3 * WRITE_PRICE
+    # A transaction counts twice, and each item once more in its index.
+    post = 'mutation {createPost(input: {text: "%s"}) {postId}}'
+    assert cost(post % "#a #b #c") - cost(post % "#a") == 2 * 2 * 2 * WRITE_PRICE
     assert cost('mutation {deleteWatch(area: "a", category: "b", watchId: "c") {area}}') == 2 * WRITE_PRICE

@@ -105,7 +105,8 @@ class Price:
         if not pattern.writes:
             return 0.0
         written = self._extent.written
-        items = max(written(arguments) if callable(written) else written, given or 1)
+        said = written(arguments) if callable(written) else written
+        items = (given or 1) if said is None else said
         times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
         # An item that is put as it came is small yet: what grows comes later.
         is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations

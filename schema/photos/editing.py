@@ -15,6 +15,7 @@ class EditingMutations:
         patterns.UPDATE_PHOTO,
         resolver=resolve.update_photo,
         graphql_type=Photo,
+        extent=Extent(written=1),
         description="Change what one's photo says. The moment it was taken stays: a `takenAt` that is not the photo's "
         "is NOT_FOUND.",
     )
