@@ -140,6 +140,8 @@ class Edge:
             self._document_in_table,
             lambda: self._now().timestamp(),
             self.settings.capacity.redis_url,
+            self.admission.budgets,
+            self.admission.lookups,
         )
         self.figures.gauge(
             "gateway_unregistered_operations",

@@ -15,7 +15,7 @@ from graphql.language import OperationType
 from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from datastore.errors import BadUserInput, DomainError, Internal, Timeout
+from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.metering import Meter
 from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
 from edge.capacity.addresses import payer
@@ -100,6 +100,8 @@ class Runner:
             return Request(asked, caller, transport, operation, self._documents.estimate(operation, variables))
         except Rejected as refusal:
             outcome = Outcome(errors=refusal.errors, stage=refusal.stage)
+        except (Throttled, Unavailable) as error:
+            outcome = _not_admitted(error)
         except DomainError as error:
             outcome = failure(error, Stage.SELECTION)
         self._begin(report)

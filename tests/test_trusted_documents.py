@@ -25,6 +25,7 @@ from edge.documents.manifest import ManifestProblem, plain_id, read_manifest, sh
 from edge.documents.prepared import Documents
 from edge.documents.settings import TABLE, DocumentSettings, DocumentsMode, document_settings
 from edge.documents.trusted import KEPT, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable, ManifestFile
+from edge.operations import Caller
 from edge.settings import Misconfigured, Settings, from_environment
 from resolvers.access import Role
 
@@ -34,6 +35,7 @@ TYPENAME = "{ __typename }"
 ANSWER = {"data": {"areas": ["Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside"]}}
 HASH = sha256_of(AREAS)
 NAMED = {"areas": AREAS}
+ANYBODY = Caller(None)
 APOLLO = {
     "format": "apollo-persisted-query-manifest",
     "version": 1,
@@ -293,7 +295,7 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
         while "Cannot query" not in caplog.text:  # noqa: ASYNC110 - files tell nobody
             await asyncio.sleep(0.01)
     watching.cancel()
-    assert await source.text("areas") == AREAS
+    assert await source.text("areas", ANYBODY) == AREAS
     assert "Cannot query field 'nothing'" in caplog.text
 
     caplog.clear()
@@ -306,8 +308,8 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
 
     _write(path, {"categories": CATEGORIES})
     source.look()
-    assert (await source.text("areas"), await source.text("categories")) == (None, CATEGORIES)
-    assert (await source.holds(AREAS), await source.holds(CATEGORIES)) == (False, True)
+    assert (await source.text("areas", ANYBODY), await source.text("categories", ANYBODY)) == (None, CATEGORIES)
+    assert (await source.holds(AREAS, ANYBODY), await source.holds(CATEGORIES, ANYBODY)) == (False, True)
 
 
 def _write(path: Path, content: Any) -> Path:
@@ -425,8 +427,8 @@ def table(reads: list[str], kept: dict[str, str], time: Time) -> DocumentTable:
 async def test_what_is_read_is_kept_for_a_while(table: DocumentTable, reads: list[str], time: Time) -> None:
     for now in (0.0, UNKNOWN_SECONDS - 0.1, UNKNOWN_SECONDS, KNOWN_SECONDS - 0.1, KNOWN_SECONDS):
         time.now = now
-        assert await table.text("known") == AREAS
-        assert await table.text("unknown") is None
+        assert await table.text("known", ANYBODY) == AREAS
+        assert await table.text("unknown", ANYBODY) is None
 
     assert (reads.count("known"), reads.count("unknown")) == (2, 3)
 
@@ -434,29 +436,29 @@ async def test_what_is_read_is_kept_for_a_while(table: DocumentTable, reads: lis
 async def test_while_the_store_is_away_what_was_known_stays_good(
     table: DocumentTable, kept: dict[str, str], time: Time
 ) -> None:
-    assert await table.text("known") == AREAS
+    assert await table.text("known", ANYBODY) == AREAS
     kept["away"] = ""
     time.now = 10 * KNOWN_SECONDS
 
-    assert await table.text("known") == AREAS
+    assert await table.text("known", ANYBODY) == AREAS
     with pytest.raises(Unavailable):
-        await table.text("unknown")
+        await table.text("unknown", ANYBODY)
 
 
 async def test_invented_ids_drive_no_known_document_out(table: DocumentTable, reads: list[str]) -> None:
-    await table.text("known")
+    await table.text("known", ANYBODY)
     for number in range(KEPT + 10):
-        await table.text(f"invented {number}")
+        await table.text(f"invented {number}", ANYBODY)
     reads.clear()
 
-    assert await table.text("known") == AREAS
+    assert await table.text("known", ANYBODY) == AREAS
     assert reads == []
-    await table.text("invented 0")  # the first to go
+    await table.text("invented 0", ANYBODY)  # the first to go
     assert reads == ["invented 0"]
 
 
 async def test_a_document_that_many_ask_for_is_read_once(table: DocumentTable, reads: list[str]) -> None:
-    first, *others = [asyncio.create_task(table.text("known")) for _ in range(50)]
+    first, *others = [asyncio.create_task(table.text("known", ANYBODY)) for _ in range(50)]
     await asyncio.sleep(0)
     first.cancel()
 

@@ -18,6 +18,8 @@ class Admission:
         self.capacity = capacity
         self.connections = Connections(capacity)
         self.load = Load(capacity.concurrent, lag_seconds=capacity.lag_seconds)
+        # Documents in the table are looked up before there is an operation that could take its turn.
+        self.lookups = Load(capacity.concurrent, what="documents to look up")
         self.websockets = Places("WebSockets", capacity.websockets, capacity.websockets_per_caller)
         self.subscriptions = Places("subscriptions", capacity.subscriptions, capacity.subscriptions_per_caller)
         self.redis = None
@@ -32,12 +34,15 @@ class Admission:
         return {
             "gateway_operations_running": ("Operations that are executed.", lambda: self.load.running),
             "gateway_operations_waiting": ("Operations that wait for their turn.", lambda: self.load.waiting),
-            "gateway_operations_shed": ("Operations refused since the start: too many.", lambda: self.load.shed),
+            "gateway_operations_shed": ("Operations refused since the start: too many.", self._shed),
             "gateway_connections": ("Open connections.", lambda: self.connections.open),
             "gateway_websockets": ("Open WebSockets.", lambda: self.websockets.total),
             "gateway_subscriptions": ("Subscriptions that run.", lambda: self.subscriptions.total),
             "gateway_budgets_shared": ("1 while budgets are kept in Redis.", self._shares_budgets),
         }
+
+    def _shed(self) -> float:
+        return self.load.shed + self.lookups.shed
 
     def _shares_budgets(self) -> float:
         return float(self.redis is not None and self.redis.is_there)

@@ -20,10 +20,14 @@ class Load:
     """At most `most` operations are executed at once, and as many wait a moment for their turn; 0 is without limit.
 
     While the event loop `watched` is late by more than `lag_seconds`, twice in a row, nothing is taken on either.
+    `what` they are is told to those who are refused.
     """
 
-    def __init__(self, most: int, *, queue_seconds: float = QUEUE_SECONDS, lag_seconds: float = 0.0) -> None:
+    def __init__(
+        self, most: int, *, what: str = "operations", queue_seconds: float = QUEUE_SECONDS, lag_seconds: float = 0.0
+    ) -> None:
         self._most = most
+        self._what = what
         self._queue_seconds = queue_seconds
         self._lag_seconds = lag_seconds
         self._turns = asyncio.Semaphore(most or 1)
@@ -37,7 +41,7 @@ class Load:
         if self.late_turns >= LATE_TURNS:
             raise self._refusal("The server does not keep up with its work.")
         if self._most and self.running >= self._most and self.waiting >= self._most:
-            raise self._refusal(f"The server has {self._most:,} operations in hand, and as many are waiting.")
+            raise self._refusal(f"The server has {self._most:,} {self._what} in hand, and as many are waiting.")
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
@@ -61,7 +65,7 @@ class Load:
             async with asyncio.timeout(self._queue_seconds):
                 await self._turns.acquire()
         except TimeoutError:
-            raise self._refusal(f"The server has {self._most:,} operations in hand, and none ended soon.") from None
+            raise self._refusal(f"The server has {self._most:,} {self._what} in hand, and none ended soon.") from None
         finally:
             self.waiting -= 1
 

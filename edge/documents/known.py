@@ -4,15 +4,20 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from edge.capacity.load import Load
 from edge.documents.automatic import AutomaticDocuments, RedisTexts
 from edge.documents.prepared import Documents
 from edge.documents.registry import Registry
 from edge.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from edge.documents.trusted import DocumentTable, ManifestFile, Source
+from edge.requests import Budgets
 
 
 class KnownTexts:
-    """`read` brings a text from the table, `clock` tells seconds; with a `redis_url` processes share automatic ones."""
+    """`read` brings a text from the table, `clock` tells seconds; with a `redis_url` processes share automatic ones.
+
+    Reading from the table is paid for from `budgets`, and `load` is how many are read at once.
+    """
 
     def __init__(
         self,
@@ -21,13 +26,15 @@ class KnownTexts:
         read: Callable[[str], Awaitable[str | None]],
         clock: Callable[[], float],
         redis_url: str | None = None,
+        budgets: Budgets | None = None,
+        load: Load | None = None,
     ) -> None:
         enforced = settings.mode is DocumentsMode.ENFORCE
         self._manifest: ManifestFile | None = None
         self._shared = RedisTexts(redis_url) if redis_url and settings.automatic and not enforced else None
         source: Source | None = None
         if settings.mode is not DocumentsMode.OFF and settings.source == TABLE:
-            source = DocumentTable(read, clock)
+            source = DocumentTable(read, clock, budgets, load)
         elif settings.mode is not DocumentsMode.OFF and settings.source is not None:
             source = self._manifest = ManifestFile(Path(settings.source), documents)
         self.registry = Registry(

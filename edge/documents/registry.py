@@ -12,6 +12,7 @@ from edge.documents.prepared import Document, KnownText
 from edge.documents.settings import DocumentsMode
 from edge.documents.trusted import Source
 from edge.operations import Caller, Operation
+from edge.requests import OverBudget
 from resolvers.access import Role
 
 HASHES_TOLD = 10_000
@@ -75,11 +76,11 @@ class Registry:
         """
         named = _named(asked)
         if asked.query is not None:
-            await self._check(named, asked.query)
+            await self._check(named, asked.query, caller)
             return KnownText(asked.query, await self._admit(asked.query, asked.name, caller))
         if named is None:
             raise BadUserInput("Send a query, or the documentId of a known document.")
-        trusted = await self._trusted(named.document_id)
+        trusted = await self._trusted(named.document_id, caller)
         if trusted is not None:
             return KnownText(trusted, trusted=True)
         return KnownText(await self._remembered(named, asked, caller))
@@ -92,8 +93,8 @@ class Registry:
         if named is not None and named.automatic and is_hash(named.document_id):
             await self._automatic.add(named.document_id, document.text)
 
-    async def _trusted(self, document_id: str) -> str | None:
-        return None if self._source is None else await self._source.text(document_id)
+    async def _trusted(self, document_id: str, caller: Caller) -> str | None:
+        return None if self._source is None else await self._source.text(document_id, caller)
 
     async def _remembered(self, named: Named, asked: Operation, caller: Caller) -> str:
         if not named.automatic or self._mode is DocumentsMode.ENFORCE:
@@ -106,14 +107,14 @@ class Registry:
         await self._admit(text, asked.name, caller)
         return text
 
-    async def _check(self, named: Named | None, text: str) -> None:
+    async def _check(self, named: Named | None, text: str, caller: Caller) -> None:
         """An id beside a text has to be that text's. A name that nothing is known by passes; it is not looked at."""
         if named is None:
             return
         if is_hash(named.document_id):
             belongs = sha256_of(text) == named.document_id
         else:
-            known = await self._trusted(named.document_id)
+            known = await self._trusted(named.document_id, caller)
             belongs = known == text or (known is None and not named.automatic)
         if not belongs:
             raise BadUserInput(f"{_field(named)} does not belong to the query that came with it.", field=_field(named))
@@ -123,23 +124,25 @@ class Registry:
         if self._source is None or self._mode is DocumentsMode.PREFER:
             return False
         if self._mode is DocumentsMode.LOG:
-            await self._note(text, name)
+            await self._note(text, name, caller)
             return False
         if self._bypasses(caller):
             return False
-        if not await self._source.holds(text):
+        if not await self._source.holds(text, caller):
             raise Forbidden("Only registered documents run here: send the documentId of one, or its exact text.")
         return True
 
     def _bypasses(self, caller: Caller) -> bool:
         return self._admin_bypass and caller.identity is not None and caller.identity.role is Role.ADMIN
 
-    async def _note(self, text: str, name: str | None) -> None:
+    async def _note(self, text: str, name: str | None, caller: Caller) -> None:
         """Count an operation that is not registered, and tell of its text once. Nothing fails for that."""
         assert self._source is not None
         try:
-            if await self._source.holds(text):
+            if await self._source.holds(text, caller):
                 return
+        except OverBudget:  # nor is it told: the caller is, in a moment
+            return
         except DomainError as problem:
             _log.warning("It cannot be told whether a document is registered: %s", problem)
             return

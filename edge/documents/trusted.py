@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Protocol
 
 from datastore.errors import DomainError
+from edge.capacity.load import Load
 from edge.documents.costs import TooCostly
 from edge.documents.manifest import ManifestProblem, read_manifest, sha256_of
 from edge.documents.prepared import Document, Documents, PreparedOperation, Rejected
+from edge.operations import Caller
+from edge.requests import Budgets
 from edge.settings import Misconfigured
 
 LOOK_EVERY_SECONDS = 2.0
 KNOWN_SECONDS = 60.0
 UNKNOWN_SECONDS = 5.0
 KEPT = 4096
+# What DynamoDB takes for a GetItem of up to 4 KB that may be a moment old.
+LOOK_UP_UNITS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -25,11 +30,14 @@ _log = logging.getLogger(__name__)
 class Source(Protocol):
     """Where trusted documents come from."""
 
-    async def text(self, document_id: str) -> str | None:
-        """The document that is known by this id, or by this SHA-256. Raises `DomainError` when it cannot be told."""
+    async def text(self, document_id: str, caller: Caller) -> str | None:
+        """The document that is known by this id, or by this SHA-256. Raises `DomainError` when it cannot be told.
 
-    async def holds(self, text: str) -> bool:
-        """Whether this is the text of one of them, to the letter. Raises `DomainError` when it cannot be told."""
+        Where it has to be looked up the caller pays for that: `OverBudget` is raised where he cannot.
+        """
+
+    async def holds(self, text: str, caller: Caller) -> bool:
+        """Whether this is the text of one of them, to the letter. Raises the same."""
 
 
 def prepared(documents: Documents, texts: Mapping[str, str]) -> dict[str, Document]:
@@ -103,10 +111,10 @@ class ManifestFile:
         found = self._path.stat()
         return found.st_mtime_ns, found.st_size
 
-    async def text(self, document_id: str) -> str | None:
+    async def text(self, document_id: str, caller: Caller) -> str | None:
         return self._texts.get(document_id)
 
-    async def holds(self, text: str) -> bool:
+    async def holds(self, text: str, caller: Caller) -> bool:
         return sha256_of(text) in self._texts
 
 
@@ -122,21 +130,34 @@ class DocumentTable:
     """The documents in the table. `read` brings one's text by id; it is kept for a minute, that there is none for 5 s.
 
     What was found is kept apart from what was not, so that nobody who invents ids drives known documents out. While
-    the store fails, what is kept stays good. `clock` tells seconds.
+    the store fails, or has too much to do, what is kept stays good. `clock` tells seconds.
+
+    Whoever has one read pays for that, and no more are read at once than `load` takes on: ids and texts are anybody's
+    to invent.
     """
 
-    def __init__(self, read: Callable[[str], Awaitable[str | None]], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        read: Callable[[str], Awaitable[str | None]],
+        clock: Callable[[], float],
+        budgets: Budgets | None = None,
+        load: Load | None = None,
+    ) -> None:
         self._read = read
         self._clock = clock
+        self._budgets = budgets
+        self._load = load or Load(0)
         self._found: OrderedDict[str, _Read] = OrderedDict()
         self._missing: OrderedDict[str, _Read] = OrderedDict()
         self._reading: dict[str, asyncio.Task[str | None]] = {}
 
-    async def text(self, document_id: str) -> str | None:
+    async def text(self, document_id: str, caller: Caller) -> str | None:
         now = self._clock()
         kept = self._found.get(document_id) or self._missing.get(document_id)
         if kept is not None and 0 <= now - kept.at < (UNKNOWN_SECONDS if kept.text is None else KNOWN_SECONDS):
             return kept.text
+        if self._budgets is not None and document_id not in self._reading:
+            await self._budgets.charge(caller, LOOK_UP_UNITS)
         try:
             return await self._read_once(document_id)
         except DomainError as problem:
@@ -146,8 +167,8 @@ class DocumentTable:
             self._keep(document_id, kept.text)
             return kept.text
 
-    async def holds(self, text: str) -> bool:
-        return await self.text(sha256_of(text)) == text
+    async def holds(self, text: str, caller: Caller) -> bool:
+        return await self.text(sha256_of(text), caller) == text
 
     async def _read_once(self, document_id: str) -> str | None:
         """However many ask at a time, it is read once; whoever asked first may leave."""
@@ -163,7 +184,8 @@ class DocumentTable:
             done.exception()  # looked at, also when whoever asked has left
 
     async def _fetch(self, document_id: str) -> str | None:
-        text = await self._read(document_id)
+        async with self._load.turn():
+            text = await self._read(document_id)
         self._keep(document_id, text)
         return text
 
