@@ -9,7 +9,7 @@ from inspect import isawaitable
 from math import ceil
 from typing import Any
 
-from graphql import ExecutionResult, GraphQLError, execute, subscribe
+from graphql import ExecutionResult, execute, subscribe
 from graphql.execution import Executor
 from graphql.language import OperationType
 from strawberry.execution import optimized_is_awaitable
@@ -21,6 +21,7 @@ from edge.answers import Allowance, Outcome, Stage, failure, outcome_of
 from edge.capacity.addresses import payer
 from edge.capacity.load import Load
 from edge.capacity.places import Places
+from edge.documents.costs import TooCostly
 from edge.documents.prepared import Documents, KnownText, Rejected
 from edge.documents.variables import check_variables
 from edge.explain import Asking, Explanations
@@ -94,7 +95,7 @@ class Runner:
             self._documents.allow(document, caller.identity)
             if self._registry is not None:
                 await self._registry.accepted(asked, document)
-            operation = document.operation(asked.name)
+            report.operation = operation = document.operation(asked.name)
             variables = asked.variables or {}
             check_variables(variables)
             return Request(asked, caller, transport, operation, self._documents.estimate(operation, variables))
@@ -103,6 +104,8 @@ class Runner:
         except (Throttled, Unavailable) as error:
             outcome = _not_admitted(error)
         except DomainError as error:
+            if isinstance(error, TooCostly):
+                report.estimate = error.estimate
             outcome = failure(error, Stage.SELECTION)
         self._begin(report)
         report.add(outcome)
@@ -128,7 +131,7 @@ class Runner:
         began = time.perf_counter()
         try:
             outcome = await self._admitted(request, report, answer)
-            if request.asked.explain and outcome.replayed is None:
+            if outcome.replayed is None:
                 self._explain(request, outcome, report.done)
             report.add(outcome)
             return outcome
@@ -215,7 +218,7 @@ class Runner:
             is_awaitable=optimized_is_awaitable,  # type: ignore[arg-type]
             executor_class=_Explained if request.asked.explain else StrawberryGraphQLCoreExecutionContext,
         )
-        return outcome_of(await result if isawaitable(result) else result)
+        return _answered(await result if isawaitable(result) else result)
 
     async def stream(self, request: Request) -> AsyncGenerator[Outcome, None]:
         """The answers of a subscription. The caller closes the generator, which releases the event source."""
@@ -226,11 +229,13 @@ class Runner:
             with self._subscriptions.taken(payer(request.caller)):
                 async with aclosing(results):
                     async for outcome in results:
-                        report.events += 1
+                        report.events += outcome.stage is Stage.EXECUTION
                         report.add(outcome)
                         yield outcome
         except DomainError as error:
             outcome = _not_admitted(error)
+            if report.events:  # it ran until now
+                outcome.stage = Stage.EXECUTION
             report.add(outcome)
             yield outcome
         finally:
@@ -238,28 +243,33 @@ class Runner:
 
     async def _events(self, request: Request, report: Report) -> AsyncGenerator[Outcome, None]:
         context = self._opened(request)
-        paid = 0.0
+        paid, started = 0.0, False
         try:
             async with self._load.turn():
                 allowance = await self._charge(request)
                 paid = request.estimate
                 results = await self._source(request, context)
+            started = True
             if isinstance(results, ExecutionResult):
-                yield Outcome(None, results.errors or (), allowance=allowance)
+                outcome = _answered(results)
+                outcome.allowance = allowance
+                self._explain(request, outcome, context.meter)
+                yield outcome
                 return
             async with aclosing(results):
                 async for result in results:
                     outcome = outcome_of(result)
-                    if request.asked.explain:
-                        self._explain(request, outcome, context.meter)
+                    self._explain(request, outcome, context.meter)
                     yield outcome
                     # What an event reads is paid for once it has been sent, beyond what was paid for the start.
                     owed, paid = self._measure(report, context.meter) - paid, 0.0
                     _check_debt(await self._settle(request, owed))
-        except (GraphQLError, DomainError):
-            raise
         except Exception as error:
-            yield failure(error)
+            if isinstance(error, OverBudget) or (isinstance(error, DomainError) and not started):
+                raise
+            outcome = failure(error)
+            self._explain(request, outcome, context.meter)
+            yield outcome
         finally:
             context.close()
             if paid or context.meter.calls:
@@ -285,6 +295,8 @@ class Runner:
         return context
 
     def _explain(self, request: Request, outcome: Outcome, meter: Meter) -> None:
+        if not request.asked.explain:
+            return
         told = self._explanations.of(request.operation, request.caller, request.estimate, meter)
         outcome.extend("dynamodb", told)
 
@@ -321,6 +333,14 @@ def _not_admitted(error: DomainError) -> Outcome:
     outcome = failure(error, Stage.ADMISSION)
     if isinstance(error, OverBudget):
         outcome.allowance = error.allowance
+    return outcome
+
+
+def _answered(result: ExecutionResult) -> Outcome:
+    """What graphql-core answered: no field is to blame where the variables did not fit, for none was executed."""
+    outcome = outcome_of(result)
+    if outcome.is_failure:
+        outcome.stage = Stage.SELECTION
     return outcome
 
 

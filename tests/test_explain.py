@@ -30,6 +30,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.metering import Call, Meter
+from edge.answers import Stage
 from edge.explain import Explain, Explanations
 from edge.operations import Caller
 from edge.settings import Misconfigured, Settings, from_environment
@@ -328,6 +329,47 @@ async def test_each_event_has_its_own_explanation(served: Served, socket: Any) -
     await until(lambda: bool(served.reports))
     (report,) = served.reports
     assert (report.calls, report.done.calls, report.done.hits) == (5, [], [])
+
+
+async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_event(
+    served: Served, socket: Any
+) -> None:
+    query = 'subscription { matchUpdates(matchId: "nope") { version } }'
+    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": "1", "Accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
+        [event] = [line[6:] for line in (await response.text()).splitlines() if line.startswith("data: {")]
+    told = orjson.loads(event)
+    # The protocol has no place for extensions beside errors.
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
+    message = await received(socket)
+
+    assert [told["errors"][0]["extensions"]["code"], "data" in told] == ["NOT_FOUND", False]
+    explained = told["extensions"]["dynamodb"]
+    assert [row["path"] for row in explained["fields"]] == ["matchUpdates"]
+    assert (message["type"], message["payload"]) == ("error", told["errors"])
+    assert len(served.reports) == 2
+    for report in served.reports:
+        assert (report.stage, report.codes) == (Stage.EXECUTION, ["NOT_FOUND"])
+        assert report.calls == len(explained["calls"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "explained"), [("1", True), ("TRUE", True), ("True ", True), ("0", False), ("false", False), ("", False)]
+)
+async def test_the_header_is_on_or_off(served: Served, value: str, explained: bool) -> None:
+    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": value}
+    async with served.http.post(f"{served.url}/graphql", json={"query": SIGHTINGS}, headers=headers) as response:
+        assert ("extensions" in await response.json()) is explained
+
+
+@pytest.mark.parametrize("value", ["yes", "2", "1, 1", "on"])
+async def test_a_header_that_says_neither_is_refused(served: Served, value: str) -> None:
+    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": value}
+    async with served.http.post(f"{served.url}/graphql", json={"query": SIGHTINGS}, headers=headers) as response:
+        assert response.status == 400
+        (error,) = (await response.json())["errors"]
+    assert error["extensions"]["code"] == "BAD_USER_INPUT"
+    assert error["message"] == "The header X-Explain must be 1 or true, or 0 or false."
 
 
 async def test_queries_over_a_socket_are_explained_on_demand(served: Served, socket: Any) -> None:

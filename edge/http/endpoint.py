@@ -94,7 +94,7 @@ class GraphQLHTTP:
         if scope["method"] not in ("GET", "POST"):
             raise Refused(405, BadUserInput("GraphQL is spoken with GET and POST here."), allow=_METHODS)
         if accepted.single is None and not accepted.events:
-            raise Refused(406, BadUserInput(f"Accept names nothing that answers come as: {GRAPHQL}, {JSON}, {EVENTS}."))
+            raise Refused(406, BadUserInput(f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}."))
         if scope["method"] == "GET":
             check_get(headers, self._allowed_origins)
         self._check_load()
@@ -227,6 +227,13 @@ def _with_wishes(operation: Operation, headers: Mapping[str, str]) -> Operation:
     return replace(
         operation,
         idempotency_key=headers.get("idempotency-key", operation.idempotency_key),
-        explain=headers.get("x-explain") == "1",
+        explain=_is_on("X-Explain", headers.get("x-explain", "")),
         traceparent=headers.get("traceparent"),
     )
+
+
+def _is_on(name: str, value: str) -> bool:
+    """Raises `BadUserInput` for what means neither yes nor no."""
+    if value.strip().lower() not in ("1", "true", "0", "false", ""):
+        raise BadUserInput(f"The header {name} must be 1 or true, or 0 or false.")
+    return value.strip().lower() in ("1", "true")
