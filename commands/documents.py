@@ -14,10 +14,10 @@ from console import mistake
 from datastore.database import StoreOptions
 from datastore.documents import KnownDocuments
 from edge.documents.extraction import extracted
-from edge.documents.manifest import ManifestProblem, is_hash, plain_id, read_manifest, sha256_of
+from edge.documents.manifest import ManifestProblem, is_hash, plain_id, sha256_of
 from edge.documents.prepared import Document, Documents
 from edge.documents.settings import document_settings
-from edge.documents.trusted import prepared
+from edge.documents.trusted import read_ready
 from runtime import Gateway
 
 commands = typer.Typer(no_args_is_help=True, help="Trusted documents: those that clients may name by an id.")
@@ -172,7 +172,7 @@ def _ready(manifest: Path) -> dict[str, Document]:
     try:
         settings = document_settings(os.environ)
         documents = Documents(schema.build(), settings.limits, max_cost=settings.max_cost)
-        return prepared(documents, read_manifest(manifest.read_bytes()))
+        return read_ready(documents, manifest.read_bytes())
     except ValueError as problem:
         raise mistake(problem, 2) from None
     except OSError as problem:

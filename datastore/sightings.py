@@ -175,7 +175,7 @@ class Sightings:
                 await self._store.transact(keys.REPORT, [_put_new(sighting), count_report(user_id, profile, self._now)])
             except TransactionCancelled as cancelled:
                 if cancelled.reasons[0] == "ConditionalCheckFailed":
-                    raise Conflict(f"Sighting {sighting_id} is already reported.") from cancelled
+                    raise Conflict(f"Sighting {sighting_id!r} is already reported.") from cancelled
                 if cancelled.reasons[1] != "ConditionalCheckFailed":
                     raise
                 # Another report of the same user moved the streak to a new day meanwhile: look again.
@@ -237,7 +237,7 @@ def _counted(item: Item, user_id: str) -> bool:
 
 
 def _no_sighting(sighting_id: str) -> NotFound:
-    return NotFound(f"There is no active sighting {sighting_id} in this area.")
+    return NotFound(f"There is no active sighting {sighting_id!r} in this area.")
 
 
 def _ttl_now(now: datetime) -> float:

@@ -33,8 +33,10 @@ class Outdated(Conflict):
     """The item is at another version than the update goes by. `current` is its record, as it is now."""
 
     def __init__(self, expected: int, version: int, current: object) -> None:
+        # One that is ahead was never told of this item: nobody has changed it.
+        how = "this was changed meanwhile: it is" if version > expected else "it is"
         super().__init__(
-            f"`expectedVersion` is {expected}, but this was changed meanwhile: it is at version {version}.",
+            f"`expectedVersion` is {expected}, but {how} at version {version}.",
             expectedVersion=expected,
             currentVersion=version,
         )

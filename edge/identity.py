@@ -104,7 +104,7 @@ class Tokens:
     async def _verify(self, token: str) -> Identity:
         self._verified.pop(token, None)
         if len(token) > MAX_TOKEN_BYTES:
-            raise Unauthenticated(f"The token is longer than {MAX_TOKEN_BYTES} bytes.")
+            raise Unauthenticated(f"The token is longer than {MAX_TOKEN_BYTES:,} bytes.")
         key = await self._key_of(_header(token))
         claims = _signed_claims(token, key)
         now = self._clock()

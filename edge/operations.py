@@ -40,6 +40,15 @@ class Operation:
     explain: bool = False
     traceparent: str | None = None
 
+    @property
+    def asked_id(self) -> str | None:
+        """The id or hash that it names a document by, unchecked."""
+        if self.document_id is not None:
+            return self.document_id
+        persisted = (self.extensions or {}).get("persistedQuery")
+        found = persisted.get("sha256Hash") if isinstance(persisted, dict) else None
+        return found if isinstance(found, str) else None
+
 
 def read_operation(payload: object) -> Operation:
     """The operation in a decoded JSON body or message; `BadUserInput` names the field that is wrong."""
@@ -47,14 +56,17 @@ def read_operation(payload: object) -> Operation:
         raise BadUserInput("The request must be a JSON object.")
     extensions = _object(payload, "extensions")
     query, document_id = payload.get("query"), payload.get("documentId")
-    if document_id is not None and not (isinstance(document_id, str) and document_id):
-        raise BadUserInput("documentId must be a string.")
-    known = document_id is not None or "persistedQuery" in (extensions or {})
-    if not isinstance(query, str) and (query is not None or not known):
-        raise BadUserInput("query must be a string.")
+    if document_id is not None and not isinstance(document_id, str):
+        raise BadUserInput("`documentId` must be a string.")
+    if document_id == "":
+        raise BadUserInput("`documentId` is empty.")
+    if query is not None and not isinstance(query, str):
+        raise BadUserInput("`query` must be a string.")
+    if query is None and document_id is None and "persistedQuery" not in (extensions or {}):
+        raise BadUserInput("Send `query`, or `documentId`.")
     name = payload.get("operationName")
     if name is not None and not isinstance(name, str):
-        raise BadUserInput("operationName must be a string.")
+        raise BadUserInput("`operationName` must be a string.")
     key = _idempotency_key(extensions or {})
     return Operation(query, _object(payload, "variables"), name or None, extensions, document_id, key)
 
@@ -68,5 +80,5 @@ def _idempotency_key(extensions: dict[str, Any]) -> str | None:
 def _object(payload: dict[str, Any], field: str) -> dict[str, Any] | None:
     value = payload.get(field)
     if value is not None and not isinstance(value, dict):
-        raise BadUserInput(f"{field} must be an object.")
+        raise BadUserInput(f"`{field}` must be an object.")
     return value

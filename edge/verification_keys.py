@@ -136,7 +136,7 @@ class KeySet:
             async for chunk in response.content.iter_any():
                 content += chunk
                 if len(content) > MOST_BYTES:
-                    raise ValueError(f"larger than {MOST_BYTES} bytes")
+                    raise ValueError(f"larger than {MOST_BYTES:,} bytes")
             return orjson.loads(content)
 
 

@@ -172,7 +172,7 @@ async def delete_watch(info: Info, area: Area, category: Category, watch_id: Wat
     caller = require(context.identity, keys.DELETE_WATCH)
     deleted = await context.watches.delete(keys.watch(caller.user_id, area, category, watch_id))
     if deleted is None:
-        raise NotFound(f"You have no watch {watch_id} for this area and category.")
+        raise NotFound(f"You have no watch {watch_id!r} for this area and category.")
     return deleted
 
 

@@ -48,11 +48,12 @@ def test_check_tells_each_operation_and_what_it_is_estimated_to_cost(manifest: P
 
 def test_check_fails_a_build_and_names_every_problem(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
-    path.write_text(json.dumps({"good": AREAS, "bad": "{ nothing }", "worse": "{"}))
+    path.write_text(json.dumps({"good": AREAS, "bad": "{ nothing }", "worse": "{", sha256_of("x"): AREAS}))
 
     done = run_here("documents", "check", path)
 
-    refused(done, 1, "Error: bad: Cannot query field 'nothing' on type 'Query'.")
+    refused(done, 1, f"Error: {sha256_of('x')}: the SHA-256 of its text is {sha256_of(AREAS)}.")
+    assert "Error: bad: Cannot query field 'nothing' on type 'Query'." in done.stderr
     assert "Error: worse: Syntax Error" in done.stderr
     assert "good" not in done.stderr
     refused_in_a_line(run_here("documents", "check", tmp_path / "none.json"), 1, "cannot be read: No such file")

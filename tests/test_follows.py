@@ -120,7 +120,7 @@ async def test_only_users_follow_and_are_followed(served: Served) -> None:
 
     assert (ghost.codes, unknown.codes, anonymous.codes) == (["NOT_FOUND"], ["NOT_FOUND"], ["UNAUTHENTICATED"])
     assert "createUser" in str(ghost.errors)
-    assert "There is no user ghost." in str(unknown.errors)
+    assert "There is no user 'ghost'." in str(unknown.errors)
     assert ghost.made == unknown.made == ["BatchGetItem feed"]
     assert await stored(served, "ghost", "ada") == await stored(served, "ada", "ghost") == ([], [])
 
@@ -217,7 +217,7 @@ async def test_who_follows_five_thousand_follows_no_more(served: Served) -> None
     assert at_last.errors is again.errors is None
     assert too_many.codes == ["BAD_USER_INPUT"]
     assert "`userId`" in str(too_many.errors)
-    assert "5000" in str(too_many.errors)
+    assert "5,000" in str(too_many.errors)
     assert await followers(served, "ada") == [("fan", NOON)]
 
 

@@ -49,6 +49,9 @@ BODIES = {
     "deep lists without an end": with_variable("[" * DEEP),
     "deep objects": with_variable('{"a":' * DEEP + "1" + "}" * DEEP),
     "a query that is a list": b'{"query": ["{ __typename }"]}',
+    "no query": b"{}",
+    "an empty id": b'{"documentId": ""}',
+    "300 KB": asking(extensions={"x": "x" * 300_000}),
     "a query that is an object": b'{"query": {"kind": "Document"}}',
     "variables that are a list": asking(variables=[1]),
     "variables that are a string": asking(variables="{}"),
@@ -76,6 +79,18 @@ def no_tracebacks(caplog: pytest.LogCaptureFixture) -> Any:
     assert not told
 
 
+WORDS = {
+    "nothing": "The body is empty.",
+    "invalid UTF-8": "The body is not UTF-8.",
+    "cut short": "The body is not valid JSON: unexpected end of data (line 1, column 25).",
+    "5000 digits": "The body is not valid JSON: a number is too large (line 1, column 67).",
+    "a query that is a list": "`query` must be a string.",
+    "no query": "Send `query`, or `documentId`.",
+    "an empty id": "`documentId` is empty.",
+    "300 KB": "A request may hold at most 262,144 bytes.",
+}
+
+
 async def post(served: Served, body: bytes, **headers: str) -> tuple[int, Any]:
     headers = {"content-type": "application/json", "accept": GRAPHQL, **headers}
     async with served.http.post(f"{served.url}/graphql", data=body, headers=headers) as response:
@@ -90,6 +105,7 @@ async def test_each_is_refused_in_words(served: Served) -> None:
         codes = [error["extensions"]["code"] for error in answer["errors"]]
         refused[name] = (400 <= status < 500, set(codes), "data" in answer, len(answer["errors"]) <= 20)
         assert all(0 < len(error["message"]) <= 1001 for error in answer["errors"]), name
+        assert answer["errors"][0]["message"] == WORDS.get(name, answer["errors"][0]["message"])
         assert not any(inside in json.dumps(answer) for inside in ("Traceback", "orjson", "site-packages", ".py")), name
     assert refused == dict.fromkeys(BODIES, (True, {"BAD_USER_INPUT"}, False, True))
     # The gateway is as well as before.
@@ -115,18 +131,32 @@ async def test_they_leave_nothing_in_memory(served: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variables", "limit"),
+    ("variables", "told", "limits"),
     [
-        ({"n": ["x"] * 1001}, "1000 entries"),
-        ({"n": {str(n): list(range(1000)) for n in range(6)}}, "5000 values"),
-        ({"n": json.loads("[" * 16 + "1" + "]" * 16)}, "16 levels"),
+        (
+            {"n": ["x"] * 1001},
+            "The variable $n may hold lists of at most 1,000 entries, not 1,001.",
+            {"measure": "entries", "limit": 1000, "found": 1001},
+        ),
+        (
+            {"n": {str(n): list(range(1000)) for n in range(6)}},
+            "The variables may hold at most 5,000 values, not 6,007.",
+            {"measure": "values", "limit": 5000, "found": 6007},
+        ),
+        (
+            {"n": json.loads("[" * 16 + "1" + "]" * 16)},
+            "The variable $n may hold at most 16 levels of lists and objects, not 17.",
+            {"measure": "depth", "limit": 16, "found": 17},
+        ),
     ],
 )
-async def test_the_limit_that_variables_pass_is_named(served: Served, variables: Any, limit: str) -> None:
+async def test_the_limit_that_variables_pass_is_told(
+    served: Served, variables: Any, told: str, limits: dict[str, Any]
+) -> None:
     answer = await served.ask("{ __typename }", variables)
-    assert answer.codes == ["BAD_USER_INPUT"]
-    assert limit in (answer.errors or [])[0]["message"]
-    assert (answer.errors or [])[0]["extensions"]["field"] == "variables"
+    (error,) = answer.errors or []
+    assert error["message"] == told
+    assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": "variables"} | limits
 
 
 async def test_variables_at_the_limit_pass(served: Served) -> None:

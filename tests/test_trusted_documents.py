@@ -211,7 +211,7 @@ def test_both_forms_of_a_manifest_are_read() -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "it is not JSON"),
+        ("{", "it is not valid JSON: unexpected end of data (line 1, column 2)"),
         ("[]", "it is not an object of ids and texts"),
         ({"format": "other", "version": 1}, "its format is neither"),
         (APOLLO | {"version": 2}, "its format is neither"),

@@ -401,7 +401,7 @@ async def test_a_file_with_more_bytes_than_its_form_takes_is_too_large(served: S
     refused = await complete(served, id)
 
     assert refused.errors is not None
-    assert refused.errors[0]["message"] == "The thumbnail may have at most 524288 bytes."
+    assert refused.errors[0]["message"] == "The thumbnail may have at most 524,288 bytes."
     assert refused.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "reason": "TOO_LARGE", "file": "thumbnail"}
 
 

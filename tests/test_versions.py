@@ -319,6 +319,13 @@ def unsigned(item: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+async def test_a_version_that_was_never_there_is_told_as_that(world: Served) -> None:
+    answer = await BY_NAME["User"].change(world, "Ada", 99)
+
+    (error,) = answer.errors or []
+    assert error["message"] == "`expectedVersion` is 99, but it is at version 0."
+
+
 async def test_a_conflict_is_told_whole(world: Served) -> None:
     await BY_NAME["User"].change(world, "Countess")
 

@@ -214,7 +214,7 @@ async def test_a_message_comes_in_no_more_frames_than_it_may(edge: Served) -> No
             if code is None:
                 assert json.loads(await connection.recv()) == {"type": "connection_ack"}
             else:
-                assert await Peer(connection).closed() == (code, "a message in more than 1024 frames")
+                assert await Peer(connection).closed() == (code, "a message in more than 1,024 frames")
 
 
 async def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None:
@@ -291,7 +291,7 @@ async def test_documents_by_id_and_by_hash() -> None:
         message = await peer.receive()
         assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "NOT_FOUND")
         await peer.send(type="subscribe", id="1", payload={"operationName": "Hello", "extensions": {}})
-        assert await peer.closed() == (4400, "Invalid message: query must be a string.")
+        assert await peer.closed() == (4400, "Invalid message: Send `query`, or `documentId`.")
 
 
 @pytest.mark.parametrize(

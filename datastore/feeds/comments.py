@@ -83,7 +83,7 @@ class Comments:
         written = await self._store.put(keys.ADD_COMMENT, _comment_item(comment))
         there = record(comment_from, written.item) or comment
         if there.user_id != user_id:
-            raise Conflict(f"The comment id {comment_id} is taken: choose another.")
+            raise Conflict(f"The comment id {comment_id!r} is taken: choose another.")
         return there
 
     async def delete(self, post_id: str, comment_id: str, user_id: str) -> Comment | None:

@@ -100,10 +100,10 @@ class Follows:
         if follower is None:
             raise no_profile()
         if followee is None:
-            raise NotFound(f"There is no user {followee_id}.")
+            raise NotFound(f"There is no user {followee_id!r}.")
         if follower.get("following", 0) >= MOST_FOLLOWED:
             raise BadUserInput(
-                f"`userId` would be one more than the {MOST_FOLLOWED} whom one may follow.", field="userId"
+                f"`userId` would be one more than the {MOST_FOLLOWED:,} whom one may follow.", field="userId"
             )
         return None
 

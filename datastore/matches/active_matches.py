@@ -155,7 +155,7 @@ class ActiveMatches:
         active = ActiveStatus.ACTIVE.value
         written = await self._store.delete(keys.DELETE, keys.active_match(match_id), active=active)
         if not written.ok:
-            raise Conflict(f"The match {match_id} is polled: deactivate it first.")
+            raise Conflict(f"The match {match_id!r} is polled: deactivate it first.")
         deleted = parsed(active_match_from, written.item) if written.item else None
         return None if isinstance(deleted, Internal) else deleted  # it is gone all the same
 
@@ -181,7 +181,7 @@ def _has_expired(active: ActiveMatch, now: datetime) -> bool:
 
 
 def _not_idle(match_id: str) -> Conflict:
-    return Conflict(f"The match {match_id} is active, or has ended: only an idle or unknown one can be registered.")
+    return Conflict(f"The match {match_id!r} is active, or has ended: only an idle or unknown one can be registered.")
 
 
 def _is_same(item: Item | None, active: ActiveMatch) -> bool:

@@ -148,7 +148,7 @@ def lifetime(phase: MatchPhase) -> timedelta:
 def _plays(match: Match, team_id: str) -> None:
     if team_id not in (match.home_team_id, match.away_team_id):
         raise BadUserInput(
-            f"`teamId` must be a team of the match: {match.home_team_id} or {match.away_team_id}.", field="teamId"
+            f"`teamId` must be a team of the match: {match.home_team_id!r} or {match.away_team_id!r}.", field="teamId"
         )
 
 

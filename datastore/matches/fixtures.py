@@ -187,7 +187,7 @@ def _bowled(match: Match) -> int:
 
 
 def no_match(match_id: str) -> NotFound:
-    return NotFound(f"There is no match {match_id}.")
+    return NotFound(f"There is no match {match_id!r}.")
 
 
 def match_from(item: Mapping[str, Any]) -> Match:

@@ -98,7 +98,9 @@ class LiveActivities:
         pages = self._store.query_pages(keys.REGISTER_ACTIVITY, values, attributes=("deviceId",))
         taken = {item.get("deviceId") async for items in pages for item in items}
         if len(taken) >= MOST_DEVICES and device_id not in taken:
-            raise Conflict(f"You have sessions of the match {match_id} on {MOST_DEVICES} devices, which is the limit.")
+            raise Conflict(
+                f"You have sessions of the match {match_id!r} on {MOST_DEVICES} devices, which is the limit."
+            )
 
     async def update_token(
         self, match_id: str, user_id: str, device_id: str, update_token: str, expected: int | None = None
@@ -159,7 +161,7 @@ class LiveActivities:
 
 
 def _no_session(match_id: str) -> NotFound:
-    return NotFound(f"You have no session for the match {match_id} on this device, or it has ended.")
+    return NotFound(f"You have no session for the match {match_id!r} on this device, or it has ended.")
 
 
 def live_activity_from(item: Mapping[str, Any]) -> LiveActivity:

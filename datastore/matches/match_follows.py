@@ -92,7 +92,7 @@ class MatchFollows:
         key = keys.match_follow(match_id, user_id)
         written = await self._store.update(keys.CHANGE_TEAM, key, **values, **expecting(expected))
         if self._living(written.item) is None:
-            raise NotFound(f"You do not follow the match {match_id}.")
+            raise NotFound(f"You do not follow the match {match_id!r}.")
         return updated(written, expected, {"teamId": team_id}, match_follow_from, _not_a_side)
 
     async def remove_all(self, match_id: str) -> int:

@@ -152,7 +152,7 @@ class LocalObjects:
             try:
                 with path.open("rb") as file:
                     if os.fstat(file.fileno()).st_size > most_bytes:
-                        raise BadUserInput(f"The file has more than {most_bytes} bytes.")
+                        raise BadUserInput(f"The file has more than {most_bytes:,} bytes.")
                     return file.read()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None

@@ -124,7 +124,7 @@ class S3Objects:
             raise
         with answer["Body"] as body:
             if answer["ContentLength"] > most_bytes:
-                raise BadUserInput(f"The file has more than {most_bytes} bytes.")
+                raise BadUserInput(f"The file has more than {most_bytes:,} bytes.")
             content: bytes = body.read()
         return content
 

@@ -58,7 +58,7 @@ async def until_unchanged(attempt: Callable[[], Awaitable[T]]) -> T:
 
 
 def no_person(person_id: str) -> NotFound:
-    return NotFound(f"There is no person {person_id}.")
+    return NotFound(f"There is no person {person_id!r}.")
 
 
 def may_change(photo: Photo, me: str | None, *, is_admin: bool = False) -> bool:

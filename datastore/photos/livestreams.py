@@ -193,7 +193,7 @@ class Livestreams:
         item = page.items[0] if page.items else None
         livestream = record(livestream_from, item)
         if item is None or livestream is None:
-            raise NotFound(f"There is no livestream {livestream_id}.")
+            raise NotFound(f"There is no livestream {livestream_id!r}.")
         return item, livestream
 
 

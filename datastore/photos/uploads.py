@@ -222,7 +222,7 @@ class Uploads:
         try:
             return await self._objects.read(key, most_bytes=most_bytes)
         except BadUserInput:
-            raise refused(file, Reason.TOO_LARGE, f"may have at most {most_bytes} bytes.") from None
+            raise refused(file, Reason.TOO_LARGE, f"may have at most {most_bytes:,} bytes.") from None
 
     async def _keep(self, upload: Checked) -> set[str] | None:
         """Write the files of a photo to where they stay. What is written is what was checked, whatever is uploaded
@@ -374,11 +374,11 @@ def _check_same(wanted: Reservation, there: Reservation, said: Collection[str]) 
 
 
 def _taken(image_id: str) -> Conflict:
-    return Conflict(f"The id {image_id} is taken.")
+    return Conflict(f"The id {image_id!r} is taken.")
 
 
 def _leaving(image_id: str) -> Conflict:
-    return Conflict(f"The files of an earlier upload {image_id} are being removed; try again later.", retryable=True)
+    return Conflict(f"The files of an earlier upload {image_id!r} are being removed; try again later.", retryable=True)
 
 
 def _full(user: Mapping[str, Any], **details: Any) -> Conflict:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import orjson
+from edge.decoding import decoded
 
 APOLLO = "apollo-persisted-query-manifest"
 LONGEST_ID = 256
@@ -15,14 +15,18 @@ _PREFIX = "sha256:"
 
 
 class ManifestProblem(Exception):
-    """A manifest cannot be used. `problems` say why, each with the id it is about, and without a full stop."""
+    """A manifest cannot be used. `problems` say why, each with the id it is about, and without a full stop.
 
-    def __init__(self, problems: list[str]) -> None:
+    `texts` are those of its documents, by id, that have none of these problems.
+    """
+
+    def __init__(self, problems: list[str], texts: Mapping[str, str] | None = None) -> None:
         problems = [problem.removesuffix(".") for problem in problems]
         more = len(problems) - PROBLEMS_TOLD
         told = problems[:PROBLEMS_TOLD] + ([f"and {more} more"] if more > 0 else [])
         super().__init__("; ".join(told))
         self.problems = problems
+        self.texts = texts or {}
 
 
 def sha256_of(text: str) -> str:
@@ -48,16 +52,22 @@ def read_manifest(raw: bytes) -> dict[str, str]:
     in its version 1. An id that is a SHA-256, with or without `sha256:`, must be that of its text.
     """
     try:
-        content = orjson.loads(raw)
-    except orjson.JSONDecodeError as error:
-        raise ManifestProblem([f"it is not JSON: {error}"]) from None
+        content = decoded(raw, "it")
+    except ValueError as error:
+        raise ManifestProblem([str(error)]) from None
     if not isinstance(content, dict):
         raise ManifestProblem(["it is not an object of ids and texts"])
-    pairs = list(_operations(content) if "format" in content else content.items())
-    problems = list(_problems(pairs))
+    texts: dict[str, str] = {}
+    problems: list[str] = []
+    for document_id, text in _operations(content) if "format" in content else content.items():
+        problem = _problem(document_id, text, texts)
+        if problem is None:
+            texts[plain_id(document_id)] = text
+        else:
+            problems.append(problem)
     if problems:
-        raise ManifestProblem(problems)
-    return {plain_id(document_id): text for document_id, text in pairs}
+        raise ManifestProblem(problems, texts)
+    return texts
 
 
 def _operations(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
@@ -72,14 +82,13 @@ def _operations(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
         yield operation.get("id"), operation.get("body")
 
 
-def _problems(pairs: list[tuple[Any, Any]]) -> Iterator[str]:
-    texts: dict[str, str] = {}
-    for document_id, text in pairs:
-        if not isinstance(document_id, str) or not 0 < len(document_id) <= LONGEST_ID:
-            yield f"{str(document_id)[:LONGEST_ID]!r} is no id: a string of 1 to {LONGEST_ID} characters"
-        elif not isinstance(text, str):
-            yield f"{document_id}: its text is no string"
-        elif is_hash(bare := plain_id(document_id)) and sha256_of(text) != bare:
-            yield f"{document_id}: the SHA-256 of its text is {sha256_of(text)}"
-        elif texts.setdefault(bare, text) != text:
-            yield f"{document_id}: it stands for two texts"
+def _problem(document_id: Any, text: Any, texts: Mapping[str, str]) -> str | None:
+    """What is wrong with a document beside those of before, if anything is."""
+    if not isinstance(document_id, str) or not 0 < len(document_id) <= LONGEST_ID:
+        return f"{str(document_id)[:LONGEST_ID]!r} is no id: a string of 1 to {LONGEST_ID} characters"
+    if not isinstance(text, str):
+        return f"{document_id}: its text is no string"
+    bare = plain_id(document_id)
+    if is_hash(bare) and sha256_of(text) != bare:
+        return f"{document_id}: the SHA-256 of its text is {sha256_of(text)}"
+    return f"{document_id}: it stands for two texts" if texts.get(bare, text) != text else None

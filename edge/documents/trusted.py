@@ -40,10 +40,14 @@ class Source(Protocol):
         """Whether this is the text of one of them, to the letter. Raises the same."""
 
 
-def prepared(documents: Documents, texts: Mapping[str, str]) -> dict[str, Document]:
-    """The documents of a manifest by id, made ready. Raises `ManifestProblem`, which names those that cannot be."""
+def read_ready(documents: Documents, raw: bytes) -> dict[str, Document]:
+    """The documents of a manifest by id, made ready. Raises `ManifestProblem`, which tells all that is wrong."""
+    texts: Mapping[str, str]
+    try:
+        texts, problems = read_manifest(raw), []
+    except ManifestProblem as problem:
+        texts, problems = problem.texts, problem.problems
     ready: dict[str, Document] = {}
-    problems: list[str] = []
     for document_id, text in texts.items():
         try:
             ready[document_id] = document = documents.check(text, trusted=True)
@@ -80,13 +84,13 @@ class ManifestFile:
         """Read the file. Raises `Misconfigured` when it cannot be read, or one of its documents cannot be used."""
         try:
             self._seen = self._stamp()
-            texts = read_manifest(self._path.read_bytes())
-            ready = prepared(self._documents, texts)
+            ready = read_ready(self._documents, self._path.read_bytes())
         except OSError as problem:
             raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be read: {problem.strerror}.") from None
         except ManifestProblem as problem:
             raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be used: {problem}.") from None
         self._documents.pin(ready.values())
+        texts = {document_id: document.text for document_id, document in ready.items()}
         self._texts = {sha256_of(text): text for text in texts.values()} | texts
 
     async def watch(self) -> None:

@@ -9,10 +9,18 @@ from datastore.errors import BadUserInput
 DEEPEST = 16
 MOST_VALUES = 5_000
 LONGEST_LIST = 1_000
+_TOLD = {
+    "entries": "lists of at most {limit:,} entries",
+    "values": "at most {limit:,} values",
+    "depth": "at most {limit:,} levels of lists and objects",
+}
 
 
 def check_variables(variables: Mapping[str, Any]) -> None:
-    """Raise `BadUserInput` for variables that are too deep or too many, or hold a list that is too long."""
+    """Raise `BadUserInput` for variables that are too deep or too many, or hold a list that is too long.
+
+    Its extensions hold `field`, and as with documents what is limited (`measure`), the `limit` and what was `found`.
+    """
     level: list[tuple[str, Any]] = list(variables.items())
     count, depth = len(level), 1
     while level:
@@ -22,17 +30,23 @@ def check_variables(variables: Mapping[str, Any]) -> None:
                 below += [(name, inner) for inner in value.values()]
             elif isinstance(value, list):
                 if len(value) > LONGEST_LIST:
-                    raise _too_large(name, f"lists of at most {LONGEST_LIST} entries", len(value))
+                    raise _too_large("entries", LONGEST_LIST, len(value), name)
                 below += [(name, inner) for inner in value]
         count += len(below)
         depth += 1
         if count > MOST_VALUES:
-            raise _too_large(None, f"at most {MOST_VALUES} values", count)
+            raise _too_large("values", MOST_VALUES, count)
         if below and depth > DEEPEST:
-            raise _too_large(below[0][0], f"at most {DEEPEST} levels of lists and objects", depth)
+            raise _too_large("depth", DEEPEST, depth, below[0][0])
         level = below
 
 
-def _too_large(name: str | None, limit: str, found: int) -> BadUserInput:
+def _too_large(measure: str, limit: int, found: int, name: str | None = None) -> BadUserInput:
     where = "The variables" if name is None else f"The variable ${name[:100]}"
-    return BadUserInput(f"{where} may hold {limit}, not {found}.", field="variables")
+    return BadUserInput(
+        f"{where} may hold {_TOLD[measure].format(limit=limit)}, not {found:,}.",
+        field="variables",
+        measure=measure,
+        limit=limit,
+        found=found,
+    )

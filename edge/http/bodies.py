@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sized
 from typing import Any
 from urllib.parse import parse_qsl
 
-import orjson
 from starlette.types import Receive
 
 from datastore.errors import BadUserInput, Timeout
+from edge.decoding import decoded
 from edge.http.media_types import JSON, is_json
 from edge.http.refusals import ClientGone, Refused
 
@@ -42,7 +42,7 @@ class Bodies:
         if "content-type" in headers and not is_json(headers["content-type"]):
             raise Refused(415, BadUserInput(f"A GET has no body; its Content-Type may only be {JSON}."))
         if len(query_string) > self._most:
-            raise Refused(414, BadUserInput(f"A URL's query may hold at most {self._most} bytes: use POST."))
+            raise Refused(414, BadUserInput(f"A URL's query may hold at most {self._most:,} bytes: use POST."))
         pairs = _pairs(query_string)
         twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
         if twice:
@@ -86,7 +86,7 @@ class Bodies:
             raise self._too_large()
 
     def _too_large(self) -> Refused:
-        return Refused(413, BadUserInput(f"A request may hold at most {self._most} bytes."))
+        return Refused(413, BadUserInput(f"A request may hold at most {self._most:,} bytes."))
 
 
 def _pairs(query_string: bytes) -> list[tuple[str, str]]:
@@ -101,6 +101,6 @@ def _pairs(query_string: bytes) -> list[tuple[str, str]]:
 
 def _decoded(text: bytes, what: str) -> Any:
     try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise BadUserInput(f"{what} is not valid JSON: {error}") from None
+        return decoded(text, what)
+    except ValueError as problem:
+        raise BadUserInput(str(problem)) from None

@@ -159,8 +159,8 @@ class HttpProtocol(HttpToolsProtocol):
     def _head_too_large(self) -> _Unacceptable:
         most = self._patience.head_bytes
         if len(self.url) * 2 > most:
-            return _Unacceptable(414, BadUserInput(f"A URL with its headers may have at most {most} bytes: use POST."))
-        return _Unacceptable(431, BadUserInput(f"The headers of a request may have at most {most} bytes."))
+            return _Unacceptable(414, BadUserInput(f"A URL and its headers may have at most {most:,} bytes: use POST."))
+        return _Unacceptable(431, BadUserInput(f"The headers of a request may have at most {most:,} bytes."))
 
     def _refuse_malformed(self, problem: Exception) -> None:
         cause = problem.__context__
@@ -224,6 +224,7 @@ class HttpProtocol(HttpToolsProtocol):
         running = self._running
         if running is not None and not running.response_complete:
             if running is not self.cycle or not running.more_body:
+                self._watched.on_refusal(status, error.code)
                 self._end_after_those_before()
                 return
             running.disconnected = True
@@ -231,12 +232,12 @@ class HttpProtocol(HttpToolsProtocol):
             if running.response_started:
                 self.end()
                 return
+        self._watched.on_refusal(status, error.code)
         body = encode({"errors": [told_error(error)]})
         lines = [
             STATUS_LINE[status],
             b"content-type: application/json; charset=utf-8\r\n",
             b"content-length: %d\r\n" % len(body),
-            b"cache-control: no-store\r\n",
             *(b"%b: %b\r\n" % header for header in HEADERS),
             b"connection: close\r\n",
         ]

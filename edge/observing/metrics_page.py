@@ -11,7 +11,7 @@ from datastore.errors import DomainError, Forbidden, Unauthenticated
 from edge.answers import told_error
 from edge.identity import bearer
 from edge.requests import Identify
-from resolvers.access import Role
+from resolvers.access import Identity, Role
 
 
 class MetricsPage:
@@ -36,6 +36,16 @@ class MetricsPage:
             raise Unauthenticated("Figures are for those who bear the metrics token, and for admins and services.")
         if self._token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
             return
-        identity = await self._identify(token)
+        identity = await self._of(token)
         if identity is None or identity.role is Role.USER:
             raise Forbidden("Figures are for admins and services.")
+
+    async def _of(self, token: str) -> Identity | None:
+        try:
+            return await self._identify(token)
+        except Unauthenticated as error:
+            if self._token is None:
+                raise
+            problem = str(error)
+            told = f"This is neither the metrics token nor a JWT that counts: {problem[0].lower()}{problem[1:]}"
+            raise Unauthenticated(told) from None

@@ -1,6 +1,8 @@
 """Opening handshakes of WebSockets that fail: told as every other answer is, in JSON."""
 
+from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
 from websockets.datastructures import Headers
 from websockets.http11 import Response
@@ -14,18 +16,26 @@ from edge.http.security_headers import HEADERS
 
 
 class Handshakes(ServerProtocol):
-    """The protocol of websockets, which words its refusals as plain text, with Python's words in it."""
+    """The protocol of websockets, which words its refusals as plain text, with Python's words in it.
+
+    `on_refusal` is told the status and the code of each.
+    """
+
+    def __init__(self, on_refusal: Callable[[int, str], None], **given: Any) -> None:
+        super().__init__(**given)
+        self._on_refusal = on_refusal
 
     def reject(self, status: StatusLike, text: str) -> Response:
         """A response that refuses the handshake. `text` is left out."""
         status = HTTPStatus(status)
-        body = encode({"errors": [told_error(_error(status))]})
+        error = _error(status)
+        self._on_refusal(status.value, error.code)
+        body = encode({"errors": [told_error(error)]})
         headers = Headers(
             [
                 ("Connection", "close"),
                 ("Content-Length", str(len(body))),
                 ("Content-Type", f"{JSON}; charset=utf-8"),
-                ("Cache-Control", "no-store"),
                 *((name.decode(), value.decode()) for name, value in HEADERS),
             ]
         )
@@ -39,7 +49,7 @@ def _error(status: HTTPStatus) -> DomainError:
         case HTTPStatus.INTERNAL_SERVER_ERROR:
             return Internal("Something went wrong on our side.")
         case HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE | HTTPStatus.REQUEST_URI_TOO_LONG:
-            return BadUserInput("A WebSocket's URL, and each of its headers, may have at most 8192 bytes.")
+            return BadUserInput("A WebSocket's URL, and each of its headers, may have at most 8,192 bytes.")
         case HTTPStatus.METHOD_NOT_ALLOWED:
             return BadUserInput("A WebSocket is opened with GET.")
         case _:

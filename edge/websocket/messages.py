@@ -2,9 +2,8 @@
 
 from typing import Any, NamedTuple
 
-import orjson
-
 from datastore.errors import BadUserInput
+from edge.decoding import decoded
 from edge.operations import Operation, read_operation
 
 
@@ -46,9 +45,9 @@ def read_message(text: str | None) -> Message:
     if text is None:
         raise Broken(4400, "Invalid message: binary, and not text")
     try:
-        message = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise Broken(4400, f"Invalid message: not JSON: {error}") from None
+        message = decoded(text, "it")
+    except ValueError as problem:
+        raise Broken(4400, f"Invalid message: {problem}") from None
     if not isinstance(message, dict):
         raise Broken(4400, "Invalid message: not an object")
     kind, id, payload = message.get("type"), message.get("id"), message.get("payload")

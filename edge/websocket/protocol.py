@@ -30,11 +30,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.conn = Handshakes(max_size=self.config.ws_max_size, logger=self.logger)
+        self._watched = Connections.of(self.app_state)
+        self.conn = Handshakes(self._watched.on_refusal, max_size=self.config.ws_max_size, logger=self.logger)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._watched = Connections.of(self.app_state)
         self._address = (self.client or ("", 0))[0]
         self._watched.add(self._address)
 
@@ -57,6 +57,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self._reaper is not None:
             self._reaper.cancel()
         self._watched.leave(self._address)
+        if self.conn.close_sent is not None and not self.conn.close_rcvd_then_sent:  # it is no reply
+            self._watched.on_closed(self.conn.close_sent.code)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -88,7 +90,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.close_sent:
             return
         if len(self.frames) >= MOST_FRAMES:
-            self.conn.fail(1009, f"a message in more than {MOST_FRAMES} frames")
+            self.conn.fail(1009, f"a message in more than {MOST_FRAMES:,} frames")
             self.handle_parser_exception()
             return
         super().handle_cont(event)

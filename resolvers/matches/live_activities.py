@@ -126,7 +126,7 @@ async def end_live_activity(
     match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
     activity = await info.context.live_activities.end(match, owner, device, why)
     if activity is None:
-        raise NotFound(f"There is no such session for the match {match_id}.")
+        raise NotFound(f"There is no such session for the match {match_id!r}.")
     return activity
 
 
@@ -135,5 +135,5 @@ async def suspend_live_activity(info: Info, match_id: MatchId, user_id: UserId, 
     match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
     activity = await info.context.live_activities.suspend(match, given_user(user_id), device)
     if activity is None:
-        raise NotFound(f"There is no such session for the match {match_id}, or it has ended.")
+        raise NotFound(f"There is no such session for the match {match_id!r}, or it has ended.")
     return activity

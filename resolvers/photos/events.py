@@ -93,7 +93,7 @@ def event_data(field: str, value: object) -> Mapping[str, Any]:
             raise BadUserInput(f"`{field}` may have at most {MOST_LEVELS} levels.", field=field)
         _check_value(field, element)
     if len(orjson.dumps(value)) > MOST_BYTES:
-        raise BadUserInput(f"`{field}` may have at most {MOST_BYTES} bytes as JSON.", field=field)
+        raise BadUserInput(f"`{field}` may have at most {MOST_BYTES:,} bytes as JSON.", field=field)
     return value
 
 
