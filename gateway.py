@@ -28,14 +28,16 @@ from commands.options import (
 )
 from console import OneLine, mistake, notes, run, usage_mistake
 from datastore.database import StoreOptions
+from datastore.engine import BINARY
 from datastore.objects.local import LocalObjects
 from edge.application import application
 from edge.assembly import DEMO_USERS
 from edge.identity import Tokens, TokenSettings
 from edge.observing.operation_log import JsonLines
 from edge.server import listen, serve_until_signal
-from edge.settings import Settings
+from edge.settings import VARIABLES, Settings
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
 from pipelines.matches.setup import Source
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
@@ -95,14 +97,9 @@ cli.add_typer(matches.commands, name="pipeline")
 matches.commands.command("feed")(feeds.run_pipeline)
 cli.add_typer(feeds.letters, name="dlq")
 cli.command("replay")(matches.replay)
-ENVIRONMENT = (
-    "More is set in the environment: GATEWAY_SECRET, GATEWAY_JWKS_URL, GATEWAY_JWT_ISSUER, GATEWAY_JWT_AUDIENCE, "
-    "GATEWAY_ROLE_CLAIM, GATEWAY_AREAS, GATEWAY_CATEGORIES, GATEWAY_INGEST_HOSTS, GATEWAY_ALLOWED_ORIGINS, "
-    "GATEWAY_DEADLINE_SECONDS, GATEWAY_POLL_INTERVAL_SECONDS, GATEWAY_PHOTO_BUCKET, GATEWAY_S3_URL, "
-    "GATEWAY_PUBLIC_URL, GATEWAY_DOCUMENTS, GATEWAY_DOCUMENTS_MODE, GATEWAY_DOCUMENTS_ADMIN_BYPASS, GATEWAY_APQ, "
-    "SPORTMONKS_API_TOKEN, SPORTMONKS_URL, APNS_KEY_FILE, APNS_KEY_ID, APNS_TEAM_ID, "
-    "APNS_BUNDLE_ID, APNS_URL."
-)
+# Of those that `serve` reads, two are options too, which tell of themselves.
+ALONE = (name for name in (*VARIABLES, *MATCH_VARIABLES, BINARY) if name not in ("GATEWAY_INGEST", "GATEWAY_MATCHES"))
+ENVIRONMENT = f"More is set in the environment (see the README): {', '.join(ALONE)}, and OpenTelemetry's own OTEL_…"
 
 
 @cli.command(epilog=ENVIRONMENT)
@@ -221,6 +218,7 @@ def _welcome(gateway: Gateway, options: StoreOptions) -> None:
     settings = gateway.settings
     notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
     notes.print(f"{'Store':<21} {_told(options)}")
+    notes.print(f"{'Set up':<21} {gateway.edge.set_up()}")
     offered = gateway.edge.demo_tokens()
     for token in offered:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")

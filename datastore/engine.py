@@ -45,6 +45,9 @@ HOW_TO_GET_IT = (
     "on PATH, or use another store: --store aws or --store URL"
 )
 
+# Names the engine's program.
+BINARY = "DYNOXIDE_BINARY"
+
 
 class EngineMissing(Exception):
     """The engine's program is not on this machine; the message says how to get it."""
@@ -52,10 +55,10 @@ class EngineMissing(Exception):
 
 def find_binary(root: Path) -> Path:
     """The engine's program: $DYNOXIDE_BINARY, else the npm package under `root`, else PATH. Raises EngineMissing."""
-    if named := os.environ.get("DYNOXIDE_BINARY"):
+    if named := os.environ.get(BINARY):
         if Path(named).is_file():
             return Path(named)
-        raise EngineMissing(f"DYNOXIDE_BINARY names {named}, which is not a file: correct it, or {HOW_TO_GET_IT}.")
+        raise EngineMissing(f"{BINARY} names {named}, which is not a file: correct it, or {HOW_TO_GET_IT}.")
     packaged = root / "node_modules" / "@dynoxide" / _npm_platform() / _program()
     found = packaged if packaged.is_file() else shutil.which("dynoxide")
     if found is None:

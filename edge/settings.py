@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from edge.capacity.settings import VARIABLES as CAPACITY_VARIABLES
 from edge.capacity.settings import Capacity, capacity_of
 from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
 from edge.documents.settings import DocumentSettings, document_settings
@@ -30,6 +31,36 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 # What may stand behind Bearer: RFC 6750, 2.1.
 _METRICS_TOKEN = re.compile(rf"[\w.~+/-]{{{SHORTEST_METRICS_TOKEN},}}=*", re.ASCII)
 _ORIGIN = re.compile(r"https?://[^/\s]+", re.I)
+
+TEXTS = {
+    "secret": "GATEWAY_SECRET",
+    "jwks_url": "GATEWAY_JWKS_URL",
+    "issuer": "GATEWAY_JWT_ISSUER",
+    "audience": "GATEWAY_JWT_AUDIENCE",
+    "role_claim": "GATEWAY_ROLE_CLAIM",
+    "ingest": "GATEWAY_INGEST",
+    "matches": "GATEWAY_MATCHES",
+    "photo_bucket": "GATEWAY_PHOTO_BUCKET",
+    "s3_url": "GATEWAY_S3_URL",
+    "public_url": "GATEWAY_PUBLIC_URL",
+    "explain": "GATEWAY_EXPLAIN",
+    "metrics_token": "GATEWAY_METRICS_TOKEN",
+    "log_format": "GATEWAY_LOG_FORMAT",
+    "http_profile": "GATEWAY_HTTP_PROFILE",
+}
+LISTS = {
+    "areas": "GATEWAY_AREAS",
+    "categories": "GATEWAY_CATEGORIES",
+    "ingest_hosts": "GATEWAY_INGEST_HOSTS",
+    "allowed_origins": "GATEWAY_ALLOWED_ORIGINS",
+}
+SECONDS = {
+    "deadline_seconds": "GATEWAY_DEADLINE_SECONDS",
+    "poll_interval": "GATEWAY_POLL_INTERVAL_SECONDS",
+    "heartbeat_seconds": "GATEWAY_HEARTBEAT_SECONDS",
+}
+# All that is read here, for those who look for it.
+VARIABLES = (*TEXTS.values(), *LISTS.values(), *SECONDS.values(), *DOCUMENT_VARIABLES, *CAPACITY_VARIABLES)
 
 
 class Misconfigured(Exception):
@@ -123,36 +154,9 @@ class Settings:
 
 def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) -> dict[str, Any]:
     """The settings that the environment names, and over them those that are given and not None."""
-    texts = {
-        "secret": "GATEWAY_SECRET",
-        "jwks_url": "GATEWAY_JWKS_URL",
-        "issuer": "GATEWAY_JWT_ISSUER",
-        "audience": "GATEWAY_JWT_AUDIENCE",
-        "role_claim": "GATEWAY_ROLE_CLAIM",
-        "ingest": "GATEWAY_INGEST",
-        "matches": "GATEWAY_MATCHES",
-        "photo_bucket": "GATEWAY_PHOTO_BUCKET",
-        "s3_url": "GATEWAY_S3_URL",
-        "public_url": "GATEWAY_PUBLIC_URL",
-        "explain": "GATEWAY_EXPLAIN",
-        "metrics_token": "GATEWAY_METRICS_TOKEN",
-        "log_format": "GATEWAY_LOG_FORMAT",
-        "http_profile": "GATEWAY_HTTP_PROFILE",
-    }
-    lists = {
-        "areas": "GATEWAY_AREAS",
-        "categories": "GATEWAY_CATEGORIES",
-        "ingest_hosts": "GATEWAY_INGEST_HOSTS",
-        "allowed_origins": "GATEWAY_ALLOWED_ORIGINS",
-    }
-    seconds = {
-        "deadline_seconds": "GATEWAY_DEADLINE_SECONDS",
-        "poll_interval": "GATEWAY_POLL_INTERVAL_SECONDS",
-        "heartbeat_seconds": "GATEWAY_HEARTBEAT_SECONDS",
-    }
-    found: dict[str, Any] = {field: environment[name] for field, name in texts.items() if environment.get(name)}
-    found |= {field: _list(name, environment[name]) for field, name in lists.items() if environment.get(name)}
-    found |= {field: _positive(name, environment[name]) for field, name in seconds.items() if environment.get(name)}
+    found: dict[str, Any] = {field: environment[name] for field, name in TEXTS.items() if environment.get(name)}
+    found |= {field: _list(name, environment[name]) for field, name in LISTS.items() if environment.get(name)}
+    found |= {field: _positive(name, environment[name]) for field, name in SECONDS.items() if environment.get(name)}
     found["traces"] = _sends_traces(environment)
     if any(environment.get(name) for name in DOCUMENT_VARIABLES):
         found["documents"] = _documents(environment)

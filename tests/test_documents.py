@@ -262,7 +262,8 @@ def test_settings_say_what_is_wrong_with_them() -> None:
     assert document_settings({"GATEWAY_INTROSPECTION": "off", "GATEWAY_MAX_COST": "100"}) == DocumentSettings(
         introspection=False, max_cost=100.0
     )
-    for wrong in ({"GATEWAY_INTROSPECTION": "no"}, {"GATEWAY_MAX_COST": "0"}, {"GATEWAY_MAX_COST": "nan"}):
+    assert document_settings({"GATEWAY_MAX_COST": "0"}).max_cost == float("inf")
+    for wrong in ({"GATEWAY_INTROSPECTION": "no"}, {"GATEWAY_MAX_COST": "-1"}, {"GATEWAY_MAX_COST": "nan"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             document_settings(wrong)
 

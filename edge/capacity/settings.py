@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-VARIABLES = {
+_NUMBERS = {
     "budget_units": "GATEWAY_BUDGET_UNITS",
     "budget_units_per_second": "GATEWAY_BUDGET_UNITS_PER_SECOND",
     "anonymous_budget_units": "GATEWAY_ANONYMOUS_BUDGET_UNITS",
@@ -20,7 +20,9 @@ VARIABLES = {
     "subscriptions_per_caller": "GATEWAY_MAX_SUBSCRIPTIONS_PER_CALLER",
     "operations_per_websocket": "GATEWAY_MAX_OPERATIONS_PER_WEBSOCKET",
 }
-_FRACTIONS = {name for name in VARIABLES if name.startswith(("budget", "anonymous", "lag"))}
+REDIS_URL, TRUSTED_PROXIES = "GATEWAY_REDIS_URL", "GATEWAY_TRUSTED_PROXIES"
+VARIABLES = (*_NUMBERS.values(), REDIS_URL, TRUSTED_PROXIES)
+_FRACTIONS = {name for name in _NUMBERS if name.startswith(("budget", "anonymous", "lag"))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +55,34 @@ class Capacity:
         for kind in ("", "anonymous_"):
             units, pace = f"{kind}budget_units", f"{kind}budget_units_per_second"
             if getattr(self, units) and not getattr(self, pace):
-                raise ValueError(f"{VARIABLES[pace]} must be above 0: {VARIABLES[units]} never refills else.")
+                raise ValueError(f"{_NUMBERS[pace]} must be above 0: {_NUMBERS[units]} never refills else.")
         for network in self.trusted_proxies:
             try:
                 ipaddress.ip_network(network)
             except ValueError as problem:
-                raise ValueError(f"GATEWAY_TRUSTED_PROXIES: {problem}.") from None
+                raise ValueError(f"{TRUSTED_PROXIES}: {problem}.") from None
         if self.redis_url is not None and not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
             # What it holds may be a password.
-            raise ValueError("GATEWAY_REDIS_URL must begin with redis://, rediss:// or unix://.")
+            raise ValueError(f"{REDIS_URL} must begin with redis://, rediss:// or unix://.")
 
 
 def capacity_of(environment: Mapping[str, str]) -> Capacity:
     """What the environment says, over the defaults. Raises `ValueError` with the variable's name."""
     found: dict[str, Any] = {
         field: _count(name, environment[name], float if field in _FRACTIONS else int)
-        for field, name in VARIABLES.items()
+        for field, name in _NUMBERS.items()
         if environment.get(name)
     }
-    if url := environment.get("GATEWAY_REDIS_URL"):
+    if url := environment.get(REDIS_URL):
         found["redis_url"] = url
-    if proxies := environment.get("GATEWAY_TRUSTED_PROXIES"):
+    if proxies := environment.get(TRUSTED_PROXIES):
         found["trusted_proxies"] = tuple(part.strip() for part in proxies.split(",") if part.strip())
     return Capacity(**found)
 
 
 def unlimited() -> Capacity:
     """No limits: for measurements."""
-    nothing: dict[str, Any] = dict.fromkeys(VARIABLES, 0)
+    nothing: dict[str, Any] = dict.fromkeys(_NUMBERS, 0)
     return Capacity(**nothing)
 
 

@@ -33,7 +33,8 @@ class DocumentSettings:
     """`source` is where trusted documents are: the path of a manifest, or `table`. `admin_bypass` tells whether admins
     may run others though they are enforced, and `automatic` whether clients may have texts kept under their hash.
     Without `introspection` the schema is told to admins alone. `max_cost` is what an operation may cost at the most, in
-    read units, and `limits` what documents may hold; trusted ones ten times as much.
+    read units (infinite where the environment says 0), and `limits` what documents may hold; trusted ones ten times as
+    much.
 
     Raises `ValueError` for a mode that needs a source, without one.
     """
@@ -75,10 +76,10 @@ def _units(name: str, environment: Mapping[str, str]) -> float:
     try:
         units = MAX_COST if not text else float(text)
     except ValueError:
-        units = 0.0
-    if not 0 < units < float("inf"):
-        raise ValueError(f"{name} must be a number of read units above 0, not {text!r}.")
-    return units
+        units = -1.0
+    if not 0 <= units < float("inf"):
+        raise ValueError(f"{name} must be a number of read units, 0 or more, not {text!r}.")
+    return units or float("inf")
 
 
 def _limits(name: str, environment: Mapping[str, str]) -> DocumentLimits:

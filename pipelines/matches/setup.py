@@ -18,6 +18,7 @@ from pipelines.matches.sportmonks import SportMonks
 from pipelines.matches.sportmonks_http import BASE_URL
 
 APNS = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
+VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *APNS, "APNS_URL")
 
 
 class Source(StrEnum):
