@@ -16,6 +16,7 @@ from datastore.objects import ObjectStore
 from datastore.store import Store
 from edge import graphiql
 from edge.capacity.admission import Admission
+from edge.capacity.connections import Connections
 from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
 from edge.execution import Runner
@@ -100,9 +101,15 @@ class Edge:
             open_session=open_session,
             clock=lambda: now().timestamp(),
         )
-        self.admission = Admission(settings.capacity)
+        self.admission = Admission(
+            settings.capacity,
+            Connections(
+                settings.capacity, on_refusal=self.figures.http_refusal, on_closed=self.figures.websocket_closed
+            ),
+        )
         for name, (meaning, read) in self.admission.figures().items():
             self.figures.gauge(name, meaning, read)
+        self.figures.count("gateway_operations_shed", "Operations that were refused for overload.", self.admission.shed)
         self.metrics_page = MetricsPage(registry, self.tokens.identify, settings.metrics_token)
         self.media = Media(objects, now, allowed_origins=settings.allowed_origins)
         self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
@@ -143,7 +150,7 @@ class Edge:
             self.admission.budgets,
             self.admission.lookups,
         )
-        self.figures.gauge(
+        self.figures.count(
             "gateway_unregistered_operations",
             "Operations that came with a document that is not registered, where that is logged.",
             lambda: known.registry.unregistered,
@@ -202,6 +209,7 @@ class Edge:
             allowed_origins=self.settings.allowed_origins,
             limits=SocketLimits(max_operations=self.settings.capacity.operations_per_websocket),
             places=self.admission.websockets,
+            on_refusal=self.figures.http_refusal,
             clock=lambda: self._now().timestamp(),
         )
 
@@ -215,6 +223,20 @@ class Edge:
         settings = self.settings
         return settings.demo and settings.loopback and self._store.store != "aws" and not settings.jwks_url
 
+    def set_up(self) -> str:
+        """What an operator wants to see at the start, in one line."""
+        settings, documents, capacity = self.settings, self.settings.documents, self.settings.capacity
+        shared = "in Redis" if capacity.redis_url else "in this process"
+        budgets = f"{_budget(capacity.budget_units)} ({_budget(capacity.anonymous_budget_units)} without a token)"
+        parts = (
+            f"documents {documents.mode}",
+            f"introspection {'on' if documents.introspection else 'for admins'}",
+            f"explain {self._explain}",
+            f"budgets of {budgets} read units {shared}",
+            f"HTTP profile {settings.http_profile}",
+        )
+        return ", ".join(parts)
+
     @property
     def _explain(self) -> Explain:
         return Explain(self.settings.explain or (Explain.USER if self._is_toy else Explain.ADMIN))
@@ -227,3 +249,7 @@ class Edge:
             {"name": name, "token": self.tokens.issue(user, role, email, lifetime=DEMO_TOKEN_SECONDS)}
             for name, user, role, email in DEMO_USERS
         ]
+
+
+def _budget(units: float) -> str:
+    return f"{units:,g}" if units else "any number of"

@@ -14,11 +14,12 @@ from starlette.staticfiles import StaticFiles
 
 ROOT = Path(__file__).resolve().parent.parent / "web"
 TITLE = "DynamoDB GraphQL gateway"
-# Monaco writes style elements and inlines its fonts; scripts, workers and connections are our own origin's only. Where
-# photos are kept in a bucket, its origin may be uploaded to and be shown pictures of.
+# Monaco writes style elements and inlines its fonts; scripts, workers and connections are our own origin's only, and to
+# browsers of today that is WebSockets of it too. Where photos are kept in a bucket, its origin may be uploaded to and be
+# shown pictures of.
 POLICY = (
     "default-src 'self'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data:{bucket}; font-src 'self' data:; connect-src 'self' ws: wss:{bucket}; "
+    "img-src 'self' data:{bucket}; font-src 'self' data:; connect-src 'self'{bucket}; "
     "object-src 'none'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 )
 HEADERS = {
@@ -26,8 +27,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin` and `# variables {…}` say more of it. Comments
-# of the query itself are indented.
+# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin`, `# variables {…}` and `# find {…}` say more of it.
+# Comments of the query itself are indented.
 _BEGINNING = re.compile(r"^(?=# [A-Z])", re.M)
 _THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.I)
 _FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
@@ -35,12 +36,17 @@ _FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An operation to try. `run_as` is the role it needs; `tab` ones are open from the start."""
+    """An operation to try. `run_as` is the role it needs; `tab` ones are open from the start.
+
+    `find` is a query for what changes from day to day: the first object in its answer that has fields called as the
+    variables holds their values. Where there is none, `variables` say in words what to take.
+    """
 
     group: str
     name: str
     query: str
     variables: dict[str, Any] | None
+    find: str | None
     run_as: str | None
     tab: bool
 
@@ -66,6 +72,7 @@ def _read(group: str, text: str) -> Iterator[Example]:
             name=name,
             query="\n".join(line for line in lines if not line.startswith("# ")) + "\n",
             variables=orjson.loads(said["variables"]) if "variables" in said else None,
+            find=said.get("find"),
             run_as=said.get("as"),
             tab="tab" in said,
         )
@@ -122,6 +129,13 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
+class _Assets(StaticFiles):
+    def file_response(self, *given: Any, **named: Any) -> Response:
+        response = super().file_response(*given, **named)
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        return response
+
+
 def assets() -> StaticFiles:
     """Built files; their names hold their hashes."""
-    return StaticFiles(directory=ROOT / "dist" / "assets", check_dir=False)
+    return _Assets(directory=ROOT / "dist" / "assets", check_dir=False)

@@ -10,15 +10,18 @@ from typing import Any, Protocol
 
 from graphql.language import OperationType
 
+from datastore.emails import without_emails
 from datastore.errors import Throttled
 from datastore.metering import Call, Meter
 from edge.answers import Allowance, Outcome, Stage
+from edge.documents.manifest import sha256_of
 from edge.documents.prepared import Document, KnownText, PreparedOperation
 from edge.operations import Caller, Operation, Transport
 from resolvers.access import Identity
 
 # A subscription may go on for ever, and fail at every event.
 MOST_ERROR_IDS = 20
+LONGEST_ASKED_ID = 100
 
 
 class OperationContext(Protocol):
@@ -101,9 +104,9 @@ class Report:
 
     `units` are what DynamoDB reported, `price` what it bills, in read units as estimates are, and `calls` how many
     calls there were, over all events; `latest` are those of the last one. `sent` counts bytes. `codes` are those of the
-    errors that were told, each once, and `error_ids` the last ids of those that were masked; an operation that nobody
-    waited for to its end has the code CANCELLED. `done` is everything that is to be explained of a query or a mutation.
-    `replayed` is one that was answered as another was.
+    errors that were told, each once, and `error_ids` the last ids of those that were masked; a query or a mutation that
+    nobody waited for to its end has the code CANCELLED, and a subscription that its client ended has none. `done` is
+    everything that is to be explained of a query or a mutation. `replayed` is one that was answered as another was.
     """
 
     asked: Operation
@@ -127,6 +130,30 @@ class Report:
     trace_id: str | None = None
     done: Meter = field(default_factory=Meter)
     replayed: bool = False
+    _hash: str | None = field(default=None, init=False, repr=False)
+
+    @property
+    def document_hash(self) -> str | None:
+        """SHA-256 of the text, also of one that was refused; None when there was none at hand."""
+        if self.document is not None:
+            return self.document.hash
+        if self._hash is None and self.asked.query is not None:
+            self._hash = sha256_of(self.asked.query)
+        return self._hash
+
+    @property
+    def asked_id(self) -> str | None:
+        """By what a document was asked for that is not at hand: its beginning, as far as it can be printed."""
+        asked_id = self.asked.asked_id
+        if asked_id is None or self.document_hash is not None:
+            return None
+        shown = without_emails(asked_id)[:LONGEST_ASKED_ID]
+        return "".join(letter if letter.isprintable() else "?" for letter in shown)
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing of it was executed."""
+        return self.stage is not Stage.EXECUTION
 
     def add(self, outcome: Outcome) -> None:
         self.stage = outcome.stage

@@ -105,7 +105,7 @@ async def test_no_more_are_looked_up_at_once_than_operations_are_executed(
     refused = [one.result()["errors"][0]["extensions"] for one in asking if one not in pending]
     assert [(one["code"], one["retryAfter"]) for one in refused] == [("UNAVAILABLE", 1)] * 10
     assert (len(reads), len(pending)) == (2, 2)
-    assert served.gateway.edge.admission.figures()["gateway_operations_shed"][1]() == 10
+    assert served.gateway.edge.admission.shed() == 10
     stalled.set()
     assert [codes(answer) for answer in await asyncio.gather(*pending)] == [["FORBIDDEN"]] * 2
 

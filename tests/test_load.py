@@ -185,7 +185,7 @@ class TestShedding:
             assert await refused_on(listener, query) == "UNAVAILABLE"
 
         assert served.gateway.metrics.registry.get_sample_value("gateway_operations_running") == 1
-        assert (served.gateway.metrics.registry.get_sample_value("gateway_operations_shed") or 0) >= 5
+        assert (served.gateway.metrics.registry.get_sample_value("gateway_operations_shed_total") or 0) >= 5
         assert gate.met == 1
         gate.open.set()
         for answered in await asyncio.gather(*asked):

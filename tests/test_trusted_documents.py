@@ -185,7 +185,7 @@ class TestLogged:
         told = [record.getMessage() for record in caplog.records]
         assert [sha256_of(TYPENAME) in line for line in told] == [True, False]
         assert [line.endswith(end) for line, end in zip(told, ["operation '-'", "operation 'Mine'"], strict=True)]
-        assert served.gateway.metrics.registry.get_sample_value("gateway_unregistered_operations") == 3
+        assert served.gateway.metrics.registry.get_sample_value("gateway_unregistered_operations_total") == 3
 
 
 class TestOff:

@@ -14,9 +14,9 @@ from edge.capacity.settings import Capacity
 class Admission:
     """One of each for the process."""
 
-    def __init__(self, capacity: Capacity) -> None:
+    def __init__(self, capacity: Capacity, connections: Connections | None = None) -> None:
         self.capacity = capacity
-        self.connections = Connections(capacity)
+        self.connections = connections or Connections(capacity)
         self.load = Load(capacity.concurrent, lag_seconds=capacity.lag_seconds)
         # Documents in the table are looked up before there is an operation that could take its turn.
         self.lookups = Load(capacity.concurrent, what="documents to look up")
@@ -34,14 +34,14 @@ class Admission:
         return {
             "gateway_operations_running": ("Operations that are executed.", lambda: self.load.running),
             "gateway_operations_waiting": ("Operations that wait for their turn.", lambda: self.load.waiting),
-            "gateway_operations_shed": ("Operations refused since the start: too many.", self._shed),
             "gateway_connections": ("Open connections.", lambda: self.connections.open),
             "gateway_websockets": ("Open WebSockets.", lambda: self.websockets.total),
             "gateway_subscriptions": ("Subscriptions that run.", lambda: self.subscriptions.total),
             "gateway_budgets_shared": ("1 while budgets are kept in Redis.", self._shares_budgets),
         }
 
-    def _shed(self) -> float:
+    def shed(self) -> float:
+        """How many operations were refused since the start: too many."""
         return self.load.shed + self.lookups.shed
 
     def _shares_budgets(self) -> float:

@@ -1,6 +1,6 @@
 """The connections of the process: how many there may be, and how slow their clients."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +27,23 @@ class Patience:
 
 
 class Connections:
-    """How many sockets there may be: of each address, and in all. Addresses of `trusted` proxies have any number."""
+    """How many sockets there may be: of each address, and in all. Addresses of `trusted` proxies have any number.
 
-    def __init__(self, capacity: Capacity = Capacity(), patience: Patience = Patience()) -> None:  # noqa: B008 - frozen
+    `on_refusal` is told the status and the code of what the protocols refuse by themselves, and `on_closed` the code
+    with which the server closed a WebSocket.
+    """
+
+    def __init__(
+        self,
+        capacity: Capacity = Capacity(),  # noqa: B008 - frozen
+        patience: Patience = Patience(),
+        *,
+        on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
+        on_closed: Callable[[int], None] = lambda _code: None,
+    ) -> None:
         self.patience = patience
+        self.on_refusal = on_refusal
+        self.on_closed = on_closed
         self._places = Places("connections", capacity.connections, capacity.connections_per_address, "client's address")
         self._trusted = Trusted(capacity.trusted_proxies)
 

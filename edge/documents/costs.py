@@ -61,6 +61,7 @@ class TooCostly(BadUserInput):
             estimate=round(estimate, 1),
             limit=limit,
         )
+        self.estimate = estimate
 
 
 class Estimate:

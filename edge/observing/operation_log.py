@@ -48,7 +48,8 @@ def _fields(report: Report) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "name": name[:LONGEST_NAME] if name else None,
         "type": operation.kind.value if operation else None,
-        "document": report.document.hash[:16] if report.document else None,
+        "document": report.document_hash[:16] if report.document_hash else None,
+        "documentId": report.asked_id,
         "transport": report.transport.value,
         "caller": kind_of(report.caller),
         "stage": report.stage.value,

@@ -3,11 +3,13 @@
 Labels are bounded by the schema and the tables: clients choose names of operations, so those are none.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from graphql import FieldNode
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from datastore.metering import Call
 from edge.documents.prepared import PreparedOperation
@@ -16,6 +18,10 @@ from edge.requests import Report
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
 RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
+
+
+# When a series began would be told beside each, as a series of its own.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class OperationMetrics:
@@ -29,24 +35,33 @@ class OperationMetrics:
         self._registry = registry
         of_operations = ("transport", "type", "field")
         self._operations = self._counter(
-            "gateway_operations", "Operations by their first error's code, or OK.", *of_operations, "code"
+            "gateway_operations",
+            "Operations that were executed, by their first error's code, or OK.",
+            *of_operations,
+            "code",
         )
         self._seconds = self._histogram(
             "gateway_operation_duration_seconds", "How long queries and mutations took.", SECONDS, *of_operations
         )
         self._units = self._histogram(
-            "gateway_operation_units", "Capacity units that DynamoDB reported for an operation.", UNITS, "type"
+            "gateway_operation_units", "Capacity units that DynamoDB reported for a query or mutation.", UNITS, "type"
         )
         self._ratio = self._histogram(
             "gateway_operation_units_to_estimate",
-            "What it cost in read units for each that was estimated.",
+            "What a query or mutation cost in read units, for each that was estimated.",
             RATIOS,
             "type",
         )
-        self._refused = self._counter("gateway_operations_refused", "Operations that never ran.", "stage", "code")
-        self._http_refusals = self._counter(
-            "gateway_http_refusals", "HTTP requests to GraphQL that came to no operation.", "status", "code"
+        self._refused = self._counter(
+            "gateway_operations_refused", "Operations of which nothing was executed.", "stage", "code"
         )
+        self._http_refusals = self._counter(
+            "gateway_http_refusals",
+            "Requests, connections and WebSocket handshakes that came to no operation, or broke (500).",
+            "status",
+            "code",
+        )
+        self._closed = self._counter("gateway_websocket_closed", "WebSockets that the server closed.", "code")
         self._events = self._counter("gateway_events", "Events that subscribers were sent.", "transport")
         self._bytes = self._counter("gateway_sent_bytes", "Bytes of answers and events.", "transport")
         of_calls = ("operation", "table", "index")
@@ -62,16 +77,20 @@ class OperationMetrics:
         """A figure that is read when it is asked for."""
         Gauge(name, help_, registry=self._registry).set_function(read)
 
+    def count(self, name: str, help_: str, read: Callable[[], float]) -> None:
+        """A figure that only grows, and is read when it is asked for. Its name gets `_total` in the end."""
+        self._registry.register(_Count(name, help_, read))
+
     def operation(self, report: Report) -> None:
         """Count an operation that is over."""
         transport = report.transport.value
         code = report.codes[0] if report.codes else "OK"
-        if report.operation is None:
+        self._bytes.labels(transport).inc(report.sent)
+        if report.operation is None or report.refused:
             self._refused.labels(report.stage.value, code).inc()
             return
         kind, field = report.operation.kind.value, root_field(report.operation)
         self._operations.labels(transport, kind, field, code).inc()
-        self._bytes.labels(transport).inc(report.sent)
         if kind == "subscription":
             self._events.labels(transport).inc(report.events)
             return
@@ -83,6 +102,10 @@ class OperationMetrics:
     def http_refusal(self, status: int, code: str) -> None:
         """Count a request that came to no operation: its form, its token, its origin or the load were against it."""
         self._http_refusals.labels(str(status), code).inc()
+
+    def websocket_closed(self, code: int) -> None:
+        """Count a WebSocket that the server closed with this code."""
+        self._closed.labels(str(code)).inc()
 
     def call(self, call: Call) -> None:
         """Count a call to DynamoDB."""
@@ -102,6 +125,18 @@ class OperationMetrics:
 
     def _histogram(self, name: str, help_: str, buckets: Sequence[float], *labels: str) -> Histogram:
         return Histogram(name, help_, labels, buckets=buckets, registry=self._registry)
+
+
+class _Count(Collector):
+    """One counter that something else keeps."""
+
+    def __init__(self, name: str, help_: str, read: Callable[[], float]) -> None:
+        self._name = name
+        self._help = help_
+        self._read = read
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(self._name, self._help, self._read())
 
 
 def root_field(operation: PreparedOperation) -> str:

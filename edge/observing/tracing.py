@@ -78,10 +78,12 @@ class OperationTracing:
 
 
 def _asked(report: Report) -> dict[str, Any]:
+    name = report.operation.name if report.operation else report.asked.name
     known = {
-        "graphql.operation.name": (report.asked.name or "")[:LONGEST_NAME] or None,
+        "graphql.operation.name": (name or "")[:LONGEST_NAME] or None,
         "graphql.operation.type": report.operation.kind.value if report.operation else None,
-        "graphql.document.hash": report.document.hash if report.document else None,
+        "graphql.document.hash": report.document_hash,
+        "gateway.document_id": report.asked_id,
         "gateway.transport": report.transport.value,
         "gateway.caller": kind_of(report.caller),
         "gateway.cost": report.estimate,

@@ -30,7 +30,7 @@ class GraphQLWebSocket:
     """The ASGI application behind the GraphQL URL for WebSocket connections.
 
     `allowed_origins` are the pages on other hosts that may connect, as `https://host[:port]`. `places` are how many
-    connections there may be.
+    connections there may be, and `on_refusal` is told the status and the code of those that are one too many.
     """
 
     def __init__(
@@ -42,7 +42,9 @@ class GraphQLWebSocket:
         limits: SocketLimits = LIMITS,
         clock: Callable[[], float] = time.time,
         places: Places | None = None,
+        on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
     ) -> None:
+        self._on_refusal = on_refusal
         self._places = places or Places("WebSockets", 0, 0)
         self._service = Service(runner, identify, limits, clock, self._places)
         self._origins = Origins(allowed_origins)
@@ -58,7 +60,9 @@ class GraphQLWebSocket:
         try:
             self._places.take(payer(Caller(None, address)))
         except (Throttled, Unavailable) as full:
-            await _refuse(send, 429 if isinstance(full, Throttled) else 503, full)
+            status = 429 if isinstance(full, Throttled) else 503
+            self._on_refusal(status, full.code)
+            await _refuse(send, status, full)
             return
         socket = Socket(self._service, headers, address, receive, send)
         try:
