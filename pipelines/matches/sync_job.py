@@ -36,6 +36,12 @@ class Synced:
     locked: bool = False
     error: str | None = None
 
+    def __str__(self) -> str:
+        words = f"{self.fetched:,} fetched, {self.written:,} written"
+        if self.rejected:
+            words += f", {self.rejected:,} rejected"
+        return words if self.error is None else f"{words}, ended early ({self.error})"
+
 
 class _LockLost(Exception):
     """Another instance took the job over, for this one was slower than its lock lives."""
