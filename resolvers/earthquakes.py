@@ -10,6 +10,8 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import strawberry
+from strawberry.exceptions import StrawberryInputCoercionError
+from strawberry.schema.types.base_scalars import DateTimeDefinition
 
 from datastore.earthquakes import (
     EARLIEST_MS,
@@ -167,11 +169,16 @@ def _window(now: datetime, start: datetime | None, end: datetime | None) -> Wind
 
 
 def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
-    """How many days, and so index partitions, the arguments reach over. They are as they came, whatever they are."""
-    until = _given(arguments.get("end")) or now
-    since = _given(arguments.get("start"))
-    days = DEFAULT_WINDOW.days if since is None else (until - since).days
-    return 1.0 + min(max(days, 0), LONGEST_WINDOW.days)
+    """How many days, and so index partitions, the arguments reach over. They are as they came, whatever they are.
+
+    They are read as the scalar DateTime is. What cannot be read counts as the longest window.
+    """
+    try:
+        until = _given(arguments.get("end")) or now
+        since = _given(arguments.get("start")) or until - DEFAULT_WINDOW
+    except (StrawberryInputCoercionError, OverflowError):
+        return 1.0 + LONGEST_WINDOW.days
+    return 1.0 + min(max((until.date() - since.date()).days, 0), LONGEST_WINDOW.days)
 
 
 def scanned_for_one(arguments: Mapping[str, Any]) -> float:
@@ -185,12 +192,12 @@ def scanned_for_one(arguments: Mapping[str, Any]) -> float:
     return float(max(1.0, min(10 ** (0.4 * min(least, LARGEST_MAGNITUDE)) / 1.5, 250.0)))
 
 
-def _given(moment: object) -> datetime | None:
-    try:
-        parsed = datetime.fromisoformat(str(moment))
-        return parsed.replace(tzinfo=parsed.tzinfo or UTC).astimezone(UTC)
-    except (ValueError, OverflowError):
+def _given(argument: object) -> datetime | None:
+    if argument is None:
         return None
+    assert DateTimeDefinition.parse_value is not None
+    moment: datetime = DateTimeDefinition.parse_value(argument)
+    return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
 
 
 def _moment(name: str, moment: datetime) -> datetime:

@@ -102,6 +102,41 @@ def test_any_moment_may_bound_a_window(bound: str) -> None:
         assert 0 < cost(asked % f"earthquakes({arguments}) {{nodes {{place}}}}", {"at": bound}) < 2_000
 
 
+LONG_AGO = [
+    "2016-12-01T00:00:00Z",
+    "2016-12-01T00:00:00z",
+    "2016-11-30T24:00:00Z",
+    "2016-336T00:00:00Z",
+    "2016-W48-4T00Z",
+]
+
+
+@pytest.mark.parametrize("start", LONG_AGO)
+def test_a_moment_counts_however_it_is_written(start: str) -> None:
+    asked = "query ($at: DateTime) {earthquakes(start: $at, minMagnitude: 9) {nodes {place}}}"
+
+    written = asked.replace(" ($at: DateTime)", "").replace("$at", f'"{start}"')
+
+    assert cost(asked, {"at": start}) == cost(written) > 1_000
+
+
+@pytest.mark.parametrize("unread", ["2016-13", "", "9999-12-31T24:00:00Z", 2016, True, [], {}])
+def test_a_moment_that_cannot_be_read_counts_as_the_longest_window(unread: Any) -> None:
+    for given in ("start", "end"):
+        asked = f"query ($at: DateTime) {{earthquakes({given}: $at) {{nodes {{place}}}}}}"
+        assert cost(asked, {"at": unread}) > 1_800
+
+
+def test_a_window_over_midnight_counts_both_days() -> None:
+    window = 'start: "2026-06-24T23:59:00Z", end: "2026-06-25T00:01:00Z"'
+    assert cost(f"{{earthquakes({window}, first: 5) {{nodes {{place}}}}}}") == 1.0
+
+
+def test_an_id_that_no_number_holds_shortens_no_list() -> None:
+    ids = ", ".join([*(f'"{number}"' for number in range(99)), "1" * 5_000])
+    assert cost(f"{{matches(ids: [{ids}]) {{status}}}}") == 100.0
+
+
 def test_lists_multiply_what_is_beneath_them() -> None:
     def nested(size: int) -> float:
         return cost(

@@ -25,7 +25,9 @@ from graphql.language import (
     FragmentDefinitionNode,
     FragmentSpreadNode,
     InlineFragmentNode,
+    ListValueNode,
     Node,
+    ObjectValueNode,
     OperationDefinitionNode,
     SelectionSetNode,
     ValueNode,
@@ -256,6 +258,11 @@ def _value(node: ValueNode, variables: Mapping[str, Any]) -> Any:
     try:
         value = value_from_ast_untyped(node, dict(variables))
     except ValueError:
+        # Ids may be such numbers: what holds one is as long as it is.
+        if isinstance(node, ListValueNode):
+            return [_value(value, variables) for value in node.values]
+        if isinstance(node, ObjectValueNode):
+            return {field.name.value: _value(field.value, variables) for field in node.fields}
         return None
     return None if value is Undefined else value
 
