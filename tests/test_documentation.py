@@ -32,6 +32,13 @@ def test_every_variable_is_in_the_readme_and_in_the_help() -> None:
     assert set(_VARIABLE.findall(run_here("serve", "--help", COLUMNS="400").stdout)) == known
 
 
+def test_every_code_of_an_error_is_in_the_readme() -> None:
+    files = [path for folder in SOURCES for path in (ROOT / folder).rglob("*.py")]
+    codes = {code for path in files for code in re.findall(r'^    code = "([A-Z_]+)"$', path.read_text(), re.M)}
+    assert "PERSISTED_QUERY_NOT_FOUND" in codes
+    assert codes <= set(re.findall(r"`([A-Z_]+)`", (ROOT / "README.md").read_text()))
+
+
 def anchors(page: Path) -> set[str]:
     """Those of its headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", _CODE.sub("", page.read_text()), re.M)

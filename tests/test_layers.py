@@ -66,3 +66,16 @@ def test_a_layer_does_not_know_what_it_must_not(layer: str) -> None:
     }
 
     assert wrong == set()
+
+
+def test_the_edge_does_not_know_how_calls_to_dynamodb_are_made() -> None:
+    making = {f"datastore.{name}" for name in ("attributes", "client", "expressions", "keyspace", "pages", "signing")}
+    known = {
+        node.module or ""
+        for source in sources("edge")
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.ImportFrom)
+    }
+
+    assert "datastore.errors" in known
+    assert not [name for name in known if any(name == made or name.startswith(f"{made}.") for made in making)]
