@@ -11,8 +11,9 @@ from typing import Any
 
 _KEY = secrets.token_bytes(32)
 
-# Between these signs emails stand in keys, which have neither in their parts, and in messages.
-_EMAIL = re.compile(r"[^\s#]+@[^\s#]+")
+# Between these signs emails stand in keys, which have neither in their parts, and in messages. It is looked for once
+# between each two of them: from every letter on it would take a long text without any seconds.
+_EMAIL = re.compile(r"(?<![^\s#])[^\s#]+@[^\s#]+")
 # In a message it may stand in quotation marks.
 _AROUND = "'\"(),.:;"
 

@@ -12,6 +12,7 @@ from strawberry.utils.str_converters import to_camel_case
 
 import schema as api
 from benchmarks.hostile_documents import shapes
+from datastore.emails import without_emails
 from edge.answers import described
 from edge.documents import prepared
 from edge.documents.limits import Counts, DocumentLimits, for_trusted
@@ -226,6 +227,18 @@ def test_no_shape_of_document_takes_long(documents: Documents, size: int) -> Non
     }
 
     assert slow == {}
+
+
+def test_emails_are_looked_for_in_a_long_text_once() -> None:
+    """Ids of documents and names of operations, which are logged, may be as long as a request."""
+    assert seconds(lambda: without_emails("a" * 50_000)) < 1
+    assert without_emails("a@@b@c#d@e #f@").count("<") == 2
+
+
+def test_a_block_string_ends_where_it_does_however_many_backslashes_it_holds(documents: Documents) -> None:
+    told = refusal(documents, '{areas(a: """\\\\"""x""") ' + "areas " * 1_000 + '}  # """')
+
+    assert told["extensions"]["measure"] == "tokens"
 
 
 def test_what_was_refused_is_not_looked_at_again(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,9 @@ INTROSPECTION = ("__schema", "__type")
 # Each of these is a list that is long, or makes one: what they nest multiplies the answer.
 TYPE_LISTS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes", "enumValues", "args"})
 LARGEST_TOLD = 1_000_000
+# No alternative fails once it has begun: one that did would be tried again from each of its quotes.
 _COUNTED = re.compile(
-    r'"""(?:[^"\\]|\\.|"(?!""))*(?:"""|\Z)|"(?:[^"\\\n\r]|\\.)*"?|#[^\n\r]*|\w+|\.\.\.|[^\s,\ufeff]', re.S
+    r'"""(?:\\"""|[^"]|"(?!""))*(?:"""|\Z)|"(?:[^"\\\n\r]|\\.)*"?|#[^\n\r]*|\w+|\.\.\.|[^\s,\ufeff]', re.S
 )
 
 
