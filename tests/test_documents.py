@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, SECRET, Served, free_port
-from graphql import DocumentNode, get_introspection_query, parse
+from graphql import DocumentNode, get_introspection_query, graphql_sync, parse
 from strawberry.utils.str_converters import to_camel_case
 
 import schema as api
@@ -15,6 +15,7 @@ from benchmarks.hostile_documents import shapes
 from datastore.emails import without_emails
 from edge.answers import described
 from edge.documents import prepared
+from edge.documents.introspection import Sizes
 from edge.documents.limits import Counts, DocumentLimits, for_trusted
 from edge.documents.prepared import Documents, Rejected
 from edge.documents.settings import DocumentSettings, document_settings
@@ -69,7 +70,9 @@ def test_fields_that_fragments_multiply_are_counted_without_being_visited_again(
         f" b: posts {{nodes {{author {{...F{level + 1}}}}}}}}}"
         for level in range(30)
     )
-    counts = Counts(parse(f'{{user(id: "a") {{...F0}}}}{levels}fragment F30 on User {{name}}'))
+    counts = Counts(
+        parse(f'{{user(id: "a") {{...F0}}}}{levels}fragment F30 on User {{name}}'), Sizes(api.build()._schema)
+    )
 
     assert counts.found["fields"] > 2**30
     assert counts.visited == counts.found["selections"] == 2 + 30 * 8 + 1
@@ -120,10 +123,50 @@ def test_full_introspection_passes(documents: Documents, everything: bool) -> No
             "fragment V on __Type {name}",
             "introspectionFields",
         ),
+        (
+            "{__schema {"
+            + "".join(
+                f"t{n}: types {{fields {{{''.join(f'a{m}: type {{...A}} ' for m in range(3))}}}}}" for n in range(3)
+            )
+            + "}} fragment A on __Type {name kind ofType {name kind ofType {name kind}}}",
+            "introspectionValues",
+        ),
+        (
+            "{__schema {" + "".join(f"a{n}: types {{interfaces {{possibleTypes {{...A}}}}}}" for n in range(5)) + "}}"
+            "fragment A on __Type {" + "".join(f"n{n}: name " for n in range(20)) + "}",
+            "introspectionValues",
+        ),
     ],
 )
 def test_more_introspection_than_anybody_needs_is_refused(documents: Documents, text: str, measure: str) -> None:
     assert refusal(documents, text)["extensions"]["measure"] == measure
+
+
+def values_in(answer: Any) -> int:
+    if isinstance(answer, dict):
+        return sum(1 + values_in(value) for value in answer.values())
+    return sum(map(values_in, answer)) if isinstance(answer, list) else 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        get_introspection_query(),
+        "{__schema {types {fields {type {name ofType {name ofType {name ofType {name}}}} args {type {name}}}}}}",
+        "{__schema {types {fields {type {fields {name}}}}}}",
+        "{__schema {types {interfaces {possibleTypes {name}}}}}",
+        "{__schema {types {possibleTypes {fields {name}} enumValues {name} inputFields {name}}}}",
+        "{__schema {queryType {fields {type {ofType {fields {name}}}}} directives {args {name}}}}",
+        '{__type(name: "Query") {fields {args {type {ofType {enumValues {name}}}}}}}',
+        '{__type(name: "Node") {possibleTypes {fields {type {name ofType {name}}}}}}',
+    ],
+)
+def test_no_less_introspection_is_expected_than_is_answered(text: str) -> None:
+    schema = api.build()._schema
+    result = graphql_sync(schema, text)
+    assert result.errors is None
+
+    assert Counts(parse(text), Sizes(schema)).found["introspection_values"] >= values_in(result.data) - 1
 
 
 class TestIntrospectionOff:
@@ -325,7 +368,7 @@ def test_what_is_too_much_for_strangers_is_not_for_trusted_documents(measure: st
 
 
 def test_the_limits_are_those_that_are_documented() -> None:
-    section = (ROOT / "docs/edge.md").read_text().partition("### Limits")[2].partition("### Costs")[0]
+    section = (ROOT / "docs/edge.md").read_text().partition("### Limits")[2].partition("`GATEWAY_DOCUMENT_LIMITS`")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     limits = {to_camel_case(field.name): field.default for field in fields(DocumentLimits)}
 

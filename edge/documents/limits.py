@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, fields, replace
+from math import ceil
 
 from graphql.language import (
     DocumentNode,
@@ -15,6 +16,7 @@ from graphql.language import (
 from strawberry.utils.str_converters import to_camel_case
 
 from datastore.errors import BadUserInput
+from edge.documents.introspection import Sizes, Times
 
 INTROSPECTION = ("__schema", "__type")
 # Each of these is a list that is long, or makes one: what they nest multiplies the answer.
@@ -33,7 +35,8 @@ class DocumentLimits:
     `characters` and `tokens` (comments included) are those of the text, and known before it is parsed. `depth`, and the
     `fields` that are executed, count what fragments hold wherever they are spread; all others count what is written.
     Introspection has a budget of its own, for what stands beneath `__schema` and `__type`: the fields, the lists of
-    types, how many of those stand in one another, and the depth.
+    types, how many of those stand in one another, the depth, and the values of its answer, as far as the sizes of the
+    schema tell.
     `merging` bounds the work of comparing fields that have the same name in the answer.
     """
 
@@ -53,6 +56,7 @@ class DocumentLimits:
     introspection_lists: int = 16
     introspection_nesting: int = 3
     introspection_depth: int = 20
+    introspection_values: int = 30_000
     merging: int = 4_000
 
 
@@ -76,6 +80,7 @@ NAMES = {
     "introspection_lists": "lists of types in its introspection",
     "introspection_nesting": "lists of types in one another in its introspection",
     "introspection_depth": "levels of introspection",
+    "introspection_values": "values that its introspection answers",
     "merging": "steps to compare its fields of equal names",
 }
 assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
@@ -135,7 +140,8 @@ def check_text(text: str, limits: DocumentLimits) -> None:
 class Weight:
     """What a selection set holds, its fragments included: the fields at its top (`roots`) and in all, and how deep.
 
-    The rest is of interest beneath `__schema`: how many lists of types there are, and how deep they are nested.
+    The rest is of interest beneath `__schema`: how many lists of types there are, how deep they are nested, and about
+    how many values are answered, for one of all types (`mean`) and for the largest (`most`).
     """
 
     roots: int = 0
@@ -143,17 +149,23 @@ class Weight:
     depth: int = 0
     lists: int = 0
     nesting: int = 0
+    mean: float = 0.0
+    most: float = 0.0
 
     def join(self, other: "Weight") -> None:
         """Add what stands on the same level."""
         self.roots += other.roots
         self.fields += other.fields
         self.lists += other.lists
+        self.mean += other.mean
+        self.most += other.most
         self.depth = max(self.depth, other.depth)
         self.nesting = max(self.nesting, other.nesting)
 
-    def hold(self, beneath: "Weight", is_list: bool) -> None:
-        """Add a field with what it selects."""
+    def hold(self, beneath: "Weight", is_list: bool, times: Times) -> None:
+        """Add a field with what it selects, so many times."""
+        self.mean += 1 + times.mean * (beneath.most if times.selects else beneath.mean)
+        self.most += 1 + times.most * beneath.most
         self.roots += 1
         self.fields += 1 + beneath.fields
         self.lists += is_list + beneath.lists
@@ -166,7 +178,8 @@ class Counts:
     and `introspects` tells whether the schema is asked for.
     """
 
-    def __init__(self, document: DocumentNode) -> None:
+    def __init__(self, document: DocumentNode, sizes: Sizes) -> None:
+        self._sizes = sizes
         self.found: dict[str, int] = dict.fromkeys(NAMES, 0)
         self.visited = 0
         self.introspects = False
@@ -227,10 +240,12 @@ class Counts:
             self.introspects = True
             self.found["introspection_fields"] += beneath.fields
             self.found["introspection_lists"] += beneath.lists
+            values = beneath.mean if name == "__schema" else beneath.most
+            self.found["introspection_values"] += ceil(min(values, LARGEST_TOLD + 1))
             self._most("introspection_nesting", beneath.nesting)
             self._most("introspection_depth", beneath.depth)
             beneath = Weight()
-        weight.hold(beneath, name in TYPE_LISTS)
+        weight.hold(beneath, name in TYPE_LISTS, self._sizes.times(name))
 
     def _fragment(self, name: str) -> Weight:
         """What the fragment holds: nothing while it is being looked at, as that is a cycle, which is reported later."""

@@ -15,6 +15,7 @@ from graphql.language import OperationType
 from datastore.errors import DomainError, Forbidden
 from edge.answers import Stage
 from edge.documents.costs import Costs, Estimate, TooCostly
+from edge.documents.introspection import Sizes
 from edge.documents.limits import Counts, DocumentLimits, TooMuch, check_text, for_trusted
 from edge.documents.settings import MAX_COST
 from edge.documents.validation import invalid
@@ -127,6 +128,7 @@ class Documents:
     ) -> None:
         self.schema: GraphQLSchema = schema._schema
         self.costs = Costs(self.schema)
+        self._sizes = Sizes(self.schema)
         self._max_cost = max_cost
         self._now = now
         self._limits = limits or DocumentLimits()
@@ -204,7 +206,7 @@ class Documents:
             return Rejected(Stage.VALIDATION, [GraphQLError("The document is nested too deeply.")])
 
     def _validated(self, text: str, node: DocumentNode, limits: DocumentLimits) -> Document | Rejected:
-        counts = Counts(node)
+        counts = Counts(node, self._sizes)
         counts.check(limits)
         errors = invalid(self.schema, node, text, limits, suggesting=self._introspection)
         if errors:
