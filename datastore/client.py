@@ -159,15 +159,17 @@ class Client:
         body = _body(payload)
         tries = _Tries(operation, payload, time.monotonic(), timeout)
         answer: dict[str, Any] | None = None
+        if meter is not None:
+            meter.open += 1
         try:
             # Whatever a try is waiting for, the deadline holds: credentials, a free connection, an answer, a delay.
             async with asyncio.timeout(timeout):
                 answer = await self._persist(tries, body)
         except TimeoutError as problem:
-            tries.unsure = True
+            tries.unsure = tries.abandoned = True
             raise _told(Timeout(LATE), tries, unsure=True) from problem
         except asyncio.CancelledError:
-            tries.unsure = True
+            tries.unsure = tries.abandoned = True
             raise
         except (Timeout, Unavailable, Throttled) as problem:
             raise _told(problem, tries, unsure=tries.unsure) from problem.__cause__
@@ -253,8 +255,10 @@ class Client:
             answer is None,
             details_of(tries.operation, tries.payload, answer or {}, asks) if asks else None,
             tries.unreported,
+            tries.abandoned,
         )
         if meter is not None:
+            meter.open -= 1
             meter.note(call)
         if self.on_call is not None:
             self.on_call(call)
@@ -264,7 +268,8 @@ class Client:
 class _Tries:
     """One call on its way. `unsure` is set once a try may have been applied although its answer was lost.
 
-    `unreported` are write units that it is billed although it came to nothing.
+    `unreported` are write units that it is billed although it came to nothing. `abandoned` is set when no answer is
+    waited for any more.
     """
 
     operation: str
@@ -274,6 +279,7 @@ class _Tries:
     attempts: int = 0
     unsure: bool = False
     unreported: float = 0.0
+    abandoned: bool = False
 
     @property
     def left(self) -> float:

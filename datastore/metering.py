@@ -22,6 +22,7 @@ class Call:
     DynamoDB may have done what was asked although it did not say so. `patterns` are the ids of the access patterns that
     it serves, `failed` whether it brought nothing but an error; `details` are there when it is to be explained.
     `unreported` are the write units that DynamoDB bills for a condition that did not hold, and does not report.
+    `abandoned` is one that was given up before it was answered: what it is billed nobody tells.
     """
 
     operation: str
@@ -37,6 +38,7 @@ class Call:
     failed: bool = False
     details: Details | None = field(default=None, repr=False)
     unreported: float = 0.0
+    abandoned: bool = False
 
     @property
     def price(self) -> float:
@@ -65,16 +67,17 @@ class ReadTooMuch(BadUserInput):
 class Meter:
     """Adds up the calls of one request. When it is `detailed`, who asked for what is noted too.
 
-    Once it has consumed what it is `allowed`, in read units, it reads no more: `stopped` is what was told then. What
-    `finishes` is not stopped any more once it has written.
+    `open` counts the calls that have begun and not ended. Once it has consumed what it is `allowed`, in read units, it
+    reads no more: `stopped` is what was told then. What `finishes` is not stopped any more once it has written.
     """
 
-    __slots__ = ("allowed", "calls", "detailed", "finishes", "hits", "spent", "stopped")
+    __slots__ = ("allowed", "calls", "detailed", "finishes", "hits", "open", "spent", "stopped")
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.hits: list[Hit] = []
         self.detailed = False
+        self.open = 0
         self.allowed = float("inf")
         self.finishes = False
         self.spent = 0.0
@@ -96,6 +99,11 @@ class Meter:
     @property
     def units(self) -> float:
         return sum(call.units for call in self.calls)
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether the units are all that is billed: nothing is under way, and nothing was given up."""
+        return self.open == 0 and not any(call.abandoned for call in self.calls)
 
     @property
     def price(self) -> float:

@@ -188,7 +188,7 @@ class Runner:
         try:
             outcome = await work(request, report)
         finally:
-            settled = await self._settle(request, report.price - request.estimate)
+            settled = await self._settle(request, _owed(report, report.price, request.estimate))
         outcome.allowance = settled or allowance
         return outcome
 
@@ -273,7 +273,8 @@ class Runner:
         finally:
             context.close()
             if paid or context.meter.calls:
-                await self._settle(request, self._measure(report, context.meter) - paid)
+                spent = self._measure(report, context.meter)
+                await self._settle(request, _owed(report, spent, paid))
 
     async def _source(self, request: Request, context: OperationContext) -> Any:
         source = subscribe(
@@ -342,6 +343,11 @@ def _answered(result: ExecutionResult) -> Outcome:
     if outcome.is_failure:
         outcome.stage = Stage.SELECTION
     return outcome
+
+
+def _owed(report: Report, spent: float, paid: float) -> float:
+    """What is to be settled. Nothing comes back where calls were given up: DynamoDB bills them, and tells nobody."""
+    return spent - paid if report.knows_all else max(0.0, spent - paid)
 
 
 def _check_debt(allowance: Allowance | None) -> None:

@@ -107,6 +107,7 @@ class Report:
     errors that were told, each once, and `error_ids` the last ids of those that were masked; a query or a mutation that
     nobody waited for to its end has the code CANCELLED, and a subscription that its client ended has none. `done` is
     everything that is to be explained of a query or a mutation. `replayed` is one that was answered as another was.
+    `knows_all` is False once a call was not waited for: what it is billed is in no sum.
     """
 
     asked: Operation
@@ -130,6 +131,7 @@ class Report:
     trace_id: str | None = None
     done: Meter = field(default_factory=Meter)
     replayed: bool = False
+    knows_all: bool = True
     _hash: str | None = field(default=None, init=False, repr=False)
 
     @property
@@ -171,6 +173,7 @@ class Report:
 
     def measure(self, meter: Meter) -> float:
         """Add what was done since the last time, and tell what it cost in read units."""
+        self.knows_all = self.knows_all and meter.knows_all
         taken = meter.take()
         # Events of a subscription are explained each by itself, and may go on for ever.
         if taken.detailed and not self._is_subscription:

@@ -9,12 +9,13 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
-from conftest import Listener, Served
+from conftest import UNBOUGHT, Listener, Served
 from fault_proxy import Proxy, Seen, forward, hang, until
 
 from datastore.backoff import Backoff
 from datastore.database import StoreOptions
 from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.sightings import BLIP
@@ -25,6 +26,7 @@ from resolvers.access import Role
 
 PROFILES = " ".join(["{", *[f'a{number}: userProfile(userId: "{number}") {{ userId }}' for number in range(5)], "}"])
 PHOTOS = " ".join(["{", *[f'a{number}: photo(id: "i{number}") {{ imageId }}' for number in range(2 * AT_ONCE)], "}"])
+BUDGET = replace(UNBOUGHT, budget_units=1_000, budget_units_per_second=1e-6)
 BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 
 
@@ -82,6 +84,11 @@ async def leave(served: Served, query: str, proxy: Proxy, operation: str, count:
         await asyncio.gather(asking, return_exceptions=True)
 
 
+async def remaining(served: Served, user: str) -> float:
+    """What is left of a caller's budget."""
+    return float((await served.ask("{ areas }", user=user)).headers["ratelimit-remaining"])
+
+
 async def test_keys_that_the_store_left_over_are_not_asked_for_again(served: Served, proxy: Proxy) -> None:
     proxy.always = met("BatchGetItem", BLIP.name, unprocessed)
     await leave(served, PROFILES, proxy, "BatchGetItem", 3)
@@ -118,6 +125,40 @@ async def test_a_socket_that_goes_away(served: Served, proxy: Proxy) -> None:
     assert 3 <= await stays(proxy, "BatchGetItem") < 900
 
 
+class TestBudgets:
+    """What is read for those who leave early is paid for, although nobody hears what it was."""
+
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, capacity=BUDGET)
+
+    async def test_who_leaves_gets_nothing_back(self, served: Served, proxy: Proxy) -> None:
+        proxy.always = met("Query", SPARKS.name, hang)
+        await leave(served, PHOTOS, proxy, "Query", AT_ONCE, user="ada", email="ada@example.com")
+        await until(lambda: bool(served.reports))
+        (report,) = served.reports
+        assert report.codes == ["CANCELLED"]
+        assert report.price < report.estimate
+        assert await remaining(served, "ada") == BUDGET.budget_units - report.estimate
+
+    async def test_a_subscriber_who_leaves_at_the_start(self, served: Served, proxy: Proxy) -> None:
+        proxy.always = met("Scan", ACTIVE_MATCHES.name, hang)
+        listener = await served.listen("subscription { liveScores { isSnapshot } }", user="bob")
+        await until(lambda: "Scan" in proxy.operations())
+        served.reports.clear()
+        await listener.socket.close()
+        await until(lambda: bool(served.reports))
+        (report,) = served.reports
+        assert await remaining(served, "bob") == BUDGET.budget_units - report.estimate
+
+    async def test_who_stays_gets_back_what_was_not_used(self, served: Served) -> None:
+        answer = await served.ask(PHOTOS, user="ada", email="ada@example.com")
+        assert answer.errors is None
+        spent = sum(call.price for call in answer.calls)
+        assert await remaining(served, "ada") == BUDGET.budget_units - spent
+        assert spent < 2 * AT_ONCE
+
+
 async def still_alive(listener: Listener) -> None:
     await listener.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": "{ areas }"}})
     assert (await listener.message())["type"] == "next"
@@ -126,12 +167,15 @@ async def still_alive(listener: Listener) -> None:
 class TestDeadline:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
-        return replace(settings, deadline_seconds=0.2)
+        return replace(settings, deadline_seconds=0.2, capacity=BUDGET)
 
     async def test_an_operation_that_takes_too_long(self, served: Served, proxy: Proxy) -> None:
         proxy.always = met("Query", SPARKS.name, hang)
         answer = await served.ask(PHOTOS, user="ada", email="ada@example.com")
         assert set(answer.codes) == {"TIMEOUT"}
+        # What was read all the same is not told: nothing comes back.
+        (report,) = served.reports
+        assert await remaining(served, "ada") == BUDGET.budget_units - report.estimate
         before = calls(proxy, "Query")
         proxy.closing.set()
         assert await stays(proxy, "Query") == before < 2 * AT_ONCE
