@@ -17,7 +17,7 @@ from test_sighting_subscriptions import foreign_sighting, raw_put
 
 from datastore.errors import Throttled
 from datastore.keyspace.sightings import BLIP
-from edge.answers import Allowance
+from edge.answers import Allowance, Stage
 from edge.capacity.addresses import payer
 from edge.capacity.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
 from edge.capacity.redis_budgets import RedisBuckets
@@ -409,6 +409,8 @@ async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served)
     assert "overdrew your budget" in message["payload"][0]["message"]
     # Half a unit each: what it had, and as much again.
     assert 4 <= events <= 9
+    # It is no operation that was refused.
+    assert (served.reports[-1].stage, served.reports[-1].events) == (Stage.EXECUTION, events)
 
 
 async def test_what_a_subscription_paid_to_begin_is_given_back_once(

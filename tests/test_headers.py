@@ -43,6 +43,7 @@ async def test_every_answer_binds_browsers(served: Served) -> None:
             is_told_of_pictures = path.startswith("/media") and method != "OPTIONS"
             assert (path, held(told)) == (path, STRICT | (pictures if is_told_of_pictures else {}))
             assert not {"server", HSTS, "x-powered-by"} & told.keys()
+            assert (path, told["cache-control"]) == (path, "no-store")
     # This the protocol answers before there is a request.
     status, told, body = await answered(served, "GET", f"/graphql?query={'a' * 40_000}")
     assert (status, held(told), body["errors"][0]["extensions"]) == (414, STRICT, {"code": "BAD_USER_INPUT"})
@@ -61,6 +62,7 @@ async def test_files_of_the_page_are_bound_too(served: Served) -> None:
     script = next((ROOT / "dist" / "assets").glob("index-*.js")).name
     status, told, _ = await answered(served, "GET", f"/graphiql/assets/{script}")
     assert (status, held(told)) == (200, STRICT)
+    assert told["cache-control"] == "public, max-age=31536000, immutable"
 
 
 async def test_what_is_not_there_is_told_in_json(served: Served) -> None:

@@ -113,6 +113,12 @@ def calls(opened: Sequence[Store], *besides: str) -> list[str]:
     return sorted(name for name in made if "cricket-locks" not in name and not name.startswith(besides))
 
 
+def test_how_a_sync_went_is_told_in_words() -> None:
+    assert str(Synced(fetched=1_200, written=3)) == "1,200 fetched, 3 written"
+    failed = Synced(fetched=2, written=1, rejected=1, error="ProviderError")
+    assert str(failed) == "2 fetched, 1 written, 1 rejected, ended early (ProviderError)"
+
+
 async def synced(job: SyncJob, opened: list[Store]) -> tuple[Synced, list[str]]:
     """How a run went, and the calls it made."""
     opened.clear()

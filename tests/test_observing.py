@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conftest import Served, call_name
+from conftest import ROOT, Served, call_name
 from graphql import GraphQLError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -19,14 +19,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from edge.answers import failure
+from edge.documents.manifest import sha256_of
 from edge.observing import operation_log
 from edge.observing.operation_log import JsonLines
 from edge.observing.tracing import OperationTracing, exporting
 from edge.operations import Caller, Operation, Transport
-from edge.requests import MOST_ERROR_IDS, Report
+from edge.requests import LONGEST_ASKED_ID, MOST_ERROR_IDS, Report
 from edge.settings import Misconfigured, Settings, from_environment
 from resolvers.access import Role
 
+PROTOCOL = "graphql-transport-ws"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 QUAKES = "query Newest { earthquakes(first: 2) { nodes { place } } }"
 
@@ -105,6 +107,40 @@ async def test_a_refused_operation_has_a_line_too(served: Served, lines: Lines) 
     ]
 
 
+async def test_what_was_refused_can_be_told_apart(served: Served, lines: Lines) -> None:
+    """By the text's hash; where there is no text, by the beginning of the id that was sent."""
+    unknown = "9" * 64
+    await served.ask("{ nope }")
+    for body in (
+        {"documentId": "ada@example.com asks\tfor " + "x" * 200},
+        {"extensions": {"persistedQuery": {"version": 1, "sha256Hash": unknown}}},
+        {"extensions": {"persistedQuery": [unknown]}},
+        {"query": "query A { __typename } query B { __typename }"},
+    ):
+        async with served.http.post(f"{served.url}/graphql", json=body) as response:
+            assert "errors" in await response.json()
+    invalid, named, by_hash, malformed, ambiguous = lines.told
+    assert (invalid["document"], "documentId" in invalid) == (sha256_of("{ nope }")[:16], False)
+    assert len(named["documentId"]) == LONGEST_ASKED_ID
+    assert " asks?for xxx" in named["documentId"]
+    assert "ada" not in named["documentId"]
+    assert (by_hash["documentId"], by_hash["codes"]) == (unknown, ["PERSISTED_QUERY_NOT_FOUND"])
+    assert not {"document", "documentId"} & malformed.keys()
+    assert ambiguous["document"] == sha256_of("query A { __typename } query B { __typename }")[:16]
+
+
+async def test_what_would_cost_too_much_is_logged_with_its_estimate(
+    served: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served.gateway.edge.documents, "_max_cost", 1.0)
+    answer = await served.ask(QUAKES)
+    assert answer.errors is not None
+    (line,) = lines.told
+    estimate = answer.errors[0]["extensions"]["estimate"]
+    assert (line["cost"], line["name"], line["type"], line["stage"]) == (estimate, "Newest", "query", "selection")
+    assert estimate > 1
+
+
 async def test_an_unexpected_error_is_found_by_its_id(
     served: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +191,7 @@ async def test_a_subscription_has_one_line_when_it_is_over(served: Served, lines
             await asyncio.sleep(0.005)
     (line,) = lines.told
     assert (line["name"], line["type"], line["transport"]) == ("Live", "subscription", "websocket")
+    assert "codes" not in line  # to leave a subscription is how it ends, and no error
 
 
 def test_text_lines_say_the_same(caplog: pytest.LogCaptureFixture) -> None:
@@ -204,6 +241,109 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
     assert of("gateway_dynamodb_units_total", **labels) == 2 * sum(call.units for call in queries)
     assert of("gateway_operation_units_count", type="query") == 3
     assert told["process_resident_memory_bytes", ()] > 0
+
+
+async def test_what_nothing_was_executed_of_counts_as_refused(served: Served) -> None:
+    """Variables that do not fit, and what an Idempotency-Key refuses: no field was resolved."""
+    unfit = {"query": "query ($n: Int) { earthquakes(first: $n) { nodes { place } } }", "variables": {"n": "x"}}
+    followed = {"query": "subscription ($m: Float) { earthquakeDetected(minMagnitude: $m) { place } }"}
+    keyed = {"query": 'mutation { ingestEarthquakes(feed: "all_hour") { fetched } }'}
+    for body, headers in (
+        (unfit, {}),
+        (followed | {"variables": {"m": "x"}}, {"accept": "text/event-stream"}),
+        (keyed, {"idempotency-key": "k"}),
+    ):
+        async with served.http.post(f"{served.url}/graphql", json=body, headers=headers) as response:
+            await response.read()
+    assert [(report.stage.value, report.events) for report in served.reports] == [
+        ("selection", 0),
+        ("selection", 0),
+        ("admission", 0),
+    ]
+    told = await figures(served, authorization="Bearer a-token-for-figures-only")
+    refused = "gateway_operations_refused_total"
+    assert told[refused, (("code", "BAD_USER_INPUT"), ("stage", "selection"))] == 2
+    assert told[refused, (("code", "UNAUTHENTICATED"), ("stage", "admission"))] == 1
+    assert "gateway_operations_total" not in {name for name, _ in told}
+
+
+async def test_what_is_refused_below_the_endpoints_is_counted(served: Served) -> None:
+    upgrade = "GET /graphql HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    opening = upgrade + "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    for sent, status in (
+        ("nonsense\r\n\r\n", 400),
+        (f"GET /graphql?query={'a' * 40_000} HTTP/1.1\r\nHost: here\r\n\r\n", 414),
+        (f"GET /graphql HTTP/1.1\r\nHost: here\r\nX: {'a' * 40_000}\r\n\r\n", 431),
+        (f"{opening}Origin: https://elsewhere.example\r\n\r\n", 403),
+        (f"{opening}X: {'a' * 10_000}\r\n\r\n", 431),
+        (f"{upgrade}Sec-WebSocket-Version: 12\r\n\r\n", 400),
+    ):
+        assert await answered(served, sent) == status
+    admission = served.gateway.edge.admission
+    for places in (admission.websockets, admission.connections._places):
+        places._most = 1
+        places.add("others")
+        assert await answered(served, f"{opening}\r\n") == 503
+        places._most = 0
+    told = await figures(served, authorization="Bearer a-token-for-figures-only")
+    counted = {labels: value for (name, labels), value in told.items() if name == "gateway_http_refusals_total"}
+    bad = "BAD_USER_INPUT"
+    assert counted == {
+        (("code", code), ("status", status)): value
+        for code, status, value in (
+            *((bad, "400", 2), (bad, "414", 1), (bad, "431", 2)),
+            *(("FORBIDDEN", "403", 1), ("UNAVAILABLE", "503", 2)),
+        )
+    }
+
+
+async def answered(served: Served, sent: str) -> int:
+    """The status that bytes on a connection of their own are answered with."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.settings.port)
+    writer.write(sent.encode())
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return int(status)
+
+
+async def test_sockets_that_the_server_closes_are_counted(served: Served) -> None:
+    url = served.url.replace("http", "ws") + "/graphql"
+    async with served.http.ws_connect(url) as nobody, served.http.ws_connect(url, protocols=[PROTOCOL]) as broken:
+        await broken.send_str("[]")
+        await asyncio.gather(nobody.receive(), broken.receive())
+    large = await served.http.ws_connect(url, protocols=[PROTOCOL])
+    await large.send_str("x" * 70_000)
+    await large.receive()
+    left = await served.http.ws_connect(url, protocols=[PROTOCOL])
+    await left.close()
+    remaining = await served.http.ws_connect(url, protocols=[PROTOCOL])
+    await served.gateway.edge.socket.close()
+    await remaining.receive()
+    registry = served.gateway.metrics.registry
+    codes = ("4406", "4400", "1009", "1001")
+
+    def counted(code: str) -> float:
+        return registry.get_sample_value("gateway_websocket_closed_total", {"code": code}) or 0
+
+    async with asyncio.timeout(5):
+        while sum(map(counted, codes)) < len(codes):  # noqa: ASYNC110 - it is counted when the connection has gone
+            await asyncio.sleep(0.005)
+    assert [counted(code) for code in (*codes, "1000", "1005", "1006")] == [1, 1, 1, 1, 0, 0, 0]
+
+
+async def test_every_figure_is_told_of_in_the_docs(served: Served) -> None:
+    """Those that only grow are counters, and nothing is told of when they began."""
+    await served.ask(QUAKES)
+    docs = (ROOT / "docs" / "edge.md").read_text()
+    headers = {"authorization": "Bearer a-token-for-figures-only"}
+    async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
+        assert response.headers["cache-control"] == "no-store"
+        families = list(text_string_to_metric_families(await response.text()))
+    names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families}
+    assert {"gateway_operations_shed_total", "gateway_unregistered_operations_total"} <= names
+    assert not [name for name in names if name.endswith("_created")]
+    ours = {name for name in names if not name.startswith("process_")}
+    assert {name for name in ours if f"`{name}`" not in docs} == set()
 
 
 @pytest.mark.parametrize(("role", "status"), [(None, 401), (Role.USER, 403), (Role.ADMIN, 200), (Role.SYSTEM, 200)])
@@ -263,8 +403,7 @@ async def test_a_span_for_the_operation_and_one_for_each_call(
     served: Served, spans: InMemorySpanExporter, lines: Lines
 ) -> None:
     headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
-    body = {"query": QUAKES, "operationName": "Newest"}
-    async with served.http.post(f"{served.url}/graphql", json=body, headers=headers) as response:
+    async with served.http.post(f"{served.url}/graphql", json={"query": QUAKES}, headers=headers) as response:
         assert response.status == 200
     found = by_name(spans)
     calls = served.reports[-1].latest
@@ -296,6 +435,8 @@ async def test_errors_mark_the_span_and_nobodys_text_is_in_it(served: Served, sp
     assert (failed.name, refused.name) == ("graphql query", "graphql refused")
     assert (failed.status.description, refused.status.description) == ("FORBIDDEN", "BAD_USER_INPUT")
     assert "secret" not in failed.to_json() + refused.to_json()
+    assert refused.attributes is not None
+    assert refused.attributes["graphql.document.hash"] == sha256_of('{ nope(text: "a secret name") }')
 
 
 @pytest.mark.parametrize("traceparent", ["", "00-0-0-00", "ff-" + TRACE + "-00f067aa0ba902b7-01", "x" * 5000])

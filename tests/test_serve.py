@@ -51,6 +51,10 @@ def gateway(folder: Path) -> Iterator[Process]:
 def test_serve_tells_on_stderr_where_to_go_and_with_which_tokens(gateway: Process, folder: Path) -> None:
     assert f"{gateway.url}/graphql" in gateway.told
     assert f"data in {folder}" in gateway.told
+    assert (
+        "documents off, introspection on, explain user, budgets of 5,000 (2,500 without a token) read units in this "
+        "process, HTTP profile 2025\n"
+    ) in gateway.told
     me = "{ me { userId role } }"
     assert [gateway.data(me, gateway.token(name))["me"] for name in ("Demo user", "Admin", "System")] == [
         {"userId": "demo", "role": "USER"},
