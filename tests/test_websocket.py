@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, upgrade, world
 
 from datastore.errors import NotFound
+from edge.capacity.connections import Connections
+from edge.capacity.settings import unlimited
 from edge.documents.prepared import Document, KnownText
 from edge.operations import Caller, Operation
 from edge.websocket.endpoint import SUBPROTOCOL
@@ -219,7 +221,11 @@ async def test_a_message_comes_in_no_more_frames_than_it_may(edge: Served) -> No
 
 async def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None:
     ping = bytes([0x89, 0x80 | 125, 0, 0, 0, 0]) + bytes(125)
-    async with serving(limits=SocketLimits()) as edge, deaf(edge, "subscription { held }") as ask:
+    anything = Connections(unlimited())
+    async with (
+        serving(limits=SocketLimits(), connections=anything) as edge,
+        deaf(edge, "subscription { held }") as ask,
+    ):
         for _ in range(60):
             await ask(ping * 1000)
         await ask({"type": "subscribe", "id": "2", "payload": {"query": "subscription { held }"}})

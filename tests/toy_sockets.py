@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
 from datastore.metering import Meter
+from edge.capacity.connections import Connections
 from edge.documents.prepared import Documents
 from edge.execution import Runner
 from edge.requests import Registry
@@ -253,7 +254,9 @@ class Peer:
 
 
 @asynccontextmanager
-async def serving(registry: Registry | None = None, **how: Any) -> AsyncIterator[Served]:
+async def serving(
+    registry: Registry | None = None, connections: Connections | None = None, **how: Any
+) -> AsyncIterator[Served]:
     """Hold that neither a connection, nor a task, nor an event source is left afterwards."""
     world.begin()
     before: set[asyncio.Task[Any] | None] = {*asyncio.all_tasks()}
@@ -263,6 +266,7 @@ async def serving(registry: Registry | None = None, **how: Any) -> AsyncIterator
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
+    server.lifespan.state.update(connections.told() if connections else {})
     await server.startup()
     yield Served(edge, server)
     server.servers[0].close()

@@ -6,6 +6,7 @@ from typing import Any
 
 from edge.capacity.addresses import Trusted, network_of
 from edge.capacity.places import Places
+from edge.capacity.reading import Pace, Turns
 from edge.capacity.settings import Capacity
 
 
@@ -30,7 +31,7 @@ class Connections:
     """How many sockets there may be: of each address, and in all. Addresses of `trusted` proxies have any number.
 
     `on_refusal` is told the status and the code of what the protocols refuse by themselves, and `on_closed` the code
-    with which the server closed a WebSocket.
+    with which the server closed a WebSocket. WebSockets are read by `turns`, each at the `pace` of one.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class Connections:
         self.patience = patience
         self.on_refusal = on_refusal
         self.on_closed = on_closed
+        self.turns = Turns()
+        self.pace = Pace(capacity.websocket_messages, capacity.websocket_messages_per_second)
         self._places = Places("connections", capacity.connections, capacity.connections_per_address, "client's address")
         self._trusted = Trusted(capacity.trusted_proxies)
 

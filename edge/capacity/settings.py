@@ -19,10 +19,14 @@ _NUMBERS = {
     "subscriptions": "GATEWAY_MAX_SUBSCRIPTIONS",
     "subscriptions_per_caller": "GATEWAY_MAX_SUBSCRIPTIONS_PER_CALLER",
     "operations_per_websocket": "GATEWAY_MAX_OPERATIONS_PER_WEBSOCKET",
+    "websocket_messages": "GATEWAY_MAX_WEBSOCKET_MESSAGES",
+    "websocket_messages_per_second": "GATEWAY_MAX_WEBSOCKET_MESSAGES_PER_SECOND",
 }
 REDIS_URL, TRUSTED_PROXIES = "GATEWAY_REDIS_URL", "GATEWAY_TRUSTED_PROXIES"
 VARIABLES = (*_NUMBERS.values(), REDIS_URL, TRUSTED_PROXIES)
-_FRACTIONS = {name for name in _NUMBERS if name.startswith(("budget", "anonymous", "lag"))}
+_FRACTIONS = {
+    name for name in _NUMBERS if name.startswith(("budget", "anonymous", "lag")) or name.endswith("per_second")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Capacity:
 
     `trusted_proxies` are networks (CIDR) whose X-Forwarded-For and X-Forwarded-Proto are believed. With a `redis_url`,
     all processes that use it share their callers' budgets.
+
+    A WebSocket may send `websocket_messages` at once and so many a second from then on; what is more waits to be read.
 
     Raises `ValueError` for a budget that would never refill, and for a network that is none.
     """
@@ -48,6 +54,8 @@ class Capacity:
     subscriptions: int = 20_000
     subscriptions_per_caller: int = 1_000
     operations_per_websocket: int = 100
+    websocket_messages: int = 1_000
+    websocket_messages_per_second: float = 200
     redis_url: str | None = None
     trusted_proxies: tuple[str, ...] = ()
 

@@ -8,6 +8,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 
 from edge.capacity.connections import Connections
+from edge.capacity.reading import Paced
 from edge.websocket.handshakes import Handshakes
 from edge.websocket.messages import GOING_AWAY
 
@@ -23,7 +24,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     its buffer, and holds up the shutdown. It also logs a traceback for each text that is not UTF-8, and closes on a
     message that is too large while it still comes in: the reset that follows may overtake the code that says why. And
     it keeps frames without a bound on their number, and pongs for a peer that reads none. Handshakes that websockets
-    cannot read are left without an answer and open.
+    cannot read are left without an answer and open. All that came it reads in one turn of the event loop, 256 KB of
+    frames without a payload if need be.
     """
 
     _reaper: asyncio.TimerHandle | None = None
@@ -32,6 +34,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(*given, **named)
         self._watched = Connections.of(self.app_state)
         self.conn = Handshakes(self._watched.on_refusal, max_size=self.config.ws_max_size, logger=self.logger)
+        self._unread = bytearray()
+        self._has_asked = False  # for a turn
+        self._paced = Paced(self._watched.pace, self.loop.time)
+        self._pausing: asyncio.TimerHandle | None = None
+        self._frames = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -39,12 +46,67 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._watched.add(self._address)
 
     def data_received(self, data: bytes) -> None:
-        if self.handshake_initiated or self.conn.handshake_exc is None:
+        if self.handshake_initiated:
+            self._unread += data
+            self._go_on()
+        else:
+            self._shake_hands(data)
+
+    def _shake_hands(self, data: bytes) -> None:
+        if self.conn.handshake_exc is None:
             super().data_received(data)
         if not self.handshake_initiated and self.conn.handshake_exc is not None and not self.transport.is_closing():
             self.handshake_complete = self.close_sent = True
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
+
+    def _go_on(self) -> None:
+        """Ask for a turn where there is something to read, and let no more come than can be read soon.
+
+        Nothing is read while the application has a message before it, or the peer was too fast.
+        """
+        if self.transport.is_closing():
+            return
+        if self._pausing is not None or len(self._unread) > self._watched.turns.most:
+            self.transport.pause_reading()
+        elif not self.read_paused:
+            self.transport.resume_reading()
+        if self._unread and not (self._has_asked or self._pausing or self.read_paused):
+            self._has_asked = True
+            self._watched.turns.ask(self._read)
+
+    def _read(self, most: int) -> int:
+        self._has_asked = False
+        if self.disconnected or self.transport.is_closing():
+            self._unread.clear()
+            return 0
+        data = bytes(self._unread[:most])
+        del self._unread[:most]
+        self._frames = 0
+        super().data_received(data)
+        wait = self._paced.wait(self._frames)
+        if wait:
+            self._pausing = self.loop.call_later(wait, self._end_pause)
+        self._go_on()
+        return len(data)
+
+    def _end_pause(self) -> None:
+        self._pausing = None
+        self._go_on()
+
+    def handle_events(self) -> None:
+        self._frames += len(self.conn.events)
+        super().handle_events()
+
+    async def receive(self) -> Any:
+        message = await super().receive()
+        self._go_on()
+        return message
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if self.close_sent:  # reading goes on until the peer replies
+            self._go_on()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
         super().on_task_complete(task)
@@ -56,6 +118,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._reaper is not None:
             self._reaper.cancel()
+        if self._pausing is not None:
+            self._pausing.cancel()
+        self._unread.clear()
         self._watched.leave(self._address)
         if self.conn.close_sent is not None and not self.conn.close_rcvd_then_sent:  # it is no reply
             self._watched.on_closed(self.conn.close_sent.code)
@@ -83,7 +148,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
         # What still comes is read and thrown away until the peer has heard.
-        self.transport.resume_reading()
+        self.read_paused = False
+        self._go_on()
         self.close_timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
 
     def handle_cont(self, event: Frame) -> None:
