@@ -252,4 +252,4 @@ class Edge:
 
 
 def _budget(units: float) -> str:
-    return f"{units:,g}" if units else "any number of"
+    return f"{units:,g}" if units else "unlimited"
