@@ -153,7 +153,8 @@ class Extent:
     point read for each entry, or for each of as many items, and `reads` how many there are for one. `partitions` is how
     many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
     are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
-    writes, by its arguments likewise; as many as its list has if nothing is said.
+    writes, by its arguments likewise; as many as its list has if nothing is said. `behind` are write units that are
+    consumed behind the answer.
     """
 
     size: int | str | None = None
@@ -162,6 +163,7 @@ class Extent:
     partitions: Callable[[Arguments, datetime], float] | float = 1
     scanned: Callable[[Arguments], float] | float = 1
     written: Callable[[Arguments], float] | float | None = None
+    behind: float = 0
 
 
 NOT_SAID = Extent()

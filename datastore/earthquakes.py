@@ -19,6 +19,8 @@ from datastore.store import Store
 EARLIEST_MS, LATEST_MS = -30_610_224_000_000, 253_402_300_799_999
 LONGEST_EVENT_ID = 64
 LOG_LIFETIME = timedelta(days=7)
+# A log takes less than 1 KB, and is in no index.
+LOG_WRITE_UNITS = 1
 DAY = timedelta(days=1)
 
 

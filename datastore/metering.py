@@ -71,13 +71,14 @@ class Meter:
     reads no more: `stopped` is what was told then. What `finishes` is not stopped any more once it has written.
     """
 
-    __slots__ = ("allowed", "calls", "detailed", "finishes", "hits", "open", "spent", "stopped")
+    __slots__ = ("allowed", "behind", "calls", "detailed", "finishes", "hits", "open", "spent", "stopped")
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.hits: list[Hit] = []
         self.detailed = False
         self.open = 0
+        self.behind = 0.0
         self.allowed = float("inf")
         self.finishes = False
         self.spent = 0.0
@@ -107,18 +108,24 @@ class Meter:
 
     @property
     def price(self) -> float:
-        """What was consumed, in read units."""
-        return sum(call.price for call in self.calls)
+        """What was consumed, in read units, and what is written behind it."""
+        return sum(call.price for call in self.calls) + self.behind
+
+    def write_behind(self, units: float) -> None:
+        """Count write units that are consumed once nobody waits for them any more."""
+        self.behind += units * WRITE_PRICE
 
     def add(self, other: "Meter") -> None:
         """Have what another added up, too."""
         self.calls += other.calls
+        self.behind += other.behind
         self.hits += other.hits
 
     def take(self) -> "Meter":
         """What was added up so far; from now on it counts anew."""
         taken = Meter()
         taken.calls, self.calls = self.calls, []
+        taken.behind, self.behind = self.behind, 0.0
         self.spent = 0.0
         if self.detailed:
             # Emptied, not replaced: loaders keep the list.

@@ -47,13 +47,16 @@ class RequestLogs:
         """Return when all that was added has been written (or given up)."""
         await self._queue.join()
 
-    def add(self, log: RequestLog) -> None:
+    def add(self, log: RequestLog) -> bool:
+        """Whether it will be written."""
         try:
             self._queue.put_nowait(log)
+            return True
         except asyncio.QueueFull:
             self.dropped += 1
             if self.dropped == 1 or self.dropped % 1000 == 0:
                 logger.warning("The store is too slow for request logs: %d dropped so far", self.dropped)
+            return False
 
     async def _write(self) -> None:
         while True:

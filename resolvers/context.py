@@ -94,6 +94,7 @@ class Context:
         self.services = services
         self.identity = identity
         self.meter = Meter()
+        self.has_logged_refusal = False
         # Those of events that are over go by themselves.
         self._stores: WeakSet[Store] = WeakSet()
         self.renew()

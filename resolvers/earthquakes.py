@@ -15,6 +15,7 @@ from strawberry.schema.types.base_scalars import DateTimeDefinition
 
 from datastore.earthquakes import (
     EARLIEST_MS,
+    LOG_WRITE_UNITS,
     LONGEST_EVENT_ID,
     Earthquake,
     IngestSummary,
@@ -54,6 +55,8 @@ STATUS = {
     Unavailable.code: 503,
     Timeout.code: 504,
 }
+
+REFUSALS = (BadUserInput.code, BadCursor.code)
 
 # What a field of the type Earthquake needs of the record.
 NEEDS = {
@@ -223,7 +226,7 @@ def _magnitude(least: float | None) -> float | None:
 
 @contextmanager
 def _logged(context: Context, asked: Asked) -> Iterator[Asked]:
-    """Write one request log in the end, however it ends."""
+    """Write one request log in the end, however it ends; of fields that are refused for what they ask, one for all."""
     began, error = time.perf_counter(), None
     try:
         yield asked
@@ -237,7 +240,11 @@ def _logged(context: Context, asked: Asked) -> Iterator[Asked]:
         error = Internal.code
         raise
     finally:
-        context.services.request_logs.add(_log(context, asked, round((time.perf_counter() - began) * 1000), error))
+        if error not in REFUSALS or not context.has_logged_refusal:
+            context.has_logged_refusal |= error in REFUSALS
+            log = _log(context, asked, round((time.perf_counter() - began) * 1000), error)
+            if context.services.request_logs.add(log):
+                context.meter.write_behind(LOG_WRITE_UNITS)
 
 
 def _log(context: Context, asked: Asked, latency_ms: int, error: str | None) -> RequestLog:

@@ -55,8 +55,9 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ('{homeFeed(userId: "a", first: 10) {nodes {post {text}}}}', 2.5 + 10 * 2 * 0.5),
         ("{liveMatches {matchId}}", 6.5),
         ("subscription {liveScores {isSnapshot}}", 11.0),
-        ('{earthquakes(start: "2026-06-25T00:00:00Z", first: 5) {nodes {place}}}', 0.5),
-        ('{earthquakes(start: "2026-06-15T12:00:00Z", first: 5) {nodes {place}}}', 5.5),
+        # A window of days, and the log of the query.
+        ('{earthquakes(start: "2026-06-25T00:00:00Z", first: 5) {nodes {place}}}', 0.5 + 5),
+        ('{earthquakes(start: "2026-06-15T12:00:00Z", first: 5) {nodes {place}}}', 5.5 + 5),
         ('{a: userProfile(userId: "a") {userId} b: userProfile(userId: "b") {userId}}', 1.0),
         # A field that is asked for twice is read once; parts of one item are read together.
         ('{userProfile(userId: "a") {userId} userProfile(userId: "a") {trustTier}}', 0.5),
@@ -129,7 +130,7 @@ def test_a_moment_that_cannot_be_read_counts_as_the_longest_window(unread: Any) 
 
 def test_a_window_over_midnight_counts_both_days() -> None:
     window = 'start: "2026-06-24T23:59:00Z", end: "2026-06-25T00:01:00Z"'
-    assert cost(f"{{earthquakes({window}, first: 5) {{nodes {{place}}}}}}") == 1.0
+    assert cost(f"{{earthquakes({window}, first: 5) {{nodes {{place}}}}}}") == 1.0 + WRITE_PRICE
 
 
 def test_an_id_that_no_number_holds_shortens_no_list() -> None:
@@ -293,7 +294,8 @@ async def _told(served: Served, text: str, role: Role) -> tuple[float, float]:
     answer: Answer = await served.ask(text, user="ada", role=role)
     assert answer.errors is None, answer.errors
     (report,) = served.reports
-    assert report.price == sum(call.price for call in answer.calls)
+    logged = WRITE_PRICE * text.count("earthquakes(")
+    assert report.price == sum(call.price for call in answer.calls) + logged
     return report.estimate, report.price
 
 

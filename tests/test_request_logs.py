@@ -2,15 +2,19 @@
 
 import asyncio
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from conftest import NOON, Answer, Served
+from conftest import NOON, UNBOUGHT, Answer, Served
 from earthquake_samples import put_item, quake, store
 from usgs_samples import answering, feature, feed, feed_server
 
 from datastore.attributes import encode_item
+from datastore.earthquakes import LOG_WRITE_UNITS
+from datastore.metering import WRITE_PRICE
+from edge.settings import Settings
 from resolvers.access import Role
 
 LOGS = """
@@ -141,6 +145,39 @@ async def test_a_query_whose_client_has_gone_is_logged_too(served: Served, monke
         await ended.wait()
 
     assert [(log["status"], log["error"]) for log in await nodes(served)] == [(499, "CANCELLED")]
+
+
+# What logs cost
+
+
+class TestBudgets:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        capacity = replace(UNBOUGHT, anonymous_budget_units=2_500, anonymous_budget_units_per_second=1e-6)
+        return replace(settings, capacity=capacity)
+
+    async def test_who_asks_pays_for_the_log(self, served: Served) -> None:
+        answer = await served.ask("{ a: earthquakes(first: 1) { nodes { id } } b: earthquakes { nodes { id } } }")
+
+        (report,) = served.reports
+        read = sum(call.price for call in answer.calls)
+        logged = sum(log["resultCount"] is not None for log in await nodes(served)) * LOG_WRITE_UNITS * WRITE_PRICE
+        assert logged == 10
+        assert report.price == read + logged <= report.estimate
+        assert await remaining(served) == 2_500 - read - logged
+
+    async def test_fields_that_are_refused_write_one_log_for_all(self, served: Served) -> None:
+        fields = " ".join(f"a{place}: earthquakes(first: {101 + place}) {{ nodes {{ id }} }}" for place in range(10))
+
+        for _ in range(2):
+            assert (await served.ask(f"{{ {fields} }}")).codes[0] == "BAD_USER_INPUT"
+
+        assert [log["status"] for log in await nodes(served)] == [400, 400]
+        assert await remaining(served) == 2_500 - 2 * WRITE_PRICE
+
+
+async def remaining(served: Served) -> float:
+    return float((await served.ask("{ areas }")).headers["ratelimit-remaining"])
 
 
 async def test_an_ingest_is_logged_with_its_figures(served: Served) -> None:
