@@ -47,7 +47,7 @@ class Outcome:
     """What became of an operation, or of one event of a subscription.
 
     `stage` is where it ended; `replayed` the body of an earlier answer that is given again, byte for byte. `wrote`
-    tells whether something was changed, or may have been.
+    tells whether something was changed, or may have been. `omitted` counts errors beside those that are here.
     """
 
     data: dict[str, Any] | None = None
@@ -57,6 +57,7 @@ class Outcome:
     allowance: Allowance | None = None
     replayed: bytes | None = None
     wrote: bool = False
+    omitted: int = 0
 
     @property
     def is_failure(self) -> bool:
@@ -70,8 +71,11 @@ class Outcome:
 
     @cached_property
     def described(self) -> list[dict[str, Any]]:
-        """The errors as a client may see them. What is masked is logged once."""
-        return described(self.errors)
+        """The errors as a client may see them. What is masked is logged once, and where they were raised forgotten."""
+        told = described(self.errors)
+        for error in self.errors[:MAX_ERRORS]:
+            _release(error)
+        return told
 
     def extend(self, name: str, told: Any) -> None:
         """Tell something more in the extensions, also of an answer that was encoded already (for being kept)."""
@@ -90,16 +94,38 @@ class Outcome:
         if not self.is_failure:
             body["data"] = self.data
         extensions = dict(self.extensions)
-        if len(self.errors) > MAX_ERRORS:
-            extensions["omittedErrors"] = len(self.errors) - MAX_ERRORS
+        omitted = self.omitted + len(self.errors[MAX_ERRORS:])
+        if omitted:
+            extensions["omittedErrors"] = omitted
         if extensions:
             body["extensions"] = extensions
         return body
 
 
 def outcome_of(result: ExecutionResult) -> Outcome:
-    """What graphql-core answered."""
-    return Outcome(result.data, result.errors or ())
+    """What graphql-core answered. Errors that are not told are let go of: their list is held by what executed, too."""
+    errors = result.errors or []
+    told = errors[:MAX_ERRORS]
+    for error in errors[MAX_ERRORS:]:
+        _release(error)
+    outcome = Outcome(result.data, told, omitted=len(errors) - len(told))
+    errors.clear()
+    return outcome
+
+
+def _release(error: BaseException) -> None:
+    """Let go of the frames that it was raised in: they hold it, too, and would stay until cycles are looked for."""
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is None:
+            continue
+        waiting += [one.__cause__, one.__context__]
+        if isinstance(one, GraphQLError):
+            waiting.append(one.original_error)
+        if isinstance(one, BaseExceptionGroup):
+            waiting += one.exceptions
+        one.__traceback__ = one.__cause__ = one.__context__ = None
 
 
 def failure(error: Exception, stage: Stage = Stage.EXECUTION) -> Outcome:

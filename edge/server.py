@@ -19,7 +19,7 @@ GRACEFUL_SECONDS = 10
 BACKLOG = 2048
 UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 # What is made for a request seldom holds cycles: not looking for them so often saves a fifth of a large answer's CPU.
-GC_THRESHOLDS = (20_000, 20, 50)
+GC_THRESHOLDS = (20_000, 20, 10)
 
 
 async def serve_until_signal(

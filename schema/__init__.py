@@ -1,8 +1,10 @@
 """The API: every system's queries, mutations and subscriptions in one schema."""
 
 from functools import cache
+from typing import Any
 
 import strawberry
+from graphql import GraphQLNamedType, GraphQLSchema, is_input_object_type
 
 from schema.earthquakes import Earthquake, EarthquakeMutations, EarthquakeQueries, EarthquakeSubscriptions
 from schema.feeds import NODES as FEED_NODES
@@ -36,9 +38,22 @@ class Subscription(
 @cache
 def build() -> strawberry.Schema:
     """The schema, one for the process."""
-    return strawberry.Schema(
+    built = strawberry.Schema(
         query=Query,
         mutation=Mutation,
         subscription=Subscription,
         types=[Earthquake, Sighting, UserProfile, Watch, *FEED_NODES, *PHOTO_NODES, *MATCH_NODES],
     )
+    _mend_is_one_of(built._schema)
+    return built
+
+
+def _mend_is_one_of(schema: GraphQLSchema) -> None:
+    """Answer `isOneOf` of lists and of what is not null, too: Strawberry's resolver fails for them."""
+    introspected: Any = schema.type_map["__Type"]
+    introspected.fields["isOneOf"].resolve = _is_one_of
+
+
+def _is_one_of(kind: GraphQLNamedType, _info: Any) -> bool | None:
+    """Null for all but input objects, as the specification has it."""
+    return kind.is_one_of if is_input_object_type(kind) else None

@@ -1,5 +1,6 @@
 """Bodies, variables and documents that nobody honest sends: each is refused in words, and costs little."""
 
+import gc
 import gzip
 import json
 import os
@@ -8,6 +9,9 @@ from typing import Any
 
 import pytest
 from conftest import Served
+from graphql import GraphQLField, GraphQLList, GraphQLObjectType, GraphQLSchema, GraphQLString, graphql_sync
+
+from edge.answers import outcome_of
 
 GRAPHQL = "application/graphql-response+json"
 DEEP = 10_000
@@ -170,3 +174,34 @@ async def test_a_bomb_of_variables_in_a_get(served: Served) -> None:
     async with served.http.get(f"{served.url}/graphql", params=parameters, headers={"accept": GRAPHQL}) as response:
         assert 400 <= response.status < 500
         assert (await response.json(content_type=None))["errors"][0]["extensions"]["code"] == "BAD_USER_INPUT"
+
+
+def test_errors_by_the_thousand_leave_nothing_to_be_collected() -> None:
+    """What they were raised in would keep them, and they that, until cycles are looked for."""
+
+    def fails(*_: Any) -> str:
+        try:
+            raise KeyError("no such thing")
+        except KeyError as problem:
+            raise ValueError("cannot be answered") from problem
+
+    item = GraphQLObjectType("Item", {"bad": GraphQLField(GraphQLString, resolve=fails)})
+    items = GraphQLField(GraphQLList(item), resolve=lambda *_: [{}] * 2_000)
+    schema = GraphQLSchema(GraphQLObjectType("Query", {"items": items}))
+    gc.collect()
+    gc.disable()
+    try:
+        outcome = outcome_of(graphql_sync(schema, "{items {bad}}"))
+        assert b'"omittedErrors":1980' in outcome.body
+        del outcome
+        assert [one for one in gc.get_objects() if isinstance(one, ValueError | KeyError)] == []
+    finally:
+        gc.enable()
+
+
+async def test_whether_a_type_is_one_of_its_fields_can_be_asked_of_all(served: Served) -> None:
+    answer = await served.ask('{__type(name: "Earthquake") {fields {type {isOneOf ofType {isOneOf}}}}}')
+
+    assert answer.errors is None
+    assert {field["type"]["isOneOf"] for field in answer.data["__type"]["fields"]} == {None}
+    assert (await served.ask('{__type(name: "AddCommentInput") {isOneOf}}')).data == {"__type": {"isOneOf": False}}
