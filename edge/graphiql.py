@@ -14,9 +14,8 @@ from starlette.staticfiles import StaticFiles
 
 ROOT = Path(__file__).resolve().parent.parent / "web"
 TITLE = "DynamoDB GraphQL gateway"
-# Monaco writes style elements and inlines its fonts; scripts, workers and connections are our own origin's only, and to
-# browsers of today that is WebSockets of it too. Where photos are kept in a bucket, its origin may be uploaded to and be
-# shown pictures of.
+# Monaco writes style elements and inlines its fonts; scripts, workers and connections (by CSP 3 WebSockets too) are our
+# own origin's only. Where photos are kept in a bucket, its origin may be uploaded to and be shown pictures of.
 POLICY = (
     "default-src 'self'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:{bucket}; font-src 'self' data:; connect-src 'self'{bucket}; "
@@ -27,8 +26,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin`, `# variables {…}` and `# find {…}` say more of it.
-# Comments of the query itself are indented.
+# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin`, `# variables {…}` and `# find {…}` say more of
+# it. Comments of the query itself are indented.
 _BEGINNING = re.compile(r"^(?=# [A-Z])", re.M)
 _THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.I)
 _FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")

@@ -1,6 +1,8 @@
-import { useState } from 'react';
+import { useEffect, useRef, useState } from 'react';
 import { pick, useGraphiQL, useGraphiQLActions } from '@graphiql/react';
-import { headersFor } from './roles.jsx';
+import { ask } from './ask.js';
+import { paneCoversPage } from './narrow.js';
+import { authorizationIn, headersFor } from './roles.jsx';
 
 // "QUAKE-2 Strong quakes of the month": the access pattern's id comes first.
 const NAME = /^(?:([A-Z]+-\w+)\s+)?(.*)$/;
@@ -14,11 +16,35 @@ export function tabOf({ query, variables, as }, tokens) {
   };
 }
 
+/** The example with ids that are there now, if it says how to find some. Else its variables say what to paste. */
+async function withIds(example, { endpoint, tokens }) {
+  if (!example.find) return example;
+  const { find, variables, as } = example;
+  try {
+    const data = await ask(endpoint, authorizationIn(headersFor(as, tokens)), find);
+    return { ...example, variables: firstWith(Object.keys(variables), data) ?? variables };
+  } catch {
+    return example; // running it will tell what is wrong
+  }
+}
+
+/** The first object inside that has all of these, and of it these alone. */
+function firstWith(names, value) {
+  if (typeof value !== 'object' || value === null) return undefined;
+  if (names.every((name) => name in value)) return Object.fromEntries(names.map((name) => [name, value[name]]));
+  return Object.values(value).reduce((found, inner) => found ?? firstWith(names, inner), undefined);
+}
+
 /** The sidebar pane which lists every example and opens it in a tab of its own. */
-export function createExamplesPlugin({ examples, tokens }) {
+export function createExamplesPlugin({ examples, tokens, endpoint }) {
   function Examples() {
     const [search, setSearch] = useState('');
     const open = useOpenInTab();
+    // Tabs may come and go while ids are looked for.
+    const opening = useRef(open);
+    useEffect(() => {
+      opening.current = open;
+    });
     const words = search.toLowerCase().split(/\s+/);
     const found = examples.filter(({ group, name }) => {
       const text = `${group} ${name}`.toLowerCase();
@@ -44,7 +70,7 @@ export function createExamplesPlugin({ examples, tokens }) {
             <ul>
               {members.map((example) => (
                 <li key={example.name}>
-                  <Example {...example} onClick={open && (() => open(tabOf(example, tokens)))} />
+                  <Example {...example} onClick={open && (async () => opening.current(tabOf(await withIds(example, { endpoint, tokens }), tokens)))} />
                 </li>
               ))}
             </ul>
@@ -71,7 +97,7 @@ function Example({ name, as, onClick }) {
 
 /** Opens a tab; undefined until the editors stand, as GraphiQL would lose the tabs' text. */
 function useOpenInTab() {
-  const { addTab, changeTab, setOperationName, stop, updateActiveTabValues } = useGraphiQLActions();
+  const { addTab, changeTab, setOperationName, setVisiblePlugin, stop, updateActiveTabValues } = useGraphiQLActions();
   const { tabs, queryEditor } = useGraphiQL(pick('tabs', 'queryEditor'));
   if (!queryEditor) return undefined;
   return (tab) => {
@@ -79,6 +105,7 @@ function useOpenInTab() {
     addTab();
     setOperationName(null); // else the last tab's name is sent until the editor has read the new query
     updateActiveTabValues(tab);
+    if (paneCoversPage()) setVisiblePlugin(null);
     changeTab(tabs.length); // fills the editors from the tab
   };
 }

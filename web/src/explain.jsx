@@ -55,7 +55,7 @@ function Hint({ children }) {
   return <div className="hint">{children}</div>;
 }
 
-function Latest({ asked, at, explanation, refusal, stale }) {
+function Latest({ asked, at, lacking, explanation, refusal, stale }) {
   if (refusal) {
     return (
       <div className="problem" role="alert">
@@ -75,7 +75,7 @@ function Latest({ asked, at, explanation, refusal, stale }) {
       {explanation ? (
         <Explanation key={at.getTime()} {...explanation} whole={explanation} />
       ) : (
-        <Hint>Nothing was executed: the result says why.</Hint>
+        <Hint>{lacking}</Hint>
       )}
     </>
   );

@@ -1,9 +1,11 @@
 const KEPT = 'gateway:explain';
+/** Why there is no explanation where something went wrong. */
+export const UNTOLD = 'No explanation came: the result says why.';
 const REFUSALS = ['FORBIDDEN', 'UNAUTHENTICATED'];
 
 /**
  * Whether operations are to be explained, and what became of the last one that was: a store for useSyncExternalStore.
- * `latest` is { asked, at } with one of `explanation`, `refusal` (a message) and `failed` (nothing was executed).
+ * `latest` is { asked, at } with one of `explanation`, `refusal` (a message) and, while there is none, `lacking` (why).
  */
 export function createExplanations(storage = localStorage) {
   const listeners = new Set();
@@ -28,6 +30,16 @@ export function createExplanations(storage = localStorage) {
       }
       change({ on });
     },
+    /** A run begins: what was told of another is no more. */
+    begin(asked, lacking) {
+      const run = { asked, at: new Date(), lacking };
+      change({ latest: run });
+      return run;
+    },
+    /** It is over; why there is no explanation, if there is none. */
+    end(run, lacking) {
+      if (state.latest === run) change({ latest: { ...run, lacking } });
+    },
     /** Notes the explanation in an answer; what is left of the answer is for the result's pane. */
     take(asked, answer) {
       const { dynamodb, ...others } = answer?.extensions ?? {};
@@ -39,7 +51,7 @@ export function createExplanations(storage = localStorage) {
       }
       const [error] = answer?.errors ?? (Array.isArray(answer) ? answer : []);
       const refused = error && !error.path && REFUSALS.includes(error.extensions?.code);
-      change({ latest: refused ? { ...latest, refusal: error.message } : { ...latest, failed: true } });
+      change({ latest: refused ? { ...latest, refusal: error.message } : { ...latest, lacking: UNTOLD } });
       return answer;
     },
   };

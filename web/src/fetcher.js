@@ -1,9 +1,11 @@
 import { createGraphiQLFetcher } from '@graphiql/toolkit';
 import { getOperationAST, parse } from 'graphql';
 import { createClient } from 'graphql-ws';
+import { UNTOLD } from './explanations.js';
 
 const IDLE_CLOSE_MS = 10_000;
 const PING_MS = 20_000;
+const UNEXPLAINED = { begin() {}, take: (answer) => answer, end() {} };
 // What GraphiQL asks for itself.
 const INTROSPECTION = 'IntrospectionQuery';
 
@@ -34,23 +36,48 @@ export function createFetcher(endpoint, explanations) {
 
   return (params, options = {}) => {
     const explains = explanations.get().on && params.operationName !== INTROSPECTION;
-    const take = explains ? (answer) => explanations.take(nameOf(params), answer) : (answer) => answer;
+    const { begin, take, end } = explains ? explained(nameOf(params)) : UNEXPLAINED;
     if (!isSubscription(params)) {
+      begin('Running…');
       const headers = explains ? { ...options.headers, 'X-Explain': '1' } : options.headers;
-      return fetchOverHttp(params, { ...options, headers }).then(take, tellUnreachable);
+      return fetchOverHttp(params, { ...options, headers }).then(take, tellUnreachable).finally(() => end(UNTOLD));
     }
     const client = clientFor(authorizationOf(options.headers));
     const asked = explains ? { ...params, extensions: { ...params.extensions, explain: true } } : params;
     return {
-      subscribe: (sink) => ({
-        unsubscribe: client.subscribe(asked, {
-          ...sink,
+      subscribe: (sink) => {
+        begin('Waiting for the first event.');
+        const unsubscribe = client.subscribe(asked, {
           next: (answer) => sink.next(take(answer)),
-          error: (error) => sink.error(readable(Array.isArray(error) ? take(error) : error)),
-        }),
-      }),
+          error(error) {
+            sink.error(readable(Array.isArray(error) ? take(error) : error));
+            end(UNTOLD);
+          },
+          complete() {
+            sink.complete();
+            end('It ended before its first event.');
+          },
+        });
+        return {
+          unsubscribe() {
+            end('It was stopped before its first event.');
+            unsubscribe();
+          },
+        };
+      },
     };
   };
+
+  function explained(name) {
+    let run;
+    return {
+      begin(lacking) {
+        run = explanations.begin(name, lacking);
+      },
+      take: (answer) => explanations.take(name, answer),
+      end: (lacking) => explanations.end(run, lacking),
+    };
+  }
 }
 
 // GraphiQL's own parsed document lags behind the editor by a moment; the query at hand does not.

@@ -15,6 +15,7 @@ import { createExamplesPlugin, tabOf } from './examples.jsx';
 import { createExplainPlugin } from './explain.jsx';
 import { createExplanations } from './explanations.js';
 import { createFetcher } from './fetcher.js';
+import { paneCoversPage } from './narrow.js';
 import { createPhotosPlugin } from './photos.jsx';
 import { headersFor, RoleSwitch } from './roles.jsx';
 import { createStorage } from './storage.js';
@@ -51,7 +52,7 @@ function propsOf(config) {
   const defaultTabs = startingTabs(config.examples, config.tokens);
   // GraphiQL takes the first tab's query from defaultTabs, but not its variables and headers.
   const { variables: initialVariables, headers: initialHeaders } = defaultTabs[0];
-  return { ...props, defaultTabs, initialVariables, initialHeaders, visiblePlugin: examples };
+  return { ...props, defaultTabs, initialVariables, initialHeaders, visiblePlugin: paneCoversPage() ? undefined : examples };
 }
 
 function Header({ title, tokens }) {
