@@ -171,7 +171,7 @@ class Runner:
 
     async def _in_time(self, request: Request, report: Report, work: Answer) -> Outcome:
         try:
-            async with asyncio.timeout(self._deadline), self._load.turn():
+            async with asyncio.timeout(self._deadline), self._load.turn(payer(request.caller)):
                 return await work(request, report)
         except TimeoutError:
             late = Timeout(f"The operation did not finish within {self._deadline:g} seconds and was stopped.")
@@ -245,7 +245,7 @@ class Runner:
         context = self._opened(request)
         paid, started = 0.0, False
         try:
-            async with self._load.turn():
+            async with self._load.turn(payer(request.caller)):
                 allowance = await self._charge(request)
                 paid = request.estimate
                 results = await self._source(request, context)

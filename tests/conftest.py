@@ -45,7 +45,7 @@ TESTS_PER_ENGINE = 10
 LONG = {"test_commands", "test_serve", "test_graphiql", "test_match_takeover", "test_ingest", "test_match_replays"}
 LONG |= {"test_photo_paging", "test_earthquake_pages"}
 # Tests spend what they like, and a busy machine is no reason to refuse them.
-UNBOUGHT = Capacity(budget_units=0, anonymous_budget_units=0, lag_seconds=0)
+UNBOUGHT = Capacity(budget_units=0, anonymous_budget_units=0, lag_seconds=0, concurrent_per_caller=0)
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
 
 

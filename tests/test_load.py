@@ -15,7 +15,7 @@ from fault_proxy import Proxy, Seen, forward, until
 from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
-from edge.capacity.load import LATE_TURNS, Load
+from edge.capacity.load import IN_HAND, LATE_TURNS, Load
 from edge.capacity.places import Places
 from edge.settings import Settings
 from resolvers.access import Role
@@ -113,6 +113,41 @@ async def test_a_loop_that_is_late_takes_nothing_on() -> None:
     load.check()
 
 
+async def test_a_caller_has_turns_of_his_own() -> None:
+    load = Load(100, each=2, queue_seconds=0.01)
+    ended = asyncio.Event()
+
+    async def work(caller: str) -> str:
+        async with load.turn(caller):
+            await ended.wait()
+        return caller
+
+    def in_hand() -> int:
+        return sum(own.in_hand for own in load._callers.values())
+
+    tasks = [asyncio.create_task(work("ann")) for _ in range(2 * IN_HAND)]
+    await until(lambda: in_hand() == 2 * IN_HAND)
+    assert load.running == 2
+    with pytest.raises(Throttled, match="You have 8 operations in hand") as refusal:
+        await work("ann")
+    assert refusal.value.extensions["retryAfter"] == 1
+    bob = asyncio.create_task(work("bob"))
+    await until(lambda: load.running == 3)
+    # Those who waited too long are told, and one who leaves gives his turn back.
+    await until(lambda: in_hand() == 3)
+    tasks[0].cancel()
+    late = asyncio.create_task(work("ann"))
+    waiting = asyncio.create_task(work("ann"))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await until(lambda: load.running == 3 and in_hand() == 3)
+    ended.set()
+    got = await asyncio.gather(*tasks, bob, late, return_exceptions=True)
+    assert [type(each) for each in got].count(Throttled) == 6
+    assert got[-2:] == ["bob", "ann"]
+    assert (load.running, load.waiting, load._callers) == (0, 0, {})
+
+
 async def test_places() -> None:
     places = Places("things", 3, 2)
     places.take("a")
@@ -192,6 +227,35 @@ class TestShedding:
             assert answered.status == 200
             answered.release()
         assert (await served.ask(READ)).status == 200
+
+
+class TestOneCaller:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, capacity=replace(settings.capacity, concurrent_per_caller=1))
+
+    @pytest.fixture
+    def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+        """The gateway's calls go through the proxy."""
+        return replace(store_options, store=proxy.url)
+
+    async def test_who_has_too_much_in_hand_is_refused_and_the_others_are_not(
+        self, served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        load = served.gateway.edge.admission.load
+        monkeypatch.setattr(load, "_queue_seconds", 0.01)
+        gate = Gate(proxy)
+        held = asyncio.create_task(served.ask(READ, user="ann"))
+        await until(lambda: gate.met == 1)
+        refused = await served.ask(READ, user="ann")
+        assert (refused.status, refused.codes) == (429, ["THROTTLED"])
+        assert refused.headers["retry-after"] == "1"
+        assert (await served.ask("{ __typename }", user="bob")).status == 200
+        held.cancel()
+        await until(lambda: not load.running)
+        gate.open.set()
+        assert (await served.ask(READ, user="ann")).status == 200
+        assert not load._callers
 
 
 async def refused_head(served: Served) -> str:

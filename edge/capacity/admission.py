@@ -17,7 +17,7 @@ class Admission:
     def __init__(self, capacity: Capacity, connections: Connections | None = None) -> None:
         self.capacity = capacity
         self.connections = connections or Connections(capacity)
-        self.load = Load(capacity.concurrent, lag_seconds=capacity.lag_seconds)
+        self.load = Load(capacity.concurrent, each=capacity.concurrent_per_caller, lag_seconds=capacity.lag_seconds)
         # Documents in the table are looked up before there is an operation that could take its turn.
         self.lookups = Load(capacity.concurrent, what="documents to look up")
         self.websockets = Places("WebSockets", capacity.websockets, capacity.websockets_per_caller)

@@ -3,30 +3,51 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
-from datastore.errors import Unavailable
+from datastore.errors import Throttled, Unavailable
 
 QUEUE_SECONDS = 0.5
 RETRY_SECONDS = 1
 LAG_EVERY = 0.25
+# In hand of one caller, for each that is executed: a client begins a hundred subscriptions at once, and they may wait.
+IN_HAND = 4
 # One late turn may be a large answer; two in a row are a loop that does not keep up.
 LATE_TURNS = 2
 
 _log = logging.getLogger(__name__)
 
 
+class _Own:
+    """The turns of one caller."""
+
+    def __init__(self, each: int) -> None:
+        self.turns = asyncio.Semaphore(each)
+        self.in_hand = 0
+
+
 class Load:
     """At most `most` operations are executed at once, and as many wait a moment for their turn; 0 is without limit.
+
+    `each` is how many of those may be one caller's. His others wait a moment too, behind his own, until he has
+    `IN_HAND` times as many in hand.
 
     While the event loop `watched` is late by more than `lag_seconds`, twice in a row, nothing is taken on either.
     `what` they are is told to those who are refused.
     """
 
     def __init__(
-        self, most: int, *, what: str = "operations", queue_seconds: float = QUEUE_SECONDS, lag_seconds: float = 0.0
+        self,
+        most: int,
+        *,
+        each: int = 0,
+        what: str = "operations",
+        queue_seconds: float = QUEUE_SECONDS,
+        lag_seconds: float = 0.0,
     ) -> None:
         self._most = most
+        self._each = each
+        self._callers: dict[str, _Own] = {}
         self._what = what
         self._queue_seconds = queue_seconds
         self._lag_seconds = lag_seconds
@@ -44,9 +65,43 @@ class Load:
             raise self._refusal(f"The server has {self._most:,} {self._what} in hand, and as many are waiting.")
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
-        """Execute inside; `Unavailable` is raised when there is no turn soon enough."""
+    async def turn(self, caller: str = "") -> AsyncIterator[None]:
+        """Execute inside. Raises `Unavailable` when there is no turn soon enough, and `Throttled` when that is because
+        of what the caller has in hand himself; who is not named has no turns of his own.
+        """
         self.check()
+        async with self._turn_of(caller) if self._each and caller else nullcontext(), self._turn():
+            yield
+
+    @asynccontextmanager
+    async def _turn_of(self, caller: str) -> AsyncIterator[None]:
+        own = self._callers.get(caller) or self._callers.setdefault(caller, _Own(self._each))
+        if own.in_hand >= self._each * IN_HAND:
+            raise self._throttled(f"You have {own.in_hand:,} {self._what} in hand.")
+        own.in_hand += 1
+        try:
+            await self._acquire(own)
+            try:
+                yield
+            finally:
+                own.turns.release()
+        finally:
+            own.in_hand -= 1
+            if not own.in_hand:
+                del self._callers[caller]
+
+    async def _acquire(self, own: _Own) -> None:
+        try:
+            async with asyncio.timeout(self._queue_seconds):
+                await own.turns.acquire()
+        except TimeoutError:
+            message = (
+                f"At most {self._each:,} {self._what} of a caller are executed at once, and none of yours ended soon."
+            )
+            raise self._throttled(message) from None
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
         if self._most and (self.running >= self._most or self.waiting):
             await self._wait()
         elif self._most:
@@ -72,6 +127,9 @@ class Load:
     def _refusal(self, reason: str) -> Unavailable:
         self.shed += 1
         return Unavailable(f"{reason} Try again in a moment.", retryAfter=RETRY_SECONDS)
+
+    def _throttled(self, reason: str) -> Throttled:
+        return Throttled(f"{reason} Try again in a moment.", retryAfter=RETRY_SECONDS)
 
     async def watched(self) -> None:
         """Measure how late the event loop is, for as long as this runs."""

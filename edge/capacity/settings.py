@@ -11,6 +11,7 @@ _NUMBERS = {
     "anonymous_budget_units": "GATEWAY_ANONYMOUS_BUDGET_UNITS",
     "anonymous_budget_units_per_second": "GATEWAY_ANONYMOUS_BUDGET_UNITS_PER_SECOND",
     "concurrent": "GATEWAY_MAX_CONCURRENT",
+    "concurrent_per_caller": "GATEWAY_MAX_CONCURRENT_PER_CALLER",
     "lag_seconds": "GATEWAY_MAX_LAG_SECONDS",
     "connections": "GATEWAY_MAX_CONNECTIONS",
     "connections_per_address": "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS",
@@ -46,13 +47,14 @@ class Capacity:
     anonymous_budget_units: float = 2_500
     anonymous_budget_units_per_second: float = 100
     concurrent: int = 256
+    concurrent_per_caller: int = 32
     lag_seconds: float = 1.0
     connections: int = 10_000
     connections_per_address: int = 512
     websockets: int = 5_000
     websockets_per_caller: int = 200
     subscriptions: int = 20_000
-    subscriptions_per_caller: int = 1_000
+    subscriptions_per_caller: int = 200
     operations_per_websocket: int = 100
     websocket_messages: int = 1_000
     websocket_messages_per_second: float = 200
