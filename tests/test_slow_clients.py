@@ -282,6 +282,18 @@ async def test_an_upgrade_to_what_is_not_spoken_is_passed_over(patient: Running)
     assert answers.bodies == [b"hi", b"/b"]
 
 
+async def test_many_such_upgrades_are_refused_as_other_requests_are(
+    patient: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    wish = b"GET /%s HTTP/1.1\r\nHost: here\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n\r\n"
+    answers = await patient.exchange(*[wish % b"a"] * 30)
+    assert len(answers.statuses) <= PATIENT.pipelined + 1
+    assert {*answers.statuses} == {200}
+    answers = await patient.exchange(wish % b"a" + GET % (b"x" * 40_000))
+    assert answers.statuses == [200]
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
 # --- Bodies -----------------------------------------------------------------------------------------------------------
 
 

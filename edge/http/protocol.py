@@ -95,15 +95,22 @@ class HttpProtocol(HttpToolsProtocol):
         if self._reading_head:
             self._head_bytes += len(data)
             self._head_begun = True
+        while data:
+            data = self._feed(data)
+
+    def _feed(self, data: bytes) -> bytes:
+        """Returns what is to be fed again, as it came or otherwise."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._upgrade(data[upgrade.args[0] :])
-            return
+            rest = data[upgrade.args[0] :]
         except httptools.HttpParserError as problem:
             self._refuse_malformed(problem)
-            return
-        self._watch_the_client()
+            return b""
+        else:
+            self._watch_the_client()
+            return b""
+        return self._upgrade(rest)
 
     def _watch_the_client(self) -> None:
         """What was begun has to be finished in time: a head, or else a body."""
@@ -171,18 +178,22 @@ class HttpProtocol(HttpToolsProtocol):
             _log.error("A request could not be read", exc_info=problem)
         self.refuse(400, BadUserInput("This is no well-formed HTTP/1.1 request."))
 
-    def _upgrade(self, rest: bytes) -> None:
-        """Become a WebSocket. Other wishes are passed over: Java's client has one (h2c) with every first request."""
+    def _upgrade(self, rest: bytes) -> bytes:
+        """Become a WebSocket. Other wishes are passed over: Java's client has one (h2c) with every first request.
+
+        Returns what has to be read without such a wish.
+        """
         if not self._should_upgrade():
             self.parser = httptools.HttpRequestParser(self)
-            self.data_received(_head_without_upgrade(self.scope["method"], self.url, self.headers) + rest)
-        elif self._is_busy():
+            return _head_without_upgrade(self.scope["method"], self.url, self.headers) + rest
+        if self._is_busy():
             self.refuse(400, BadUserInput("A WebSocket has to be a connection's first request, or follow an answer."))
         else:
             for name in tuple(self._timers):
                 self._cancel(name)
             self._leave()
             self.handle_websocket_upgrade()
+        return b""
 
     def _head_is_late(self) -> None:
         if self.flow.read_paused:  # we are who does not read
