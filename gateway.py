@@ -2,6 +2,7 @@
 
 import logging
 import os
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -32,6 +33,7 @@ from datastore.engine import BINARY
 from datastore.objects.local import LocalObjects
 from edge.application import application
 from edge.assembly import DEMO_USERS
+from edge.capacity.descriptors import fitting, most_descriptors
 from edge.identity import Tokens, TokenSettings
 from edge.observing.operation_log import JsonLines
 from edge.server import listen, serve_until_signal
@@ -164,7 +166,7 @@ def serve(
     except OSError as problem:
         reason = problem.strerror or problem
         raise mistake(f"cannot listen on {host}:{port}: {reason}. Choose another with --host or --port.") from None
-    gateway = Gateway(settings, options)
+    gateway = Gateway(replace(settings, capacity=fitting(settings.capacity, most_descriptors())), options)
 
     async def started() -> None:
         _welcome(gateway, options)
