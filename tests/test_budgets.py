@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -69,6 +70,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("charge"), st.floats(0, 150)),
         st.tuples(st.just("settle"), st.floats(-60, 150)),
+        st.tuples(st.just("settle"), st.just(5_000.0)),
         st.tuples(st.just("wait"), st.floats(0, 20)),
     ),
     max_size=20,
@@ -85,7 +87,7 @@ async def follow(buckets: Buckets, clock: Ticking, key: str, taken: list[tuple[s
             clock.now += amount
             balance = min(100, balance + 7 * amount)
         elif kind == "settle":
-            balance = min(100, balance - amount)
+            balance = max(-1000, min(100, balance - amount))
             assert await buckets.settle(key, budget, amount) == pytest.approx(balance, abs=NEARLY)
         elif abs(balance - min(amount, 100)) > NEARLY:  # else rounding decides
             fits = balance >= min(amount, 100)
@@ -193,6 +195,42 @@ async def test_who_leaves_while_redis_takes_his_charge_gets_it_back(
     assert await buckets.charge("a", budget, 0) == (True, 100)
     # What was done is paid for, by whoever.
     assert await buckets.charge("b", budget, 0) == (True, 95)
+
+
+@pytest.mark.parametrize(
+    ("kept", "left"), [("-inf", -1000), ("-1e308", -1000), ("nan", -1000), ("1e308", 100), ("inf", 100), ("x", 100)]
+)
+async def test_a_bucket_that_somebody_spoilt(
+    redis_buckets: Callable[..., RedisBuckets], kept: str, left: float
+) -> None:
+    buckets, budget = redis_buckets(clock=Ticking(), prefix=""), Budget(100, 7)
+    key = uuid.uuid4().hex
+    await buckets._redis.hset(key, mapping={"balance": kept, "at": "1000000"})
+    assert await buckets.charge(key, budget, 0) == (left >= 0, left)
+    assert await buckets.settle(key, budget, 0) == left
+    await buckets._redis.delete(key)
+
+
+async def test_a_key_of_others_is_no_reason_to_leave_redis(redis_buckets: Callable[..., RedisBuckets]) -> None:
+    buckets, budget = redis_buckets(clock=Ticking(), prefix=""), Budget(100, 1)
+    key, other = uuid.uuid4().hex, uuid.uuid4().hex
+    await buckets._redis.set(key, "not a bucket", px=10_000)
+    assert await buckets.charge(key, budget, 60) == about(True, 40)
+    assert await buckets.charge(key, budget, 60) == about(False, 40)
+    assert buckets.is_there
+    assert await buckets.charge(other, budget, 60) == (True, 40)
+    assert await buckets._redis.exists(other)
+
+
+async def test_a_loop_that_is_held_up_is_no_fault_of_redis(redis_buckets: Callable[..., RedisBuckets]) -> None:
+    buckets, budget = redis_buckets(clock=Ticking()), Budget(100, 1)
+    await buckets.charge("a", budget, 0)
+    buckets._patience = 0.1
+    charging = [asyncio.create_task(buckets.charge(f"{number}", budget, 60)) for number in range(80)]
+    await asyncio.sleep(0)
+    asyncio.get_running_loop().call_soon(time.sleep, 0.15)
+    assert await asyncio.gather(*charging) == [(True, 40)] * 80
+    assert buckets.is_there
 
 
 # --- Without Redis ----------------------------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ MOST_CALLERS = 50_000
 # How many of the callers that were looked at longest ago are looked at when one is charged.
 SWEPT = 2
 ADMIN_TIMES = 10
+# So many buckets may be owed, no more: whatever happened, nobody waits for ever.
+MOST_OWED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class Budget:
 
     units: float
     per_second: float
+
+    @property
+    def most_owed(self) -> float:
+        return MOST_OWED * self.units
 
     def allows(self, balance: float, units: float) -> bool:
         """What costs more than the whole bucket is let through when the bucket is full."""
@@ -85,7 +91,7 @@ class LocalBuckets:
         return min(budget.units, balance + max(0.0, self._clock() - at) * budget.per_second)
 
     def _keep(self, key: str, budget: Budget, balance: float) -> float:
-        balance = min(budget.units, balance)
+        balance = max(-budget.most_owed, min(budget.units, balance))
         if balance >= budget.units:
             self._buckets.pop(key, None)
         else:

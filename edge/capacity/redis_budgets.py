@@ -9,19 +9,23 @@ from typing import Any, TypeVar
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from edge.capacity.budgets import Budget, LocalBuckets
 
 PREFIX = "gateway:budget:"
 # No request waits for Redis longer than that.
 PATIENCE_SECONDS = 0.1
+PATIENT = 10
+# Patience is counted in so many turns of the loop: one that is held up loses one of them, not all.
+TURNS = 4
 RETRY_SECONDS = 1.0
 LOG_SECONDS = 30.0
 CONNECTIONS = 32
 
 # The same as `LocalBuckets` does, in one step. KEYS: the bucket. ARGV: size, flow a second, units, whether to take them
-# in any case, and the moment in seconds, else it is the server's. A bucket that would be full is not kept.
+# in any case, the moment in seconds (else it is the server's), and the most that may be owed. A bucket that would be
+# full is not kept.
 TAKE = """
 local size, flow, units = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = tonumber(ARGV[5])
@@ -30,13 +34,16 @@ if not now then
   now = time[1] + time[2] / 1000000
 end
 local kept = redis.call('HMGET', KEYS[1], 'balance', 'at')
-local balance = size
-if kept[1] then
-  balance = math.min(size, kept[1] + math.max(0, now - kept[2]) * flow)
+local least = -tonumber(ARGV[6])
+local balance, at = tonumber(kept[1] or ''), tonumber(kept[2] or '')
+if balance and at then
+  balance = math.min(size, math.max(least, balance) + math.max(0, now - at) * flow)
+else
+  balance = size
 end
 local taken = ARGV[4] == '1' or balance >= math.min(units, size)
 if taken then
-  balance = math.min(size, balance - units)
+  balance = math.max(least, math.min(size, balance - units))
   if balance >= size then
     redis.call('DEL', KEYS[1])
   else
@@ -72,9 +79,10 @@ class RedisBuckets:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
-            timeout=patience,
-            socket_timeout=patience,
-            socket_connect_timeout=patience,
+            # Whoever asks has lost patience before.
+            timeout=PATIENT * patience,
+            socket_timeout=PATIENT * patience,
+            socket_connect_timeout=PATIENT * patience,
             retry=Retry(NoBackoff(), 0),
         )
         self._redis: Any = Redis.from_pool(pool)
@@ -141,18 +149,35 @@ class RedisBuckets:
             return None
         now = "" if self._clock is None else repr(self._clock())
         arguments: list[str | int | float] = [budget.units, budget.per_second, repr(float(units)), int(always), now]
+        arguments.append(budget.most_owed)
         try:
-            async with asyncio.timeout(self._patience):
-                taken, balance = await self._take(keys=[self._prefix + key], args=arguments)
+            taken, balance = await self._patiently(self._take(keys=[self._prefix + key], args=arguments))
         except (RedisError, OSError, TimeoutError) as problem:
-            self._give_up(problem)
+            if type(problem) is ResponseError:
+                # It is there, and cannot do anything with this bucket.
+                self._warn("Redis refuses a budget, which counts in this process alone", problem)
+            else:
+                self._give_up(problem)
             return None
         return bool(taken), float(balance)
 
-    def _give_up(self, problem: Exception) -> None:
+    async def _patiently(self, asked: Coroutine[Any, Any, Asked]) -> Asked:
+        asking = asyncio.ensure_future(asked)
+        try:
+            for _ in range(TURNS):
+                if (await asyncio.wait((asking,), timeout=self._patience / TURNS))[0]:
+                    return asking.result()
+            raise TimeoutError
+        finally:
+            asking.cancel()
+
+    def _warn(self, what: str, problem: Exception) -> None:
         if time.monotonic() - self._logged >= LOG_SECONDS:
             self._logged = time.monotonic()
-            _log.warning("Redis does not answer, budgets count in this process alone: %s", str(problem) or "too slow")
+            _log.warning("%s: %s", what, str(problem) or "too slow")
+
+    def _give_up(self, problem: Exception) -> None:
+        self._warn("Redis does not answer, budgets count in this process alone", problem)
         if self._return is None:
             self._return = asyncio.create_task(self._wait_for_redis())
 
