@@ -37,6 +37,7 @@ from edge.requests import (
     Report,
     Request,
     Tracing,
+    least_units,
     report_on,
 )
 
@@ -87,7 +88,10 @@ class Runner:
         """The operation made ready, or why it will not be executed."""
         report = Report(asked, caller, transport)
         began = time.perf_counter()
+        least = least_units(asked.query or "")
         try:
+            if self._budgets is not None:
+                self._budgets.check(caller)
             if asked.explain:
                 self._explanations.check(caller)
             known = await self._text(asked, caller)
@@ -97,8 +101,10 @@ class Runner:
                 await self._registry.accepted(asked, document)
             report.operation = operation = document.operation(asked.name)
             variables = asked.variables or {}
-            check_variables(variables)
-            return Request(asked, caller, transport, operation, self._documents.estimate(operation, variables))
+            values = check_variables(variables)
+            estimate = self._documents.estimate(operation, variables)
+            least = least_units("" if known.trusted else known.text, values, document.introspected)
+            return Request(asked, caller, transport, operation, estimate, least)
         except Rejected as refusal:
             outcome = Outcome(errors=refusal.errors, stage=refusal.stage)
         except (Throttled, Unavailable) as error:
@@ -108,6 +114,8 @@ class Runner:
                 report.estimate = error.estimate
             outcome = failure(error, Stage.SELECTION)
         self._begin(report)
+        if outcome.stage is not Stage.ADMISSION and self._budgets is not None:
+            outcome.allowance = await self._budgets.settle(caller, least)
         report.add(outcome)
         self._tell(report, began)
         return outcome
@@ -188,7 +196,7 @@ class Runner:
         try:
             outcome = await work(request, report)
         finally:
-            settled = await self._settle(request, _owed(report, report.price, request.estimate))
+            settled = await self._settle(request, _owed(request, report, report.price, request.charged))
         outcome.allowance = settled or allowance
         return outcome
 
@@ -247,7 +255,7 @@ class Runner:
         try:
             async with self._load.turn(payer(request.caller)):
                 allowance = await self._charge(request)
-                paid = request.estimate
+                paid = request.charged
                 results = await self._source(request, context)
             started = True
             if isinstance(results, ExecutionResult):
@@ -262,7 +270,8 @@ class Runner:
                     self._explain(request, outcome, context.meter)
                     yield outcome
                     # What an event reads is paid for once it has been sent, beyond what was paid for the start.
-                    owed, paid = self._measure(report, context.meter) - paid, 0.0
+                    spent = self._measure(report, context.meter)
+                    owed, paid = _spent(request, spent, paid) - paid, 0.0
                     _check_debt(await self._settle(request, owed))
         except Exception as error:
             if isinstance(error, OverBudget) or (isinstance(error, DomainError) and not started):
@@ -274,7 +283,7 @@ class Runner:
             context.close()
             if paid or context.meter.calls:
                 spent = self._measure(report, context.meter)
-                await self._settle(request, _owed(report, spent, paid))
+                await self._settle(request, _owed(request, report, spent, paid))
 
     async def _source(self, request: Request, context: OperationContext) -> Any:
         source = subscribe(
@@ -304,7 +313,7 @@ class Runner:
     async def _charge(self, request: Request) -> Allowance | None:
         if self._budgets is None:
             return None
-        return await self._budgets.charge(request.caller, request.estimate)
+        return await self._budgets.charge(request.caller, request.charged)
 
     async def _settle(self, request: Request, units: float) -> Allowance | None:
         if self._budgets is None or not units:
@@ -345,8 +354,14 @@ def _answered(result: ExecutionResult) -> Outcome:
     return outcome
 
 
-def _owed(report: Report, spent: float, paid: float) -> float:
+def _spent(request: Request, spent: float, paid: float) -> float:
+    """What counts as spent of what was `paid` at the start: something stays, whatever was read."""
+    return max(spent, request.least) if paid else spent
+
+
+def _owed(request: Request, report: Report, spent: float, paid: float) -> float:
     """What is to be settled. Nothing comes back where calls were given up: DynamoDB bills them, and tells nobody."""
+    spent = _spent(request, spent, paid)
     return spent - paid if report.knows_all else max(0.0, spent - paid)
 
 

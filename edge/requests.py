@@ -21,6 +21,11 @@ from resolvers.access import Identity
 
 # A subscription may go on for ever, and fail at every event.
 MOST_ERROR_IDS = 20
+# An operation that reads nothing is work, too: in read units, at least, for each so many characters of a text that is
+# not trusted, values of its variables, and values of introspection.
+LEAST_UNITS = 0.25
+CHARACTERS_PER_LEAST, VALUES_PER_LEAST, INTROSPECTED_PER_LEAST = 1_024, 100, 250
+MOST_CHARACTERS = 32_768
 LONGEST_ASKED_ID = 100
 
 
@@ -50,6 +55,9 @@ class Registry(Protocol):
 
 class Budgets(Protocol):
     """What callers may spend, in read units."""
+
+    def check(self, caller: Caller) -> None:
+        """Raises `OverBudget` for a caller who is known to owe: nothing need be made ready for him."""
 
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
         """Take what an operation is estimated to cost, and tell what is left. Raises `OverBudget`."""
@@ -83,15 +91,29 @@ OpenContext = Callable[[Identity | None], OperationContext]
 Identify = Callable[[str | None], Awaitable[Identity | None]]
 
 
+def least_units(text: str, values: int = 0, introspected: int = 0) -> float:
+    """What an operation costs whatever it reads, in read units, by what is made ready for it."""
+    parts = min(len(text), MOST_CHARACTERS) // CHARACTERS_PER_LEAST
+    return LEAST_UNITS * (1 + parts + values // VALUES_PER_LEAST + introspected // INTROSPECTED_PER_LEAST)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An operation that is ready to be executed: prepared, allowed by its estimate, and not yet paid for."""
+    """An operation that is ready to be executed: prepared, allowed by its estimate, and not yet paid for.
+
+    `least` are the read units that it costs whatever it reads.
+    """
 
     asked: Operation
     caller: Caller
     transport: Transport
     operation: PreparedOperation
     estimate: float
+    least: float = LEAST_UNITS
+
+    @property
+    def charged(self) -> float:
+        return max(self.estimate, self.least)
 
     @property
     def kind(self) -> OperationType:

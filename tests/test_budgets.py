@@ -429,10 +429,42 @@ async def test_who_is_over_budget_costs_nothing(served: Served) -> None:
 
 async def test_what_was_not_used_is_given_back(served: Served) -> None:
     for _ in range(3):
-        # A document that fails for a wrong argument reads nothing.
+        # A document that fails for a wrong argument reads nothing: its work costs a quarter.
         answer = await served.ask('{ sightings(area: "Atlantis") { edges { node { sightingId } } } }', user="ada")
         assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
-        assert answer.headers["ratelimit-remaining"] == "2"
+    assert left(served) == pytest.approx(2 - 3 * 0.25, abs=0.05)
+
+
+def left(served: Served) -> float:
+    buckets = served.gateway.edge.admission.budgets._buckets
+    assert isinstance(buckets, LocalBuckets)
+    ((_, balance, _),) = buckets._buckets.values()
+    return balance
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("{ areas }", 0.25),
+        ("{ nothing }", 0.25),
+        ("{ areas }" + " " * 1_024, 0.5),
+        ("{ nothing " + " " * 3_072 + "}", 1.0),
+        ("{ __schema { types { name fields { name } } } }", 1.25),
+    ],
+)
+async def test_work_that_reads_nothing_is_paid_for(served: Served, text: str, units: float) -> None:
+    answer = await served.ask(text, user="ada")
+
+    assert answer.made == []
+    assert left(served) == pytest.approx(2 - units, abs=0.05)
+
+
+async def test_who_owes_has_nothing_made_ready(served: Served) -> None:
+    answers = [await served.ask("{ nothing " + " " * 3_072 + "}", user="ada") for _ in range(4)]
+
+    assert [answer.status for answer in answers] == [200, 200, 200, 429]
+    assert answers[-1].codes == ["THROTTLED"]
+    assert int(answers[-1].headers["retry-after"]) > 0
 
 
 async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served) -> None:

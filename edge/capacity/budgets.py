@@ -112,14 +112,27 @@ class LocalBuckets:
 class CallersBudgets:
     """The budgets of all callers: of users, of addresses without a token, and ten times as much for administrators.
 
-    Services (the role system) have none.
+    Services (the role system) have none. Whoever owes is remembered until his debt is paid off, by this process's
+    `clock`: he is refused before anything is made ready for him.
     """
 
-    def __init__(self, buckets: Buckets, capacity: Capacity) -> None:
+    def __init__(self, buckets: Buckets, capacity: Capacity, clock: Callable[[], float] = time.monotonic) -> None:
         self._buckets = buckets
+        self._clock = clock
+        self._debts: OrderedDict[str, float] = OrderedDict()
         self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
         self._admin = Budget(self._user.units * ADMIN_TIMES, self._user.per_second * ADMIN_TIMES)
         self._anonymous = Budget(capacity.anonymous_budget_units, capacity.anonymous_budget_units_per_second)
+
+    def check(self, caller: Caller) -> None:
+        until = self._debts.get(payer(caller)) if self._debts else None
+        if until is None:
+            return
+        budget = self._budget(caller)
+        owed = (until - self._clock()) * budget.per_second
+        if owed > 0:
+            raise _refusal(caller, budget, -owed, 0.0)
+        del self._debts[payer(caller)]
 
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
         budget = self._budget(caller)
@@ -134,7 +147,14 @@ class CallersBudgets:
         budget = self._budget(caller)
         if not budget.units:
             return None
-        return budget.allowance(await self._buckets.settle(payer(caller), budget, units))
+        key = payer(caller)
+        balance = await self._buckets.settle(key, budget, units)
+        self._debts.pop(key, None)
+        if balance < 0:
+            self._debts[key] = self._clock() - balance / budget.per_second
+            if len(self._debts) > MOST_CALLERS:
+                self._debts.popitem(last=False)
+        return budget.allowance(balance)
 
     def _budget(self, caller: Caller) -> Budget:
         if caller.identity is None:

@@ -15,8 +15,6 @@ from graphql import (
     is_wrapping_type,
 )
 
-# Reading one costs nothing in DynamoDB, and as much CPU as a read unit takes otherwise.
-VALUES_PER_UNIT = 1_000
 OBJECTS = (GraphQLObjectType, GraphQLInterfaceType)
 
 

@@ -67,16 +67,17 @@ class PreparedOperation:
 
 
 class Document:
-    """A document that was parsed and found valid."""
+    """A document that was parsed and found valid. Its introspection answers about so many values (`introspected`)."""
 
     def __init__(
-        self, text: str, node: DocumentNode, costs: Costs, now: Callable[[], datetime], *, introspects: bool
+        self, text: str, node: DocumentNode, costs: Costs, now: Callable[[], datetime], *, introspected: int | None
     ) -> None:
         self.text = text
         self.node = node
         self.costs = costs
         self.now = now
-        self.introspects = introspects
+        self.introspects = introspected is not None
+        self.introspected = introspected or 0
         self._operations = [
             PreparedOperation(self, part) for part in node.definitions if isinstance(part, OperationDefinitionNode)
         ]
@@ -211,7 +212,13 @@ class Documents:
         errors = invalid(self.schema, node, text, limits, suggesting=self._introspection)
         if errors:
             return Rejected(Stage.VALIDATION, [_slim(error) for error in errors])
-        return Document(text, node, self.costs, self._now, introspects=counts.introspects)
+        return Document(
+            text,
+            node,
+            self.costs,
+            self._now,
+            introspected=counts.found["introspection_values"] if counts.introspects else None,
+        )
 
     def _limits_for(self, trusted: bool) -> DocumentLimits:
         return self._trusted_limits if trusted else self._limits

@@ -16,9 +16,10 @@ _TOLD = {
 }
 
 
-def check_variables(variables: Mapping[str, Any]) -> None:
-    """Raise `BadUserInput` for variables that are too deep or too many, or hold a list that is too long.
+def check_variables(variables: Mapping[str, Any]) -> int:
+    """How many values they hold.
 
+    Raises `BadUserInput` for variables that are too deep or too many, or hold a list that is too long.
     Its extensions hold `field`, and as with documents what is limited (`measure`), the `limit` and what was `found`.
     """
     level: list[tuple[str, Any]] = list(variables.items())
@@ -39,6 +40,7 @@ def check_variables(variables: Mapping[str, Any]) -> None:
         if below and depth > DEEPEST:
             raise _too_large("depth", DEEPEST, depth, below[0][0])
         level = below
+    return count
 
 
 def _too_large(measure: str, limit: int, found: int, name: str | None = None) -> BadUserInput:
