@@ -110,10 +110,12 @@ def is_from_this_machine(request: Request) -> bool:
 
     The peer alone does not tell: a proxy on this machine asks for others, and a page of any site may let its own name
     point to 127.0.0.1 (DNS rebinding). The Host alone does not either: whoever is elsewhere may write what they like.
+    Proxies that say nothing of others are known by HTTP/1.0, which nginx speaks unless it is told otherwise.
     """
     hosts = request.headers.getlist("host")
     return (
-        len(hosts) == 1
+        request.scope.get("http_version") != "1.0"
+        and len(hosts) == 1
         and _THIS_MACHINE.fullmatch(hosts[0]) is not None
         and not any(name in request.headers for name in _FORWARDING)
         and request.client is not None

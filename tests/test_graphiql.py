@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from socket import create_connection
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request as UrlRequest
@@ -564,7 +565,20 @@ def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
 
     assert tokens() == ["Demo user", "Admin", "System"]
     assert tokens(Host="rebound.example.com") == []
+    # As nginx asks, and whoever takes the gateway for a proxy.
+    assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.1") == ["Demo user", "Admin", "System"]
+    assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.0") == []
+    assert _tokens_of(gateway, "GET http://example.com/graphiql/config.json HTTP/1.1") == []
     assert tokens(**{"X-Forwarded-For": "192.0.2.1"}) == []
+
+
+def _tokens_of(gateway: Process, line: str) -> list[str]:
+    """The roles in the answer to a request that begins with this line, and names this machine as its host."""
+    address = urlsplit(gateway.url)
+    with create_connection((address.hostname, address.port), timeout=20) as connection:
+        connection.sendall(f"{line}\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    return roles(json.loads(answer.partition(b"\r\n\r\n")[2])["tokens"])
 
 
 # The examples

@@ -47,6 +47,19 @@ def _check_target(url: bytes) -> None:
         raise _Unacceptable(400, BadUserInput("A request's target must be a path in ASCII."))
 
 
+def _name_host(url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
+    """A URL as the target names the host: a Host header beside it counts for nothing.
+
+    https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2
+    """
+    named = None if url.startswith(b"/") else httptools.parse_url(url)
+    if named is None or named.host is None:
+        return
+    host = b"[%b]" % named.host if b":" in named.host else named.host
+    host += b":%d" % named.port if named.port else b""
+    headers[:] = [header for header in headers if header[0] != b"host"] + [(b"host", host)]
+
+
 class HttpProtocol(HttpToolsProtocol):
     """One connection. It may be kept by a client only as long as `Patience` says, whatever it does or leaves undone."""
 
@@ -142,6 +155,7 @@ class HttpProtocol(HttpToolsProtocol):
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self._patience.head_bytes:
             raise self._head_too_large()
         _check_target(self.url)
+        _name_host(self.url, self.headers)
         if len(self.pipeline) >= self._patience.pipelined:
             message = f"At most {self._patience.pipelined} requests may wait for their turn on a connection."
             raise _Unacceptable(400, BadUserInput(message))
