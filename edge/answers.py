@@ -118,14 +118,13 @@ def _release(error: BaseException) -> None:
     waiting: list[BaseException | None] = [error]
     while waiting:
         one = waiting.pop()
-        if one is None:
+        if one is None or (one.__traceback__ is None and one.__context__ is None and one is not error):
             continue
+        # Its cause stays: it tells what the error is of.
         waiting += [one.__cause__, one.__context__]
-        if isinstance(one, GraphQLError):
-            waiting.append(one.original_error)
         if isinstance(one, BaseExceptionGroup):
             waiting += one.exceptions
-        one.__traceback__ = one.__cause__ = one.__context__ = None
+        one.__traceback__ = one.__context__ = None
 
 
 def failure(error: Exception, stage: Stage = Stage.EXECUTION) -> Outcome:

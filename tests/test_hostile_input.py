@@ -205,3 +205,10 @@ async def test_whether_a_type_is_one_of_its_fields_can_be_asked_of_all(served: S
     assert answer.errors is None
     assert {field["type"]["isOneOf"] for field in answer.data["__type"]["fields"]} == {None}
     assert (await served.ask('{__type(name: "AddCommentInput") {isOneOf}}')).data == {"__type": {"isOneOf": False}}
+
+
+async def test_what_is_refused_is_refused_in_the_same_words_again(served: Served) -> None:
+    first, again = [await served.ask("{" + "areas " * 51 + "}") for _ in range(2)]
+
+    assert first.errors == again.errors
+    assert (first.errors or [])[0]["extensions"]["measure"] == "rootFields"
