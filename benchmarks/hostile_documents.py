@@ -159,6 +159,12 @@ _SHAPES: dict[str, Callable[[int], str]] = {
     "as many fields as may be": lambda size: _repeated(lambda _: "role ", min(size, 2_450), "{me{", "}}"),
     "as many spreads as may be": lambda size: _spreads(min(size, 2_800)),
     "as many operations as may be": lambda size: _few_operations(min(size, 3_000)),
+    "a variable again, for each operation": lambda size: _repeated(
+        lambda _: "$v ",
+        min(size, 1_500),
+        "".join(f"query q{number}($v:ID!){{...F}}" for number in range(20)) + "fragment F on Query{nodes(ids:[",
+        "]){id}}",
+    ),
     "as many variables as may be": lambda size: _few_variables(min(size, 5_500)),
     "a long name": lambda size: "{" + "x" * (size - 2) + "}",
     "long names": lambda size: _repeated(lambda number: "x" * 60 + f"{number} ", size),

@@ -32,6 +32,13 @@ TOO_MUCH = [
     ("tokens", "{" + "areas " * 1_000 + "}", 1_000, 1_002),
     ("operations", "".join(f"query q{number} {{areas}}" for number in range(21)), 20, 21),
     ("variables", "query (" + "".join(f"$v{number}: Int " for number in range(101)) + ") {areas}", 100, 101),
+    (
+        "variableUses",
+        "".join(f"query q{number}($v: ID!) {{...F}}" for number in range(20))
+        + f"fragment F on Query {{nodes(ids: [{'$v ' * 101}]) {{id}}}}",
+        2_000,
+        2_020,
+    ),
     ("rootFields", "{" + "areas " * 51 + "}", 50, 51),
     ("selections", "{me {" + "role " * 500 + "}}", 500, 501),
     ("depth", "{" + "me {" * 16 + "role" + "}" * 17, 16, 17),

@@ -37,6 +37,7 @@ class DocumentLimits:
     Introspection has a budget of its own, for what stands beneath `__schema` and `__type`: the fields, the lists of
     types, how many of those stand in one another, the depth, and the values of its answer, as far as the sizes of the
     schema tell.
+    `variable_uses` are those of all operations, each with its fragments.
     `merging` bounds the work of comparing fields that have the same name in the answer.
     """
 
@@ -44,6 +45,7 @@ class DocumentLimits:
     tokens: int = 1_000
     operations: int = 20
     variables: int = 100
+    variable_uses: int = 2_000
     root_fields: int = 50
     selections: int = 500
     fields: int = 5_000
@@ -68,6 +70,7 @@ NAMES = {
     "tokens": "tokens",
     "operations": "operations",
     "variables": "variables",
+    "variable_uses": "uses of variables, those of fragments for each operation",
     "root_fields": "fields at the root",
     "selections": "selections",
     "fields": "fields, those of fragments wherever they are spread",

@@ -79,11 +79,11 @@ def invalid(
 ) -> list[GraphQLError]:
     """What is wrong with the document, at most some `MAX_ERRORS`. `suggesting` says what may have been meant.
 
-    Raises `TooMuch` where its fields take too long to compare.
+    Raises `TooMuch` where its fields, or its uses of variables, take too long to compare.
     """
     found = _Found(1 + text.count("\n") + text.count("\r"), suggesting)
     try:
-        _Walk(schema, document, found).run(rules_for(text))
+        _Walk(schema, document, found).run(rules_for(text), limits.variable_uses)
         if not found.errors:
             _compare(schema, document, found, limits)
     except ValidationAbortedError as aborted:
@@ -134,8 +134,9 @@ class _Found:
 class _Context(ValidationContext):
     """What the rules know: it finds the variables of a definition on our walk."""
 
-    def __init__(self, walk: "_Walk", found: _Found, hides: bool) -> None:
+    def __init__(self, walk: "_Walk", found: _Found, hides: bool, most_uses: int) -> None:
         super().__init__(walk.schema, walk.document, walk.types, found.add)
+        self._uses, self._most_uses = 0, most_uses
         self._walk = walk
         self._found = found
         self._hides = hides
@@ -154,6 +155,16 @@ class _Context(ValidationContext):
             usages = self._variable_usages[node] = self._walk.usages(node)
         return usages
 
+    def get_recursive_variable_usages(self, operation: OperationDefinitionNode) -> list[VariableUsage]:
+        """Each is compared with its variable, for each operation. Raises `TooMuch`."""
+        is_known = self._recursive_variable_usages.get(operation) is not None
+        usages = super().get_recursive_variable_usages(operation)
+        if not is_known:
+            self._uses += len(usages)
+            if self._uses > self._most_uses:
+                raise TooMuch("variable_uses", self._most_uses, self._uses)
+        return usages
+
 
 class _Walk:
     """Goes through a document once, and tells each rule of the kinds of nodes it has a method for."""
@@ -169,9 +180,9 @@ class _Walk:
             for kind in (*CHILDREN, *LEAVES)
         }
 
-    def run(self, rules: Collection[type[ValidationRule]]) -> None:
-        """Raises `ValidationAbortedError` when enough errors were found."""
-        context, quiet = _Context(self, self._found, hides=False), _Context(self, self._found, hides=True)
+    def run(self, rules: Collection[type[ValidationRule]], most_uses: int) -> None:
+        """Raises `ValidationAbortedError` when enough errors were found, and `TooMuch`."""
+        context, quiet = (_Context(self, self._found, hides, most_uses) for hides in (False, True))
         visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
         self._go(self.document, self._table(visitors), len(visitors))
 
