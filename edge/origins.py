@@ -1,8 +1,12 @@
 """Which pages may connect: their origins, compared as browsers write them."""
 
+import re
 from collections.abc import Collection
 
 from yarl import URL
+
+# No user, no path: a browser sends none, and who does means to look like another.
+_ORIGIN = re.compile(r"https?://[^\s/?#@\\]+", re.I)
 
 
 def canonical(origin: str) -> str | None:
@@ -10,18 +14,20 @@ def canonical(origin: str) -> str | None:
 
     None for what is no origin of a page: `null`, a file, an extension, or nonsense.
     """
+    if not _ORIGIN.fullmatch(origin):
+        return None
     try:
         page = URL(origin)
-        if page.scheme not in ("http", "https") or not page.host:
-            return None
-        return str(page.origin())
+        found = str(page.origin()) if page.host else ""
+        return found if _ORIGIN.fullmatch(found) else None
     except ValueError:
         return None
 
 
 def canonical_all(origins: Collection[str]) -> frozenset[str]:
-    """The configured origins as they are compared."""
-    return frozenset(page for page in map(canonical, origins) if page is not None)
+    """The configured origins as they are compared; a slash at the end of one means nothing."""
+    pages = (canonical(origin.removesuffix("/")) for origin in origins)
+    return frozenset(page for page in pages if page is not None)
 
 
 class Origins:

@@ -27,6 +27,10 @@ QUICK = Patience(
 )
 PATIENT = Patience(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
 GET = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
+UPGRADE = b"Host: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+KEY = b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+VERSION = b"Sec-WebSocket-Version: 13\r\n"
+HANDSHAKE = UPGRADE + KEY + VERSION
 
 
 class Toy:
@@ -201,7 +205,7 @@ async def test_a_head_within_the_limits_may_come_in_pieces(toy: Running) -> None
 
 
 async def test_a_head_has_to_arrive_in_time_however_it_is_dribbled(toy: Running) -> None:
-    async with toy.client(b"GET / HTTP/1.1\r\nX: ") as (reader, writer):
+    async with toy.client(b"GET / HTTP/1.1\r\nHost: here\r\nX: ") as (reader, writer):
 
         async def dribble() -> None:
             with suppress(OSError):
@@ -244,22 +248,22 @@ async def test_a_connection_that_was_used_may_idle_longer_than_a_head_may_take(t
         b"hello\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         b"GET / HTTP/9.9\r\n\r\n",
-        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX: a\x00b\r\n\r\n",
-        b"GET / HTTP/1.1\r\nX : a\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\n\r\n",
-        b"GET http://[ HTTP/1.1\r\n\r\n",
-        b"CONNECT here:80 HTTP/1.1\r\n\r\n",
-        b"POST /body HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST /body HTTP/1.1\r\nContent-Length: 1x\r\n\r\nab",
-        b"POST /body HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-        b"POST /body HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
-        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n",
-        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
-        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
-        b"POST /body HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: here\r\nno colon\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: here\r\nX: a\x00b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: here\r\nX : a\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: here\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\nHost: here\r\n\r\n",
+        b"CONNECT here:80 HTTP/1.1\r\nHost: here\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: -1\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 1x\r\n\r\nab",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n\r\n",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n",
+        b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n",
     ],
 )
 async def test_what_is_no_request(patient: Running, sent: bytes) -> None:
@@ -274,7 +278,8 @@ async def test_nonsense_after_a_request_does_not_get_its_answer(patient: Running
 
 
 async def test_an_upgrade_to_what_is_not_spoken_is_passed_over(patient: Running) -> None:
-    head = b"POST /body HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nContent-Length: 2\r\n\r\n"
+    head = b"POST /body HTTP/1.1\r\nHost: here\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    head += b"Content-Length: 2\r\n\r\n"
     async with patient.client(GET % b"a", head, b"h") as (reader, writer):
         await reader.readuntil(b"/a")
         writer.write(b"i" + GET % b"b")
@@ -294,17 +299,42 @@ async def test_many_such_upgrades_are_refused_as_other_requests_are(
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
+@pytest.mark.parametrize(
+    ("head", "status", "says"),
+    [
+        (b"HTTP/1.1\r\n", 400, "one header Host"),
+        (b"HTTP/1.1\r\nHost: here\r\nHost: there\r\n", 400, "one header Host"),
+        (b"HTTP/1.0\r\nHost: here\r\nHost: there\r\n", 400, "one header Host"),
+        (b"HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: gzip, chunked\r\n", 501, "only Transfer-Encoding"),
+        (b"HTTP/1.0\r\nTransfer-Encoding: chunked\r\n", 400, "send Content-Length"),
+        (b"HTTP/1.1\r\n" + HANDSHAKE + b"Content-Length: 2\r\n", 400, "has no body"),
+        (b"HTTP/1.1\r\n" + HANDSHAKE + b"Transfer-Encoding: chunked\r\n", 400, "has no body"),
+    ],
+)
+async def test_where_a_request_ends_and_for_whom_it_is_must_be_clear(
+    toy: Running, head: bytes, status: int, says: str
+) -> None:
+    found = (await toy.exchange(b"GET /body " + head + b"\r\n", b"2\r\nhi\r\n0\r\n\r\n")).error
+    assert found[:2] == (status, "BAD_USER_INPUT")
+    assert says in found[2]
+    assert not toy.app.asked
+
+
+async def test_what_is_older_needs_no_host(toy: Running) -> None:
+    assert (await toy.exchange(b"GET /a HTTP/1.0\r\n\r\n")).bodies == [b"/a"]
+
+
 # --- Bodies -----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_body_that_stops_coming(toy: Running) -> None:
-    answers = await toy.exchange(b"POST /body HTTP/1.1\r\nContent-Length: 100\r\n\r\n", b"x" * 50)
+    answers = await toy.exchange(b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n", b"x" * 50)
     assert answers.error[:2] == (408, "TIMEOUT")
     await until(lambda: toy.app.left == ["/body"])
 
 
 async def test_a_body_may_take_its_time_while_it_comes(toy: Running) -> None:
-    async with toy.client(b"POST /body HTTP/1.1\r\nContent-Length: 10\r\n\r\n") as (reader, writer):
+    async with toy.client(b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\n\r\n") as (reader, writer):
         for _ in range(10):
             await asyncio.sleep(0.03)
             writer.write(b"x")
@@ -312,7 +342,7 @@ async def test_a_body_may_take_its_time_while_it_comes(toy: Running) -> None:
 
 
 async def test_a_client_that_waits_to_be_told_to_go_on(toy: Running) -> None:
-    head = b"POST /%s HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    head = b"POST /%s HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
     async with toy.client(head % b"body") as (reader, writer):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"hi")
@@ -322,7 +352,9 @@ async def test_a_client_that_waits_to_be_told_to_go_on(toy: Running) -> None:
 
 async def test_an_answer_that_does_not_wait_for_the_body_arrives(toy: Running) -> None:
     size = 5_000_000
-    answers = await toy.exchange(b"POST /early HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % size, b"x" * size)
+    answers = await toy.exchange(
+        b"POST /early HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % size, b"x" * size
+    )
     assert (answers.statuses, answers.bodies) == ([200], [b"early"])
 
 
@@ -354,7 +386,7 @@ async def test_who_does_not_read_is_dropped(toy: Running, more: bytes) -> None:
     loop = asyncio.get_running_loop()
     await loop.sock_connect(deaf, ("127.0.0.1", toy.port))
     with deaf:
-        await loop.sock_sendall(deaf, b"GET /large HTTP/1.1\r\n" + more + b"\r\n")
+        await loop.sock_sendall(deaf, b"GET /large HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n")
         await until(lambda: toy.app.asked == ["/large"])
         await toy.empty()
 
@@ -406,10 +438,6 @@ async def test_a_proxy_has_any_number() -> None:
 
 
 # --- Opening handshakes -----------------------------------------------------------------------------------------------
-
-UPGRADE = b"Host: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-KEY = b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-VERSION = b"Sec-WebSocket-Version: 13\r\n"
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from uvicorn.protocols.utils import get_remote_addr
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from edge.answers import encode, told_error
 from edge.capacity.connections import Connections
+from edge.http.heads import Unacceptable, check_framing, check_target, name_host, tells_of_a_body
 from edge.http.security_headers import HEADERS
 from edge.websocket.protocol import UVICORN_WS_OPTIONS
 
@@ -26,38 +27,6 @@ KEEP_ALIVE_SECONDS = 65
 SENDING_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
-
-
-class _Unacceptable(Exception):
-    """Raised inside the parser's callbacks, which end the parsing thereby."""
-
-    def __init__(self, status: int, error: DomainError) -> None:
-        super().__init__(str(error))
-        self.status = status
-        self.error = error
-
-
-def _check_target(url: bytes) -> None:
-    """What a request is about: a path, or a URL that has one."""
-    try:
-        path = httptools.parse_url(url).path
-    except httptools.HttpParserInvalidURLError:
-        path = None
-    if path is None or not path.isascii():
-        raise _Unacceptable(400, BadUserInput("A request's target must be a path in ASCII."))
-
-
-def _name_host(url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
-    """A URL as the target names the host: a Host header beside it counts for nothing.
-
-    https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2
-    """
-    named = None if url.startswith(b"/") else httptools.parse_url(url)
-    if named is None or named.host is None:
-        return
-    host = b"[%b]" % named.host if b":" in named.host else named.host
-    host += b":%d" % named.port if named.port else b""
-    headers[:] = [header for header in headers if header[0] != b"host"] + [(b"host", host)]
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -149,20 +118,23 @@ class HttpProtocol(HttpToolsProtocol):
         super().on_header(name, value)
         if len(self.headers) > self._patience.head_lines:
             message = f"A request may have at most {self._patience.head_lines} headers."
-            raise _Unacceptable(431, BadUserInput(message))
+            raise Unacceptable(431, BadUserInput(message))
 
     def on_headers_complete(self) -> None:
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self._patience.head_bytes:
             raise self._head_too_large()
-        _check_target(self.url)
-        _name_host(self.url, self.headers)
+        check_target(self.url)
+        check_framing(self.headers, self.parser.get_http_version())
+        name_host(self.url, self.headers)
         if len(self.pipeline) >= self._patience.pipelined:
             message = f"At most {self._patience.pipelined} requests may wait for their turn on a connection."
-            raise _Unacceptable(400, BadUserInput(message))
+            raise Unacceptable(400, BadUserInput(message))
         self._reading_head = self._head_begun = False
         self._head_bytes = 0
         self._cancel("head")
         if self.parser.should_upgrade():
+            if self._should_upgrade() and any(tells_of_a_body(*header) for header in self.headers):
+                raise Unacceptable(400, BadUserInput("The opening handshake of a WebSocket has no body."))
             # It has no body in the eyes of the parser, and ends here: see `_upgrade`.
             self.scope["method"] = self.parser.get_method().decode("ascii")
             return
@@ -177,15 +149,15 @@ class HttpProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._cancel("body")
 
-    def _head_too_large(self) -> _Unacceptable:
+    def _head_too_large(self) -> Unacceptable:
         most = self._patience.head_bytes
         if len(self.url) * 2 > most:
-            return _Unacceptable(414, BadUserInput(f"A URL and its headers may have at most {most:,} bytes: use POST."))
-        return _Unacceptable(431, BadUserInput(f"The headers of a request may have at most {most:,} bytes."))
+            return Unacceptable(414, BadUserInput(f"A URL and its headers may have at most {most:,} bytes: use POST."))
+        return Unacceptable(431, BadUserInput(f"The headers of a request may have at most {most:,} bytes."))
 
     def _refuse_malformed(self, problem: Exception) -> None:
         cause = problem.__context__
-        if isinstance(cause, _Unacceptable):
+        if isinstance(cause, Unacceptable):
             self.refuse(cause.status, cause.error)
             return
         if isinstance(problem, httptools.HttpParserCallbackError):
