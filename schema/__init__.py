@@ -5,6 +5,7 @@ from typing import Any
 
 import strawberry
 from graphql import GraphQLNamedType, GraphQLSchema, is_input_object_type
+from strawberry.schema.config import StrawberryConfig
 
 from schema.earthquakes import Earthquake, EarthquakeMutations, EarthquakeQueries, EarthquakeSubscriptions
 from schema.feeds import NODES as FEED_NODES
@@ -12,6 +13,7 @@ from schema.feeds import FeedMutations, FeedQueries, FeedSubscriptions
 from schema.matches import NODES as MATCH_NODES
 from schema.matches import MatchMutations, MatchQueries, MatchSubscriptions
 from schema.me import MeQueries
+from schema.moments import SCALARS
 from schema.nodes import NodeQueries
 from schema.photos import NODES as PHOTO_NODES
 from schema.photos import PhotoMutations, PhotoQueries, PhotoSubscriptions
@@ -43,6 +45,7 @@ def build() -> strawberry.Schema:
         mutation=Mutation,
         subscription=Subscription,
         types=[Earthquake, Sighting, UserProfile, Watch, *FEED_NODES, *PHOTO_NODES, *MATCH_NODES],
+        config=StrawberryConfig(scalar_map=SCALARS),
     )
     _mend_is_one_of(built._schema)
     return built

@@ -212,3 +212,14 @@ async def test_what_is_refused_is_refused_in_the_same_words_again(served: Served
 
     assert first.errors == again.errors
     assert (first.errors or [])[0]["extensions"]["measure"] == "rootFields"
+
+
+@pytest.mark.parametrize(
+    "given", ["yesterday", "2026-06-25T14:30:00+1", "2026-13-01T00:00:00Z", "", "9" * 5000, "2026-06-25T14:30:00é"]
+)
+async def test_a_moment_that_is_none_is_told_how_one_is_written(served: Served, given: str) -> None:
+    query = "query Q($start: DateTime) { earthquakes(start: $start) { nodes { id } } }"
+    answer = await served.ask(query, {"start": given})
+    assert answer.codes == ["BAD_USER_INPUT"]
+    message = (answer.errors or [])[0]["message"]
+    assert f'A DateTime is written as in "2026-06-25T14:30:00Z", not as "{given[:100]}".' in message
