@@ -27,7 +27,7 @@ def told(text: str) -> list[str]:
 
 def test_what_is_refused_is_what_the_reference_refuses() -> None:
     refused = accepted = 0
-    for seed in range(400):
+    for seed in range(200):
         text = random_documents.document(Random(seed))
         document = parse(text)
         if validate(SCHEMA, document, [NoUnusedFragmentsRule, NoFragmentCyclesRule]):
@@ -41,7 +41,7 @@ def test_what_is_refused_is_what_the_reference_refuses() -> None:
 
 def test_whole_documents_are_valid_where_the_reference_finds_them_valid() -> None:
     valid = 0
-    for seed in range(100):
+    for seed in range(60):
         chance = Random(seed)
         text = random_documents.document(chance)
         if seed % 3 == 0:
@@ -54,7 +54,7 @@ def test_whole_documents_are_valid_where_the_reference_finds_them_valid() -> Non
 
         assert bool(found) == bool(expected), text
         valid += not expected
-    assert 15 < valid < 85
+    assert 10 < valid < 50
 
 
 @pytest.mark.parametrize(
