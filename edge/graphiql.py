@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,10 @@ class Config:
         self.bucket: str | None = None
         self._tokens = tokens
         self._url = url
-        self._examples = [example.told() for example in examples()]
+
+    @cached_property
+    def _examples(self) -> list[dict[str, Any]]:
+        return [example.told() for example in examples()]
 
     def page(self) -> Response:
         """The page itself; but for photos it loads nothing from anywhere else."""

@@ -1,6 +1,7 @@
 """How many values introspection answers, estimated from the sizes of the schema that it is about."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -67,6 +68,12 @@ class Sizes:
 
 
 _ONCE = Times()
+
+
+@lru_cache(maxsize=8)
+def sizes_of(schema: GraphQLSchema) -> Sizes:
+    """The sizes of a schema, worked out once: it does not change."""
+    return Sizes(schema)
 
 
 def _listed(schema: GraphQLSchema, kind: Any, name: str) -> Any:

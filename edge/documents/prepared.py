@@ -15,7 +15,7 @@ from graphql.language import OperationType
 from datastore.errors import DomainError, Forbidden
 from edge.answers import Stage
 from edge.documents.costs import Costs, Estimate, TooCostly
-from edge.documents.introspection import Sizes
+from edge.documents.introspection import sizes_of
 from edge.documents.limits import Counts, DocumentLimits, TooMuch, check_text, for_trusted
 from edge.documents.settings import MAX_COST
 from edge.documents.validation import invalid
@@ -129,7 +129,7 @@ class Documents:
     ) -> None:
         self.schema: GraphQLSchema = schema._schema
         self.costs = Costs(self.schema)
-        self._sizes = Sizes(self.schema)
+        self._sizes = sizes_of(self.schema)
         self._max_cost = max_cost
         self._now = now
         self._limits = limits or DocumentLimits()
