@@ -15,8 +15,9 @@ from redis.exceptions import RedisError
 from transports import TRANSPORTS, Transport, codes, get, over, persisted
 
 from edge.documents import automatic
-from edge.documents.automatic import LONGEST_KEPT, PAUSE_SECONDS, AutomaticDocuments, RedisTexts
+from edge.documents.automatic import LONGEST_KEPT, AutomaticDocuments
 from edge.documents.manifest import sha256_of
+from edge.documents.redis_texts import PAUSE_SECONDS, RedisTexts
 from edge.documents.settings import DocumentSettings
 from edge.settings import Settings
 

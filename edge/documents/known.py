@@ -2,15 +2,18 @@
 
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from edge.capacity.load import Load
-from edge.documents.automatic import AutomaticDocuments, RedisTexts
+from edge.documents.automatic import AutomaticDocuments
 from edge.documents.prepared import Documents
 from edge.documents.registry import Registry
 from edge.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from edge.documents.trusted import DocumentTable, ManifestFile, Source
 from edge.requests import Budgets
+
+if TYPE_CHECKING:
+    from edge.documents.redis_texts import RedisTexts
 
 
 class KnownTexts:
@@ -31,7 +34,7 @@ class KnownTexts:
     ) -> None:
         enforced = settings.mode is DocumentsMode.ENFORCE
         self._manifest: ManifestFile | None = None
-        self._shared = RedisTexts(redis_url) if redis_url and settings.automatic and not enforced else None
+        self._shared = _shared(redis_url) if redis_url and settings.automatic and not enforced else None
         source: Source | None = None
         if settings.mode is not DocumentsMode.OFF and settings.source == TABLE:
             source = DocumentTable(read, clock, budgets, load)
@@ -58,3 +61,9 @@ class KnownTexts:
         """Leave Redis."""
         if self._shared is not None:
             await self._shared.aclose()
+
+
+def _shared(redis_url: str) -> "RedisTexts":
+    from edge.documents.redis_texts import RedisTexts  # its library, for those only who use it
+
+    return RedisTexts(redis_url)
