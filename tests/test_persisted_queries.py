@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 from transports import TRANSPORTS, Transport, codes, get, over, persisted
 
-from edge.documents import automatic
+from edge.documents import redis_texts
 from edge.documents.automatic import LONGEST_KEPT, AutomaticDocuments
 from edge.documents.manifest import sha256_of
 from edge.documents.redis_texts import PAUSE_SECONDS, RedisTexts
@@ -153,7 +153,7 @@ async def test_the_store_never_outgrows_its_bounds(texts: list[str]) -> None:
 async def redis(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
     """Keys of the test's own, which are gone afterwards."""
     prefix = f"test:{uuid4().hex}:"
-    monkeypatch.setattr(automatic, "KEY", prefix)
+    monkeypatch.setattr(redis_texts, "KEY", prefix)
     client = Redis.from_url(REDIS, socket_connect_timeout=1, decode_responses=True)
     try:
         await client.ping()
@@ -171,7 +171,7 @@ async def test_processes_share_texts_through_redis(redis: Any) -> None:
     await AutomaticDocuments(one).add(HASH, TEXT)
 
     assert await AutomaticDocuments(other).text(HASH) == TEXT
-    assert 0 < await redis.ttl(automatic.KEY + HASH) <= automatic.SHARED_SECONDS
+    assert 0 < await redis.ttl(redis_texts.KEY + HASH) <= redis_texts.SHARED_SECONDS
     assert await AutomaticDocuments(other).text(sha256_of("unknown")) is None
     for texts in (one, other):
         await texts.aclose()
@@ -185,12 +185,12 @@ class TestShared:
     async def test_a_gateway_with_redis_shares_what_it_is_taught(self, redis: Any, served: Served) -> None:
         assert await over(served, "POST", query=TEXT, **persisted(HASH)) == ANSWER
 
-        assert await redis.get(automatic.KEY + HASH) == TEXT
+        assert await redis.get(redis_texts.KEY + HASH) == TEXT
 
 
 @pytest.mark.parametrize("stored", ["{ areas }", b"\xff"], ids=["another text", "no text"])
 async def test_what_others_put_into_redis_counts_only_under_its_own_hash(redis: Any, stored: Any) -> None:
-    await redis.set(automatic.KEY + HASH, stored)
+    await redis.set(redis_texts.KEY + HASH, stored)
     texts = RedisTexts(REDIS)
 
     assert await AutomaticDocuments(texts).text(HASH) is None
