@@ -713,7 +713,8 @@ async def test_a_write_that_may_have_been_applied_is_not_called_retryable(
         await client.call(
             operation,
             {"TableName": database.prefix + BLIP.name, "Item" if operation == "PutItem" else "Key": item},
-            timeout=0.5,
+            # Only what hangs is given up; of the others the last try is to be heard, however busy the machine is.
+            timeout=0.5 if fault is hang else 10,
         )
 
     assert failed.value.extensions["retryable"] is safe
