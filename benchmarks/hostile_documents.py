@@ -87,7 +87,7 @@ def _spreads(size: int) -> str:
 
 def _few_operations(size: int) -> str:
     text = _operations(size)
-    while text.count("query") > 20:
+    while text.count("query") > 10:
         text = text[text.index("query", 1) :]
     return text
 
@@ -162,7 +162,7 @@ _SHAPES: dict[str, Callable[[int], str]] = {
     "a variable again, for each operation": lambda size: _repeated(
         lambda _: "$v ",
         min(size, 1_500),
-        "".join(f"query q{number}($v:ID!){{...F}}" for number in range(20)) + "fragment F on Query{nodes(ids:[",
+        "".join(f"query q{number}($v:ID!){{...F}}" for number in range(10)) + "fragment F on Query{nodes(ids:[",
         "]){id}}",
     ),
     "as many variables as may be": lambda size: _few_variables(min(size, 5_500)),

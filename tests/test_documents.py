@@ -30,12 +30,12 @@ FRAGMENT = "fragment F on Query {areas}"
 TOO_MUCH = [
     ("characters", "{" + " " * 32_768 + "areas}", 32_768, 32_775),
     ("tokens", "{" + "areas " * 1_000 + "}", 1_000, 1_002),
-    ("operations", "".join(f"query q{number} {{areas}}" for number in range(21)), 20, 21),
+    ("operations", "".join(f"query q{number} {{areas}}" for number in range(11)), 10, 11),
     ("variables", "query (" + "".join(f"$v{number}: Int " for number in range(101)) + ") {areas}", 100, 101),
     (
         "variableUses",
-        "".join(f"query q{number}($v: ID!) {{...F}}" for number in range(20))
-        + f"fragment F on Query {{nodes(ids: [{'$v ' * 101}]) {{id}}}}",
+        "".join(f"query q{number}($v: ID!) {{...F}}" for number in range(10))
+        + f"fragment F on Query {{nodes(ids: [{'$v ' * 202}]) {{id}}}}",
         2_000,
         2_020,
     ),

@@ -43,7 +43,7 @@ class DocumentLimits:
 
     characters: int = 32_768
     tokens: int = 1_000
-    operations: int = 20
+    operations: int = 10
     variables: int = 100
     variable_uses: int = 2_000
     root_fields: int = 50
