@@ -5,6 +5,7 @@ from collections.abc import Collection
 from functools import lru_cache
 
 from starlette.middleware import Middleware
+from starlette.types import Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from edge.operations import Caller
@@ -20,6 +21,12 @@ def behind_proxies(trusted: Collection[str]) -> list[Middleware]:
     may have made up.
     """
     return [Middleware(ProxyHeadersMiddleware, trusted_hosts=list(trusted))] if trusted else []
+
+
+def address_in(scope: Scope) -> str:
+    """The client's address, as the server or `behind_proxies` has put it into the scope; empty on a Unix socket."""
+    client = scope.get("client")
+    return client[0] if client else ""
 
 
 @lru_cache(maxsize=4096)

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailable
 from edge.answers import Outcome
+from edge.capacity.addresses import address_in
 from edge.execution import Runner
 from edge.http.bodies import BODY_SECONDS, MAX_BODY, Bodies
 from edge.http.caching import Caching
@@ -99,7 +100,7 @@ class GraphQLHTTP:
             check_get(headers, self._allowed_origins)
         self._check_load()
         asked = await self._operation(scope, headers, receive)
-        caller = Caller(await self._caller(headers), _address(scope))
+        caller = Caller(await self._caller(headers), address_in(scope))
         watch = _Watch(receive)
         try:
             return await self._execute(asked, caller, scope["method"], accepted, headers)
@@ -215,11 +216,6 @@ def _headers(scope: Scope) -> Mapping[str, str]:
         name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     return headers
-
-
-def _address(scope: Scope) -> str:
-    client = scope.get("client")
-    return client[0] if client else ""
 
 
 def _with_wishes(operation: Operation, headers: Mapping[str, str]) -> Operation:

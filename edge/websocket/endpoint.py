@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from datastore.errors import DomainError, Throttled, Unavailable
 from edge.answers import encode, told_error
-from edge.capacity.addresses import payer
+from edge.capacity.addresses import address_in, payer
 from edge.capacity.places import Places
 from edge.execution import Runner
 from edge.http.media_types import JSON
@@ -56,7 +56,7 @@ class GraphQLWebSocket:
         if not self._origins.may_connect(headers.get("origin"), headers.get("host", "")):
             await send({"type": "websocket.close", "code": 4403, "reason": "Origin not allowed"})
             return
-        address = scope["client"][0] if scope.get("client") else ""
+        address = address_in(scope)
         try:
             self._places.take(payer(Caller(None, address)))
         except (Throttled, Unavailable) as full:
