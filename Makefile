@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup serve test workload lint types check bench lock docs clean
+.PHONY: setup serve test test-interpreted workload lint types check bench lock docs clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html
 
@@ -34,6 +34,10 @@ serve: setup
 test: setup tests/clients/node_modules/.ready
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
+# The same with all operations left to graphql-core, nothing compiled.
+test-interpreted: export GATEWAY_EXECUTOR = interpreted
+test-interpreted: test
+
 # The feed's random workload at full length, some ten minutes: 20,000 operations by 200 users, four times over.
 workload: setup
 	FEED_OPERATIONS=20000 FEED_USERS=200 FEED_KILLS=20 $(BIN)/python -m pytest -q -n 2 tests/test_feed_workload.py $(ARGS)
@@ -61,4 +65,4 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -c requirements-dev.txt -o requirements.txt
 
 clean:
-	rm -rf $(VENV) node_modules tests/clients/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) node_modules tests/clients/node_modules benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis

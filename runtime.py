@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import socket
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
@@ -55,6 +56,7 @@ INGEST_STOP_SECONDS = 5.0
 JOB_PAUSE_SECONDS = 10.0
 # Delivering to all phones of a match reads page after page while it sends.
 PIPELINE_DEADLINE_SECONDS = 120.0
+POLL_SECONDS, LOCAL_POLL_SECONDS = 0.25, 0.02
 # AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this.
 AWS_PIPELINE_POLL_SECONDS = 1.0
 
@@ -116,6 +118,7 @@ class Gateway:
             open_store=self.open_store,
             open_session=self._http,
             now=now,
+            clock=time.time if now is utc_now else lambda: now().timestamp(),
             new_id=new_id,
             observers=observers,
         )
@@ -142,7 +145,9 @@ class Gateway:
             self.edge.graphiql.bucket = self.objects.origin()
             logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
             changes = ChangeFeed(
-                self.database.client, prefix=self._store.prefix, poll_interval=self.settings.poll_interval
+                self.database.client,
+                prefix=self._store.prefix,
+                poll_interval=followed_every(self._store.store, self.settings.poll_interval),
             )
             self.ingest = self._make_ingest(logs)
             self.services = self._make_services(logs, changes)
@@ -339,9 +344,15 @@ class Gateway:
         return await self.ingest.run(feed)
 
 
-def pipeline_pace(store: str, poll_interval: float) -> Pace:
+def followed_every(store: str, poll_interval: float | None) -> float:
+    """How often a shard is read for subscribers, in seconds. On AWS each read is billed, and their number limited."""
+    return poll_interval or (POLL_SECONDS if store == "aws" else LOCAL_POLL_SECONDS)
+
+
+def pipeline_pace(store: str, poll_interval: float | None) -> Pace:
     """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
-    return Pace(poll_seconds=max(poll_interval, AWS_PIPELINE_POLL_SECONDS) if store == "aws" else poll_interval)
+    seconds = poll_interval or POLL_SECONDS
+    return Pace(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if store == "aws" else seconds)
 
 
 async def _stop(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -3,8 +3,8 @@
 import argparse
 import sys
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import (
@@ -18,12 +18,17 @@ from benchmarks import (
     naive_tick,
     photos,
     queries,
-    subscriptions,
+    speed,
+    speed_chart,
+    subscribers,
 )
+from benchmarks.contenders import Disagreement
 from benchmarks.measuring import run
 from benchmarks.photos_report import FullReport
 from benchmarks.report import Report
+from benchmarks.rivals import PeersMissing
 from benchmarks.server import serving
+from benchmarks.workloads import WORKLOADS
 from datastore.database import StoreOptions, open_database
 from datastore.engine import EngineMissing
 from datastore.engine_process import EngineFailed
@@ -38,35 +43,38 @@ class Extent:
 
     rounds: int
     effort: float
-    subscribers: int
-    seconds: float
     matches: tuple[int, ...]
     tick_rounds: int
     tick_seconds: float
     news_seconds: float
-    viewers: int
-    viewed_seconds: float
     followers: int
     operations: int
+    subscribers: subscribers.Extent
 
 
-FULL = Extent(7, 1.0, 100, 5.0, (20, 200), 2, 30.0, 12.0, 1000, 10.0, 10_000, 3000)
-QUICK = Extent(1, 0.1, 10, 0.5, (5,), 1, 6.0, 4.0, 20, 2.0, 300, 200)
+FULL = Extent(7, 1.0, (20, 200), 2, 30.0, 12.0, 10_000, 3000, subscribers.FULL)
+QUICK = Extent(1, 0.1, (5,), 1, 6.0, 4.0, 300, 200, subscribers.QUICK)
 
+WORKLOAD_NAMES = {workload.name for workload in WORKLOADS}
 PARTS = (
-    *("clients", "gateway", "subscriptions"),
-    *("ticks", "naive", "news", "viewers"),
+    *("clients", "gateway", "subscribers"),
+    *("ticks", "naive", "news"),
     *("feed", "fanout", "pipeline"),
-    *("photos", "documents"),
+    *("photos", "documents", "workloads"),
 )
+# They take servers in Node, which are installed for them, and so are measured only when they are named.
+AGAINST_OTHERS = ("peers", "growth")
 
 
 async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
     """On engines that are there for this alone."""
     began = time.perf_counter()
     report = FullReport(extent.rounds)
-    if not {"clients", "gateway", "subscriptions"}.isdisjoint(parts):
+    if not {"clients", "gateway"}.isdisjoint(parts):
         await _measure_gateway(report, extent, parts)
+    if "subscribers" in parts:
+        _say("measuring subscribers")
+        report.subscribers = await subscribers.measure(extent.subscribers)
     await _measure_matches(report, extent, parts)
     await _measure_feed(report, extent, parts)
     if "photos" in parts:
@@ -75,6 +83,15 @@ async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
     if "documents" in parts:
         _say("measuring hostile documents")
         report.documents = documents.measure(extent.rounds)
+    if "workloads" in parts:
+        _say("measuring the workloads")
+        report.workloads = await speed.measure_ours(extent.rounds, extent.effort)
+    if "peers" in parts:
+        _say("measuring servers side by side")
+        report.peers = await speed.measure_peers(extent.rounds, extent.effort)
+    if "growth" in parts:
+        _say("measuring how the cost grows")
+        report.growth = await speed.measure_growth(extent.rounds, extent.effort)
     report.seconds = time.perf_counter() - began
     return report
 
@@ -92,10 +109,6 @@ async def _measure_gateway(report: Report, extent: Extent, parts: Collection[str
             if "gateway" in parts:
                 _say("measuring the gateway")
                 report.queries = await queries.measure(server, extent.rounds, extent.effort)
-            if "subscriptions" in parts:
-                _say("measuring subscriptions")
-                feed = subscriptions.sightings(database.client)
-                report.subscriptions = await subscriptions.measure(server, feed, extent.subscribers, extent.seconds)
 
 
 async def _measure_matches(report: Report, extent: Extent, parts: Collection[str]) -> None:
@@ -108,9 +121,6 @@ async def _measure_matches(report: Report, extent: Extent, parts: Collection[str
     if "news" in parts:
         _say("measuring how long news take")
         report.news = [one for many in extent.matches for one in await matches.measure_news(many, extent.news_seconds)]
-    if "viewers" in parts:
-        _say("measuring viewers")
-        report.viewers = await matches.measure_viewers(extent.viewers, extent.viewed_seconds)
 
 
 async def _measure_feed(report: Report, extent: Extent, parts: Collection[str]) -> None:
@@ -129,20 +139,45 @@ def _say(what: str) -> None:
     print(f"{what} …", file=sys.stderr, flush=True)
 
 
+async def _profile(names: Set[str], effort: float, viewers: subscribers.Extent) -> None:
+    if not names.isdisjoint(WORKLOAD_NAMES):
+        async for what, text in speed.profile(names, effort):
+            print(f"{what}\n{text}", flush=True)
+    if "subscribers" in names:
+        print(f"{viewers.subscribers} subscribers\n{await subscribers.profile(viewers)}", flush=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="see that it works: short rounds, no figures to trust")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
+    choices = (*PARTS, *AGAINST_OTHERS)
+    parser.add_argument("--only", nargs="+", choices=choices, default=PARTS, metavar="PART", help=", ".join(choices))
+    parser.add_argument("--rounds", type=int, metavar="N", help="so many rounds instead of 7, or of 1 with --quick")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="also draw the peers' CPU there, as SVG")
+    parser.add_argument(
+        *("--profile", "-p"),
+        nargs="*",
+        choices=[*sorted(WORKLOAD_NAMES), "subscribers"],
+        metavar="WORKLOAD",
+        help="instead: where the gateway's time goes in W1 … W4 (all of them if none is named) or subscribers",
+    )
     given = parser.parse_args()
     try:
-        report = run(measure(QUICK if given.quick else FULL, given.only))
-    except (EngineMissing, EngineFailed) as problem:
+        if given.profile is not None:
+            extent = QUICK if given.quick else FULL
+            run(_profile({*given.profile} or WORKLOAD_NAMES, 0.3 if given.quick else 1.0, extent.subscribers))
+            return 0
+        extent = QUICK if given.quick else FULL
+        report = run(measure(replace(extent, rounds=given.rounds or extent.rounds), given.only))
+    except (EngineMissing, EngineFailed, PeersMissing, Disagreement) as problem:
         print(f"Error: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
     print(report.text(), flush=True)
+    if given.chart is not None and report.peers:
+        given.chart.write_text(speed_chart.drawn(report.peers))
     if given.json is not None:
         given.json.write_bytes(report.json())
     return 0

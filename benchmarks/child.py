@@ -52,7 +52,7 @@ async def started(module: str, *arguments: str) -> AsyncIterator[Child]:
 
 async def obey(do: Callable[..., Awaitable[object]]) -> None:
     """In the process: until its input ends. A line of input is a command, and has a line of output."""
-    reader = asyncio.StreamReader()
+    reader = asyncio.StreamReader(limit=ANSWER_BYTES)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
         answer = await do(*line.decode().split())

@@ -1,4 +1,4 @@
-"""CPU of the calling process for one DynamoDB call: ours, boto3 in threads, aiobotocore.
+"""CPU of the calling process for one DynamoDB call: ours, ours over aiohttp, boto3 in threads, aiobotocore.
 
 All end in plain Python values, ask for the same items, and ask what the call consumed.
 """
@@ -9,22 +9,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from statistics import median
-from typing import Any
+from typing import Any, Self, cast
 
+import aiohttp
 import boto3
 import botocore.config
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from boto3.dynamodb.types import TypeDeserializer
+from botocore.credentials import Credentials
 
 from benchmarks.data import AREA, NOON, PAGE, open_store, sighting_keys
 from benchmarks.measuring import Call, closed_loop, cpu_per_call, median_ratio
 from datastore.attributes import decode_item, encode_item
-from datastore.client import Client
+from datastore.client import Client, Endpoint
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.sightings import BLIP
+from datastore.signing import CredentialSource
+from datastore.wire import Answer, Origin, Pool
 
 OURS = "Store"
+BARE = "Client"
 CONCURRENCIES = (1, 16)
 MOST = max(CONCURRENCIES)
 CALLS = {"GetItem": 240, f"BatchGetItem of {PAGE}": 48, f"Query of {PAGE}": 48}
@@ -68,8 +73,9 @@ class ClientResult:
 async def measure(client: Client, url: str, rounds: int, effort: float) -> list[ClientResult]:
     """Every contender in turn, round after round; `effort` scales the number of calls."""
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MOST))
-    async with _aiobotocore(url) as rival:
-        contenders = {OURS: _through_store(client), "Client": _bare(client), "boto3": _boto3(url), "aiobotocore": rival}
+    async with _aiobotocore(url) as rival, _over_aiohttp(url) as other:
+        ours = {OURS: _through_store(client), BARE: _bare(client), "over aiohttp": _bare(other)}
+        contenders = {**ours, "boto3": _boto3(url), "aiobotocore": rival}
         results = [
             ClientResult(operation, concurrency, {name: [] for name in contenders})
             for operation in CALLS
@@ -121,6 +127,45 @@ def _bare(client: Client) -> Calls:
         return _items(await client.call(operation, request), decode_item)
 
     return lambda: call("GetItem"), lambda: call("BatchGetItem"), lambda: call("Query")
+
+
+class _Aiohttp:
+    """What `Pool` does, done by aiohttp: the same requests, the same answers."""
+
+    shut = False
+
+    def __init__(self) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=128, keepalive_timeout=60),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=1, sock_read=5),
+            auto_decompress=False,
+            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def send(self, origin: Origin, head: bytes, body: bytes, deadline: float, *, fresh: bool) -> Answer:
+        lines = head.decode().split("\r\n")[1:-3]
+        headers = dict([line.split(": ", 1) for line in lines])
+        url = f"http://{origin.authority}/"
+        async with asyncio.timeout_at(deadline):
+            async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+                return Answer(response.status, None, await response.read())
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class _OverAiohttp(Client):
+    """Our client on aiohttp's connections."""
+
+    async def __aenter__(self) -> Self:
+        self._pool = cast(Pool, _Aiohttp())
+        return self
+
+
+def _over_aiohttp(url: str) -> Client:
+    credentials = Credentials(ACCOUNT["aws_access_key_id"], ACCOUNT["aws_secret_access_key"])
+    return _OverAiohttp(Endpoint(lambda: url, lambda: url, ACCOUNT["region_name"]), CredentialSource(credentials))
 
 
 def _boto3(url: str) -> Calls:

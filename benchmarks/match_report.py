@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.matches import CHANGED, UNCHANGED, Calls, NewsResult, TickResult
 from benchmarks.naive_tick import NAIVE, OURS, TickCost
-from benchmarks.subscriptions import SubscriptionResult
 from benchmarks.text_table import table
 from pipelines.matches.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
 
@@ -68,16 +67,5 @@ def news(results: Sequence[NewsResult]) -> Iterator[str]:
         + [f"{p50:.0f} / {p99:.0f}" for p50, p99 in (one.waiting, one.tick, one.delivery, one.total)]
         + [f"{one.gateway_cpu * 100:.0f}"]
         for one in results
-    ]
-    yield from table(head, rows)
-
-
-def viewers(results: Mapping[str, SubscriptionResult]) -> Iterator[str]:
-    yield "Viewers of one match (`matchUpdates`): CPU ms of the server process per 1,000 deliveries; lag from the write"
-    head = ["select", "viewers", "updates/s", "deliveries", "missing", "CPU ms", "p50 lag ms", "p99 lag ms"]
-    rows = [
-        [name, str(one.subscribers), f"{one.events_per_second:g}", str(one.deliveries), str(one.missing)]
-        + [f"{figure:.0f}" for figure in (one.cpu_ms, one.lag_p50_ms, one.lag_p99_ms)]
-        for name, one in results.items()
     ]
     yield from table(head, rows)

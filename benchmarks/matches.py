@@ -12,19 +12,17 @@ from typing import Any
 import aiohttp
 import orjson
 
-from benchmarks import subscriptions
 from benchmarks.child import Child
 from benchmarks.match_pipeline import polling
 from benchmarks.measuring import percentile
 from benchmarks.server import READS, Server, serving
-from benchmarks.subscriptions import SubscriptionResult, open_socket, subscribe
-from benchmarks.viewers import SELECTIONS, match_updates
 from datastore.database import StoreOptions, open_database
 from pipelines.matches.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
 
 # A ball every 3.4 seconds, 6.9 at the end of an over: about half of all ticks bring something.
 SPEED = 8.75
 POLL_INTERVALS = (0.25, 0.05)
+SETTLE_SECONDS = 15.0
 CHANGED, UNCHANGED = "changed", "unchanged"
 QUERY = """subscription {
   liveScores {
@@ -186,8 +184,7 @@ async def measure_news(matches: int, seconds: float) -> list[NewsResult]:
 
 async def _heard(server: Server, pipeline: Child, matches: int, interval: float, seconds: float) -> NewsResult:
     arrived: dict[tuple[str, int], float] = {}
-    async with open_socket(server) as socket:
-        await subscribe(socket, server.token, QUERY)
+    async with _subscribed(server) as socket:
         first = orjson.loads(await socket.receive_str())
         if len(first["payload"]["data"]["liveScores"]["updates"]) != matches:
             raise RuntimeError("Not all matches are live.")
@@ -209,21 +206,20 @@ async def _heard(server: Server, pipeline: Child, matches: int, interval: float,
     return NewsResult(matches, interval, len(news), missing, waiting, tick, delivery, total, used.cpu / seconds)
 
 
-async def measure_viewers(viewers: int, seconds: float) -> dict[str, SubscriptionResult]:
-    """Subscribers of one match, by what they select."""
-    results = {}
-    for name, selection in SELECTIONS.items():
-        async with open_database(StoreOptions()) as database:
-            assert database.engine is not None
-            await database.create_tables()
-            async with serving(database.engine.endpoint) as server:
-                feed = await match_updates(database.client, selection)
-                results[name] = await subscriptions.measure(server, feed, viewers, seconds)
-    return results
-
-
 def _p50_and_p99(values: Sequence[float]) -> tuple[float, float]:
     return percentile(values, 0.50), percentile(values, 0.99)
+
+
+@asynccontextmanager
+async def _subscribed(server: Server) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    url = f"{server.url.replace('http', 'ws')}/graphql"
+    async with server.http.ws_connect(url, protocols=["graphql-transport-ws"]) as socket:
+        payload = {"Authorization": f"Bearer {server.token}"}
+        await socket.send_json({"type": "connection_init", "payload": payload})
+        if (await socket.receive_json(timeout=SETTLE_SECONDS))["type"] != "connection_ack":
+            raise RuntimeError("A subscriber was not let in.")
+        await socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": QUERY}})
+        yield socket
 
 
 async def _listen(socket: aiohttp.ClientWebSocketResponse, arrived: dict[tuple[str, int], float]) -> None:

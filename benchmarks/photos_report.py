@@ -6,9 +6,12 @@ from typing import Any
 
 import orjson
 
+from benchmarks import subscriber_report, workload_report
+from benchmarks.contenders import Result
 from benchmarks.documents import DocumentCost, figures, report
 from benchmarks.photos import SIZE, PhotoCost
 from benchmarks.report import Report
+from benchmarks.subscribers import SubscribersResult
 from benchmarks.text_table import table
 
 NOTHING = "–"
@@ -20,6 +23,10 @@ class FullReport(Report):
 
     photos: Sequence[PhotoCost] | None = None
     documents: Sequence[DocumentCost] | None = None
+    workloads: Sequence[Result] | None = None
+    peers: Sequence[Result] | None = None
+    growth: Sequence[Result] | None = None
+    subscribers: SubscribersResult | None = None
 
     def text(self) -> str:
         blocks = [super().text()]
@@ -27,12 +34,21 @@ class FullReport(Report):
             blocks.append("\n".join(photos(self.photos)))
         if self.documents is not None:
             blocks.append("\n".join(report(self.documents)))
+        if self.workloads is not None:
+            blocks.append("\n".join(workload_report.workloads(self.workloads)))
+        blocks += ["\n".join(workload_report.peers(results)) for results in (self.peers, self.growth) if results]
+        if self.subscribers is not None:
+            blocks.append("\n".join(subscriber_report.subscribers(self.subscribers)))
         return "\n\n".join(blocks)
 
     def json(self) -> bytes:
         body = orjson.loads(super().json()) | {
             "photos": [cost.figures for cost in self.photos or ()],
             "documents": figures(self.documents or ()),
+            "workloads": [result.figures for result in self.workloads or ()],
+            "peers": [result.figures for result in self.peers or ()],
+            "growth": [result.figures for result in self.growth or ()],
+            "subscribers": None if self.subscribers is None else self.subscribers.figures,
         }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from benchmarks.data import NOON
-from benchmarks.server import SECRET_VARIABLE, Server, _free_port, _started, _stop
+from benchmarks.server import SECRET_VARIABLE, Server, free_port, started, stop
 from edge.identity import Tokens, TokenSettings
 from resolvers.access import Role
 
@@ -18,7 +18,7 @@ from resolvers.access import Role
 @asynccontextmanager
 async def serving_photos(store_url: str) -> AsyncIterator[Server]:
     """As `benchmarks.server.serving`, but `sign` takes emails. Files are in a folder that goes when this ends."""
-    port, secret = _free_port(), secrets.token_urlsafe(48)
+    port, secret = free_port(), secrets.token_urlsafe(48)
     tokens = Tokens(TokenSettings(secret=secret), clock=NOON.timestamp)
 
     def sign(email: str) -> str:
@@ -30,7 +30,7 @@ async def serving_photos(store_url: str) -> AsyncIterator[Server]:
     )
     try:
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-            await _started(http, f"http://127.0.0.1:{port}", process)
-            yield Server(f"http://127.0.0.1:{port}", "", http, sign)
+            await started(http, f"http://127.0.0.1:{port}", process)
+            yield Server(f"http://127.0.0.1:{port}", process.pid, "", http, sign)
     finally:
-        await _stop(process)
+        await stop(process)

@@ -18,7 +18,6 @@ from benchmarks.feed_stream import StreamResult
 from benchmarks.matches import NewsResult, TickResult
 from benchmarks.naive_tick import TickCost
 from benchmarks.queries import QueryResult
-from benchmarks.subscriptions import SubscriptionResult
 from benchmarks.text_table import table
 
 LIBRARIES = (
@@ -35,11 +34,9 @@ class Report:
     seconds: float = 0.0
     clients: Sequence[ClientResult] | None = None
     queries: Sequence[QueryResult] | None = None
-    subscriptions: SubscriptionResult | None = None
     ticks: TickResult | None = None
     naive: Mapping[str, TickCost] | None = None
     news: Sequence[NewsResult] | None = None
-    viewers: Mapping[str, SubscriptionResult] | None = None
     feed: Sequence[QueryResult] | None = None
     fan_out: FanOutResult | None = None
     stream: StreamResult | None = None
@@ -50,16 +47,12 @@ class Report:
             blocks.append(_clients(self.clients))
         if self.queries is not None:
             blocks.append(_queries(self.queries))
-        if self.subscriptions is not None:
-            blocks.append(_subscriptions(self.subscriptions))
         if self.ticks is not None:
             blocks += [match_report.ticks(self.ticks), match_report.calls(self.ticks)]
         if self.naive is not None:
             blocks.append(match_report.naive(self.naive))
         if self.news is not None:
             blocks.append(match_report.news(self.news))
-        if self.viewers is not None:
-            blocks.append(match_report.viewers(self.viewers))
         if self.feed is not None:
             blocks.append(feed_report.queries(self.feed))
         if self.fan_out is not None:
@@ -74,11 +67,9 @@ class Report:
             "rounds": self.rounds,
             "clients": [_told(result) for result in self.clients or ()],
             "queries": [result.figures for result in self.queries or ()],
-            "subscriptions": self.subscriptions,
             "ticks": self.ticks,
             "naive": self.naive,
             "news": self.news,
-            "viewers": self.viewers,
             "feed": [result.figures for result in self.feed or ()],
             "fan_out": self.fan_out,
             "stream": self.stream,
@@ -169,11 +160,3 @@ def _queries(results: Sequence[QueryResult]) -> Iterator[str]:
 
 def _calls(calls: Mapping[str, float]) -> str:
     return " + ".join(f"{number:g} {operation}" for operation, number in calls.items())
-
-
-def _subscriptions(result: SubscriptionResult) -> Iterator[str]:
-    yield "Subscriptions: CPU ms of the server process per 1,000 deliveries; lag from the write to the subscriber"
-    head = ["subscribers", "events/s", "deliveries", "missing", "CPU ms", "p50 lag ms", "p99 lag ms"]
-    figures = (result.cpu_ms, result.lag_p50_ms, result.lag_p99_ms)
-    counts = (result.subscribers, f"{result.events_per_second:g}", result.deliveries, result.missing)
-    yield from table(head, [[*map(str, counts), *(f"{figure:.0f}" for figure in figures)]])

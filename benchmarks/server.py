@@ -2,15 +2,21 @@
 
 import argparse
 import asyncio
+import cProfile
+import io
+import logging
 import os
+import pstats
 import secrets
 import socket
 import sys
+import sysconfig
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -25,7 +31,7 @@ from datastore.database import StoreOptions
 from datastore.keyspace import TABLES
 from datastore.metering import Call
 from edge.application import application
-from edge.capacity.settings import unlimited
+from edge.capacity.settings import Capacity
 from edge.http.protocol import UVICORN_OPTIONS
 from edge.identity import Tokens, TokenSettings
 from edge.server import settle_garbage_collector
@@ -39,6 +45,28 @@ START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 SECRET_VARIABLE = "GATEWAY_SECRET"
 POLL_INTERVAL = 0.25
+PROFILED = 45
+ROOT = Path(__file__).resolve().parent.parent
+# Limits that are checked, as in any gateway, and never met.
+MANY = 1_000_000
+AMPLE = Capacity(
+    budget_units=1e12,
+    budget_units_per_second=1e12,
+    anonymous_budget_units=1e12,
+    anonymous_budget_units_per_second=1e12,
+    concurrent=MANY,
+    concurrent_per_caller=MANY,
+    lag_seconds=60.0,
+    connections=MANY,
+    connections_per_address=MANY,
+    websockets=MANY,
+    websockets_per_caller=MANY,
+    subscriptions=MANY,
+    subscriptions_per_caller=MANY,
+    operations_per_websocket=MANY,
+    websocket_messages=MANY,
+    websocket_messages_per_second=MANY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +97,7 @@ class Server:
     """The running gateway, and a client of it that is signed in. `sign` makes a token for any user."""
 
     url: str
+    pid: int
     token: str
     http: aiohttp.ClientSession
     sign: Callable[[str], str]
@@ -91,9 +120,14 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(store_url: str, *, poll_interval: float = POLL_INTERVAL) -> AsyncIterator[Server]:
-    """Start the gateway on a store that others have filled, and stop it in the end."""
-    port, secret = _free_port(), secrets.token_urlsafe(48)
+async def serving(
+    store_url: str, *, poll_interval: float = POLL_INTERVAL, secret: str = "", options: Sequence[str] = ()
+) -> AsyncIterator[Server]:
+    """Start the gateway on a store that others have filled, and stop it in the end.
+
+    `secret` is one of its own if none is given. `options` are for its command line (see `main`).
+    """
+    port, secret = free_port(), secret or secrets.token_urlsafe(48)
     tokens = Tokens(TokenSettings(secret=secret), clock=NOON.timestamp)
 
     def sign(user: str) -> str:
@@ -102,20 +136,20 @@ async def serving(store_url: str, *, poll_interval: float = POLL_INTERVAL) -> As
     token = sign(USER)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.server", "--store", store_url, "--port", str(port)),
-        *("--poll-interval", str(poll_interval)),
+        *("--poll-interval", str(poll_interval), *options),
         env=os.environ | {SECRET_VARIABLE: secret},
     )
     try:
         url = f"http://127.0.0.1:{port}"
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, headers={"Authorization": f"Bearer {token}"}) as http:
-            await _started(http, url, process)
-            yield Server(url, token, http, sign)
+            await started(http, url, process)
+            yield Server(url, process.pid, token, http, sign)
     finally:
-        await _stop(process)
+        await stop(process)
 
 
-async def _started(http: aiohttp.ClientSession, url: str, process: asyncio.subprocess.Process) -> None:
+async def started(http: aiohttp.ClientSession, url: str, process: asyncio.subprocess.Process) -> None:
     async with asyncio.timeout(START_SECONDS):
         while process.returncode is None:
             try:
@@ -128,7 +162,7 @@ async def _started(http: aiohttp.ClientSession, url: str, process: asyncio.subpr
     raise RuntimeError("The measured gateway did not start.")
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
+async def stop(process: asyncio.subprocess.Process) -> None:
     if process.returncode is None:
         process.terminate()
         try:
@@ -138,7 +172,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
             await process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -149,20 +183,26 @@ def main() -> None:
     arguments.add_argument("--store", required=True)
     arguments.add_argument("--port", type=int, required=True)
     arguments.add_argument("--poll-interval", type=float, default=POLL_INTERVAL)
+    arguments.add_argument("--profile", action="store_true", help="answer at /profile what ran since it was asked last")
+    arguments.add_argument("--log", help="write a line for each operation there")
     given = arguments.parse_args()
+    if given.log:
+        logging.basicConfig(level=logging.INFO, filename=given.log)
     settings = Settings(
         secret=os.environ[SECRET_VARIABLE],
         port=given.port,
         poll_interval=given.poll_interval,
-        capacity=unlimited(),
+        capacity=AMPLE,
     )
-    run(_serve(settings, StoreOptions(store=given.store)))
+    run(_serve(settings, StoreOptions(store=given.store), profiled=given.profile))
 
 
-async def _serve(settings: Settings, options: StoreOptions) -> None:
+async def _serve(settings: Settings, options: StoreOptions, *, profiled: bool) -> None:
     gateway = Gateway(settings, options, now=lambda: NOON)
     app = application(gateway)
     app.router.routes.append(Route("/usage", _Usage(gateway).answer))
+    if profiled:
+        app.router.routes.append(Route("/profile", _Profile().answer))
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -180,6 +220,29 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         settle_garbage_collector()
+
+
+class _Profile:
+    """What ran between two requests, the most expensive first by the CPU time spent in it alone."""
+
+    def __init__(self) -> None:
+        self._profile = cProfile.Profile(time.thread_time)
+
+    async def answer(self, _: Request) -> Response:
+        self._profile.disable()
+        text = io.StringIO()
+        if self._profile.getstats():
+            pstats.Stats(self._profile, stream=text).sort_stats("tottime").print_stats(PROFILED)
+        self._profile = cProfile.Profile(time.thread_time)
+        self._profile.enable()
+        return Response(_shortened(text.getvalue()), media_type="text/plain")
+
+
+def _shortened(text: str) -> str:
+    """Without the folders that are the same for many files."""
+    for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), str(ROOT)):
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
 class _Usage:

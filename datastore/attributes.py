@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 Item = dict[str, Any]
+Raw = Mapping[str, Mapping[str, Any]]  # as DynamoDB answers an item
 Number = int | float | Decimal
 
 DIGITS = 38

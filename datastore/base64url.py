@@ -1,10 +1,13 @@
 """Bytes as texts that go into URLs and ids: base64url without padding (RFC 4648, section 5), in one spelling."""
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
+from binascii import b2a_base64
+
+OF_URLS = bytes.maketrans(b"+/", b"-_")
 
 
 def encode(raw: bytes) -> str:
-    return urlsafe_b64encode(raw).rstrip(b"=").decode()
+    return b2a_base64(raw, newline=False).translate(OF_URLS, b"=").decode()
 
 
 def decode(text: str) -> bytes:

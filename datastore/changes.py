@@ -37,6 +37,7 @@ class ChangeFeed:
     ) -> None:
         self._hub: Hub[Change] = Hub()
         self._readers: dict[str, StreamReader] = {}
+        self._heads: dict[str, dict[int, Callable[[], int]]] = {}
         self._read = partial(StreamReader, wire, self._hub, prefix, poll_interval, discover_interval, on_error)
 
     @asynccontextmanager
@@ -48,9 +49,11 @@ class ChangeFeed:
         capacity: int = 256,
         policy: Policy = Policy.DISCONNECT,
         key: Callable[[T], Hashable] | None = None,
+        stands_for: Callable[[], int] = lambda: 1,
     ) -> AsyncIterator[Subscription[T]]:
         """Entered when every write acknowledged from then on will be seen; a few older ones may be seen too.
 
+        `stands_for` tells how many have its events, for figures.
         Raises what the store raises when it cannot be reached at first. Once entered, outages are waited out, and the
         iteration raises `ChangesLost` when something was lost.
         """
@@ -58,14 +61,17 @@ class ChangeFeed:
             reader = self._join(table)
             try:
                 await reader.attached()
+                self._heads.setdefault(table.name, {})[id(events)] = stands_for
                 yield events
             finally:
+                self._heads.get(table.name, {}).pop(id(events), None)
                 await self._leave(table, reader)
 
     def followers(self, table: Table) -> int:
         """How many follow a table whose stream is being read."""
         reader = self._readers.get(table.name)
-        return reader.followers if reader is not None and reader.is_attached else 0
+        heads = self._heads.get(table.name, {}) if reader is not None and reader.is_attached else {}
+        return sum(stands_for() for stands_for in heads.values())
 
     async def aclose(self) -> None:
         """Stop reading; whoever still follows comes to the end of the iteration."""

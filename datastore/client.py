@@ -11,10 +11,9 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from io import BytesIO
+from functools import cache, lru_cache
 from typing import Any, Self, get_args
 
-import aiohttp
 import orjson
 
 from datastore.asking import Ask, details_of
@@ -23,7 +22,9 @@ from datastore.backoff import Backoff
 from datastore.declarations import WRITES, Operation
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.metering import Call, Meter
-from datastore.signing import CredentialSource, Signer
+from datastore.requests import Prepared
+from datastore.signing import CredentialSource, Frozen, Signer
+from datastore.wire import Answer, Limits, Lost, NotConnected, Origin, Pool, Silent, TooLate
 
 ITEM_OPERATIONS = frozenset(get_args(Operation))
 STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
@@ -38,14 +39,9 @@ THROTTLING = {
 }
 # A cancelled transaction is tried again when this is all that stood in its way.
 TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
-LARGE_BODY = 2**20
-CONNECT_SECONDS = 1.0
-ATTEMPT_SECONDS = 5.0
+# Operations that change nothing, and may be repeated at once.
+READS = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
-# For one try. Waiting for a free connection is not limited here: a busy pool is no reason to try again.
-TIMEOUTS = aiohttp.ClientTimeout(
-    total=None, sock_connect=CONNECT_SECONDS, sock_read=ATTEMPT_SECONDS, ceil_threshold=math.inf
-)
 
 LATE = "The store did not answer in time."
 DAMAGED = "The store's answers arrive damaged."
@@ -111,36 +107,30 @@ class Client:
         credentials: CredentialSource,
         *,
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
-        connections: int = 128,
+        limits: Limits = Limits(),  # noqa: B008 - frozen
         tables_come_back: bool = False,
     ) -> None:
         self._endpoint = endpoint
         self._credentials = credentials
         self._signer = Signer(endpoint.region)
         self._backoff = backoff
-        self._connections = connections
+        self._limits = limits
         self._tables_come_back = tables_come_back
-        self._session: aiohttp.ClientSession | None = None
+        self._pool: Pool | None = None
         self.on_call: Callable[[Call], None] | None = None
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=60),
-            timeout=TIMEOUTS,
-            auto_decompress=False,
-            skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._pool = Pool(self._limits)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._session is not None:
-            await self._session.close()
+        if self._pool is not None:
+            await self._pool.close()
 
     async def call(
         self,
         operation: str,
-        payload: Mapping[str, Any],
+        request: Mapping[str, Any] | Prepared,
         /,
         *,
         timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a budget shared by all tries
@@ -156,19 +146,18 @@ class Client:
         """
         if meter is not None:
             meter.check(operation)
-        body = _body(payload)
-        tries = _Tries(operation, payload, time.monotonic(), timeout)
+        prepared = request if isinstance(request, Prepared) else _prepared(request)
+        clock = asyncio.get_running_loop().time
+        tries = _Tries(operation, prepared, clock, clock() + timeout)
         answer: dict[str, Any] | None = None
         if meter is not None:
             meter.open += 1
         try:
-            # Whatever a try is waiting for, the deadline holds: credentials, a free connection, an answer, a delay.
-            async with asyncio.timeout(timeout):
-                answer = await self._persist(tries, body)
-        except TimeoutError as problem:
+            answer = await self._persist(tries)
+        except TooLate as problem:
             tries.unsure = tries.abandoned = True
             raise _told(Timeout(LATE), tries, unsure=True) from problem
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, GeneratorExit):
             tries.unsure = tries.abandoned = True
             raise
         except (Timeout, Unavailable, Throttled) as problem:
@@ -184,27 +173,54 @@ class Client:
             self._report(tries, answer, meter, patterns, asks)
         return answer
 
-    async def _persist(self, tries: "_Tries", body: bytes) -> dict[str, Any]:
-        delays = self._backoff.delays()
+    async def _persist(self, tries: "_Tries") -> dict[str, Any]:
+        """Try until it is answered for good. Whatever a try waits for, the deadline holds: `TooLate` once it passes."""
+        delays: Iterator[float] | None = None
+        fresh = False
         while True:
             tries.attempts += 1
             try:
-                return await self._attempt(tries.operation, body)
+                return self._understood(tries.operation, await self._attempt(tries, fresh))
             except _Transient as problem:
                 tries.unsure |= problem.unsure
+                if problem.stale and not fresh and tries.operation.startswith(READS):
+                    fresh = True
+                    continue
+                delays = delays or self._backoff.delays()
                 await self._wait(problem, delays, tries.left)
 
     async def _wait(self, problem: "_Transient", delays: Iterator[float], left: float) -> None:
-        """Wait for the next try; the problem is final when none is left, or no time for one."""
+        """Wait for the next try; the problem is final when none is left, no time for one, or the client is closed."""
         delay = next(delays, None)
-        if delay is None or delay >= left:
+        if delay is None or delay >= left or (self._pool is not None and self._pool.shut):
             raise problem.final from problem
         await asyncio.sleep(delay)
 
-    async def _attempt(self, operation: str, body: bytes) -> dict[str, Any]:
-        status, headers, content = await self._send(operation, body)
-        checksum = headers.get("x-amz-crc32")
-        if checksum is not None and checksum != str(zlib.crc32(content)):
+    async def _attempt(self, tries: "_Tries", fresh: bool) -> Answer:
+        operation, body = tries.operation, tries.request.body
+        credentials = self._credentials.known or await self._wait_for_credentials(tries.left)
+        origin = _origin(self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables())
+        head = self._signer.head(credentials, origin.authority, _target(operation), body)
+        assert self._pool is not None, "The client is used outside its `async with`."
+        try:
+            return await self._pool.send(origin, head, body, tries.deadline, fresh=fresh)
+        except NotConnected as problem:
+            final = Timeout(LATE) if problem.late else Unavailable(UNREACHABLE)
+            raise _Transient(final, unsure=False) from problem
+        except Silent as problem:
+            raise _Transient(Timeout(LATE)) from problem
+        except Lost as problem:
+            raise _Transient(Unavailable(UNREACHABLE), stale=problem.stale) from problem
+
+    async def _wait_for_credentials(self, seconds: float) -> Frozen:
+        try:
+            return await self._credentials.current(seconds)
+        except TimeoutError as problem:
+            raise TooLate from problem
+
+    def _understood(self, operation: str, answer: Answer) -> dict[str, Any]:
+        status, checksum, content = answer
+        if checksum is not None and checksum != b"%d" % zlib.crc32(content):
             raise _Transient(Unavailable(DAMAGED))
         if status == 200:
             return _answer(content)
@@ -212,23 +228,6 @@ class Client:
         if self._tables_come_back and _lacks_table(operation, refusal):
             raise _Transient(Unavailable(NO_TABLE), unsure=False) from refusal
         raise refusal
-
-    async def _send(self, operation: str, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        streams = operation in STREAM_OPERATIONS
-        url = self._endpoint.streams() if streams else self._endpoint.tables()
-        target = f"{'DynamoDBStreams' if streams else 'DynamoDB'}_20120810.{operation}"
-        host = url.split("//", 1)[1].rstrip("/")
-        headers = self._signer.headers(await self._credentials.current(), host, target, body)
-        assert self._session is not None, "The client is used outside its `async with`."
-        try:
-            data = body if len(body) < LARGE_BODY else BytesIO(body)  # which goes out in pieces
-            async with self._session.post(url, data=data, headers=headers, allow_redirects=False) as response:
-                return response.status, response.headers, await response.read()
-        except TimeoutError as problem:
-            raise _Transient(Timeout(LATE)) from problem
-        except (aiohttp.ClientError, OSError) as problem:
-            sent = not isinstance(problem, aiohttp.ClientConnectorError)
-            raise _Transient(Unavailable(UNREACHABLE), unsure=sent) from problem
 
     def _report(
         self,
@@ -243,17 +242,17 @@ class Client:
         seconds = time.monotonic() - tries.started
         call = Call(
             tries.operation,
-            _tables(tries.payload),
-            tries.payload.get("IndexName"),
+            tries.request.tables,
+            tries.request.index,
             _units(answer) if answer is not None else 0.0,
             tries.attempts,
             seconds,
-            tries.payload,
+            tries.request,
             time.time() - seconds,
             tries.unsure,
             patterns,
             answer is None,
-            details_of(tries.operation, tries.payload, answer or {}, asks) if asks else None,
+            details_of(tries.operation, tries.request.payload, answer or {}, asks) if asks else None,
             tries.unreported,
             tries.abandoned,
         )
@@ -264,38 +263,56 @@ class Client:
             self.on_call(call)
 
 
-@dataclass(slots=True)
 class _Tries:
-    """One call on its way. `unsure` is set once a try may have been applied although its answer was lost.
+    """One call on its way; `deadline` is in the loop's time.
 
-    `unreported` are write units that it is billed although it came to nothing. `abandoned` is set when no answer is
-    waited for any more.
+    `unsure` is set once a try may have been applied although its answer was lost. `unreported` are write units that it
+    is billed although it came to nothing. `abandoned` is set when no answer is waited for any more.
     """
 
-    operation: str
-    payload: Mapping[str, Any]
-    started: float
-    seconds: float
-    attempts: int = 0
-    unsure: bool = False
-    unreported: float = 0.0
-    abandoned: bool = False
+    __slots__ = (
+        *("_clock", "abandoned", "attempts", "deadline", "operation"),
+        *("request", "started", "unreported", "unsure"),
+    )
+
+    def __init__(self, operation: str, request: Prepared, clock: Callable[[], float], deadline: float) -> None:
+        self.operation = operation
+        self.request = request
+        self.started = time.monotonic()
+        self.deadline = deadline
+        self.attempts = 0
+        self.unsure = False
+        self.unreported = 0.0
+        self.abandoned = False
+        self._clock = clock
 
     @property
     def left(self) -> float:
-        return self.seconds - (time.monotonic() - self.started)
+        return self.deadline - self._clock()
 
 
 class _Transient(Exception):
     """Worth another try; `final` is what the caller is told when there is none left.
 
-    `unsure` tells that DynamoDB may have done what was asked all the same.
+    `unsure` tells that DynamoDB may have done what was asked all the same, `stale` that the connection had been kept
+    for too long: what only reads need not wait before it tries again.
     """
 
-    def __init__(self, final: DomainError, *, unsure: bool = True) -> None:
+    def __init__(self, final: DomainError, *, unsure: bool = True, stale: bool = False) -> None:
         super().__init__(str(final))
         self.final = final
         self.unsure = unsure
+        self.stale = stale
+
+
+@cache
+def _target(operation: str) -> str:
+    return f"{'DynamoDBStreams' if operation in STREAM_OPERATIONS else 'DynamoDB'}_20120810.{operation}"
+
+
+@lru_cache(maxsize=16)
+def _origin(url: str) -> Origin:
+    return Origin.of(url)
 
 
 def _told(problem: DomainError, tries: _Tries, *, unsure: bool) -> DomainError:
@@ -305,10 +322,10 @@ def _told(problem: DomainError, tries: _Tries, *, unsure: bool) -> DomainError:
     return problem
 
 
-def _body(payload: Mapping[str, Any]) -> bytes:
-    """The request as JSON. Raises `RequestRefused` for what JSON does not hold, such as half a surrogate pair."""
+def _prepared(payload: Mapping[str, Any]) -> Prepared:
+    """Raises `RequestRefused` for what JSON does not hold, such as half a surrogate pair."""
     try:
-        return orjson.dumps(payload)
+        return Prepared.of(payload)
     except TypeError as problem:
         raise RequestRefused("SerializationException", str(problem)) from problem
 
@@ -366,16 +383,8 @@ def _item(problem: Mapping[str, Any]) -> Item | None:
     return decode_item(item) if item else None
 
 
-def _tables(payload: Mapping[str, Any]) -> tuple[str, ...]:
-    if "TableName" in payload:
-        return (payload["TableName"],)
-    if "RequestItems" in payload:
-        return tuple(payload["RequestItems"])
-    actions = payload.get("TransactItems", ())
-    return tuple(dict.fromkeys(body["TableName"] for action in actions for body in action.values()))
-
-
 def _units(answer: Mapping[str, Any]) -> float:
     consumed = answer.get("ConsumedCapacity") or ()
-    entries = [consumed] if isinstance(consumed, dict) else consumed
-    return float(sum(entry.get("CapacityUnits", 0.0) for entry in entries))
+    if isinstance(consumed, dict):
+        return float(consumed.get("CapacityUnits", 0.0))
+    return float(sum([entry.get("CapacityUnits", 0.0) for entry in consumed]))

@@ -12,8 +12,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from datastore import base64url
-from datastore.attributes import Item, decode_item, encode_item
+from datastore.attributes import Item, Raw, decode_item, encode_item
 from datastore.errors import BadCursor
+from datastore.mac import Mac
 from datastore.padding import padded, unpadded
 
 TAG_BYTES = 16
@@ -25,12 +26,16 @@ class Cursors:
     """Seals and opens cursors. All processes that answer for one another share the secret."""
 
     def __init__(self, secret: bytes) -> None:
-        self._key = hmac.digest(secret, b"cursor", "sha256")
+        self._mac = Mac(hmac.digest(secret, b"cursor", "sha256"))
         self._cipher = AESSIV(hmac.digest(secret, b"personal cursor", "sha512"))
 
     def seal(self, key: Item, binding: bytes, *, personal: bool = False) -> str:
         """A cursor for the position just at `key`."""
-        content = orjson.dumps(encode_item(key), option=orjson.OPT_SORT_KEYS)
+        return self.seal_raw(encode_item(key), binding, personal=personal)
+
+    def seal_raw(self, key: Raw, binding: bytes, *, personal: bool = False) -> str:
+        """The same for a key as DynamoDB answered it."""
+        content = orjson.dumps(key, option=orjson.OPT_SORT_KEYS)
         if personal:
             return base64url.encode(self._cipher.encrypt(padded(content), [binding]))
         return base64url.encode(self._tag(content, binding) + content)
@@ -58,7 +63,7 @@ class Cursors:
             raise BadCursor(REFUSAL) from None
 
     def _tag(self, content: bytes, binding: bytes) -> bytes:
-        return hmac.digest(self._key, len(binding).to_bytes(4, "big") + binding + content, "sha256")[:TAG_BYTES]
+        return self._mac.digest(len(binding).to_bytes(4, "big") + binding + content)[:TAG_BYTES]
 
 
 def binding(field: str, arguments: Mapping[str, Any]) -> bytes:

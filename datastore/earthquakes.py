@@ -146,7 +146,7 @@ class Earthquakes:
             newer = span.start["gsi1sk"] > values["end"]
             if newer is span.backward:
                 return Page([], has_next=span.backward, has_previous=not span.backward, partitions=0)
-            span = replace(span, start=None)
+            span = Span(span.size, span.backward)
         days = [values | {"partition": keys.day(bucket)} for bucket in day_buckets(start, end)]
         return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, _attributes(fields))
 

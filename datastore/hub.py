@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from datastore.errors import SlowSubscriber
 
@@ -27,54 +27,43 @@ class Policy(StrEnum):
     LATEST = "latest"
 
 
-class _Buffer(Protocol[T]):
-    def __len__(self) -> int: ...
-    def add(self, event: T) -> bool:
-        """False when an event that waited was replaced."""
+class Backlog(Generic[T]):
+    """What waits for one subscriber, by its policy; `most` of them at the most.
 
-    def take(self) -> T: ...
-    def clear(self) -> None: ...
+    A key keeps its place in the line when its event is replaced, so a busy key does not starve.
+    """
 
+    __slots__ = ("_keyed", "_line", "_most")
 
-class _Queue(Generic[T]):
-    def __init__(self) -> None:
-        self._events: deque[T] = deque()
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    def add(self, event: T) -> bool:
-        self._events.append(event)
-        return True
-
-    def take(self) -> T:
-        return self._events.popleft()
-
-    def clear(self) -> None:
-        self._events.clear()
-
-
-class _Newest(Generic[T]):
-    """A key keeps its place in the line when its event is replaced, so a busy key does not starve."""
-
-    def __init__(self, key: Callable[[T], Hashable]) -> None:
-        self._key = key
-        self._events: dict[Hashable, T] = {}
+    def __init__(self, policy: Policy, most: int) -> None:
+        self._most = most
+        self._line: deque[T] = deque()
+        self._keyed: dict[Hashable, T] | None = {} if policy is Policy.LATEST else None
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self._line if self._keyed is None else self._keyed)
 
-    def add(self, event: T) -> bool:
-        key = self._key(event)
-        is_new = key not in self._events
-        self._events[key] = event
-        return is_new
+    def add(self, event: T, key: Hashable) -> T | None:
+        """Let it wait; what it took the place of. Raises `SlowSubscriber` when as many wait as may."""
+        replaced = None if self._keyed is None else self._keyed.get(key)
+        if len(self) >= self._most and replaced is None:
+            behind = len(self) + 1
+            message = f"This subscription fell {behind} changes behind and was disconnected; subscribe again."
+            raise SlowSubscriber(message, behind=behind)
+        if self._keyed is None:
+            self._line.append(event)
+        else:
+            self._keyed[key] = event
+        return replaced
 
     def take(self) -> T:
-        return self._events.pop(next(iter(self._events)))
+        """The first of those that wait."""
+        return self._line.popleft() if self._keyed is None else self._keyed.pop(next(iter(self._keyed)))
 
     def clear(self) -> None:
-        self._events.clear()
+        self._line.clear()
+        if self._keyed is not None:
+            self._keyed.clear()
 
 
 class Subscription(Generic[T]):
@@ -84,11 +73,15 @@ class Subscription(Generic[T]):
     """
 
     def __init__(
-        self, select: Callable[[Any], T | None], buffer: _Buffer[T], capacity: int, forget: Callable[[Any], None]
+        self,
+        select: Callable[[Any], T | None],
+        backlog: Backlog[T],
+        key: Callable[[T], Hashable],
+        forget: Callable[[Any], None],
     ) -> None:
         self._select = select
-        self._buffer = buffer
-        self._capacity = capacity
+        self._backlog = backlog
+        self._key = key
         self._forget = forget
         self._wake = asyncio.Event()
         self._ended = False
@@ -99,14 +92,14 @@ class Subscription(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        while not self._buffer:
+        while not self._backlog:
             if self._problem is not None:
                 raise self._problem.with_traceback(None)  # subscribers may share it: keep no other's frames
             if self._ended:
                 raise StopAsyncIteration
             self._wake.clear()
             await self._wake.wait()
-        return self._buffer.take()
+        return self._backlog.take()
 
     def offer(self, record: Any) -> None:
         """Take what `select` makes of a record. Whatever goes wrong ends this subscription and nothing else."""
@@ -114,16 +107,14 @@ class Subscription(Generic[T]):
             event = self._select(record)
             if event is not None:
                 self._add(event)
+        except SlowSubscriber as problem:
+            self._backlog.clear()
+            self.end(problem)
         except Exception as problem:
             self.end(problem)
 
     def _add(self, event: T) -> None:
-        self.conflated += not self._buffer.add(event)
-        behind = len(self._buffer)
-        if behind > self._capacity:
-            self._buffer.clear()
-            message = f"This subscription fell {behind} changes behind and was disconnected; subscribe again."
-            raise SlowSubscriber(message, behind=behind)
+        self.conflated += self._backlog.add(event, self._key(event)) is not None
         self._wake.set()
 
     def end(self, problem: Exception | None = None) -> None:
@@ -135,7 +126,7 @@ class Subscription(Generic[T]):
 
     async def aclose(self) -> None:
         self.end()
-        self._buffer.clear()
+        self._backlog.clear()
 
     async def __aenter__(self) -> Self:
         return self
@@ -165,8 +156,8 @@ class Hub(Generic[R]):
 
         `key` is for the policy LATEST; without it only the newest event of all waits.
         """
-        buffer: _Buffer[T] = _Queue() if policy is Policy.DISCONNECT else _Newest(key or (lambda _: None))
-        subscription = Subscription(select, buffer, capacity, lambda one: self._forget(topic, one))
+        backlog: Backlog[T] = Backlog(policy, capacity)
+        subscription = Subscription(select, backlog, key or (lambda _: None), lambda one: self._forget(topic, one))
         self._topics.setdefault(topic, {})[id(subscription)] = subscription
         return subscription
 

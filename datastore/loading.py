@@ -2,30 +2,78 @@
 
 import asyncio
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Self
 
 from datastore.asking import Ask, Asks
-from datastore.attributes import Item, decode_item, encode_item
+from datastore.attributes import Item, Raw, decode_item
 from datastore.backoff import Backoff
 from datastore.client import Client
 from datastore.declarations import AccessPattern, Table
-from datastore.errors import DomainError, Throttled, Timeout
+from datastore.decoding import Decoder
+from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 from datastore.giving_up import Batches
-from datastore.keyspace.parts import Key, checked, key_attributes, key_of
+from datastore.keyspace.parts import Key, checked, key_of
 from datastore.metering import Deadline, Meter
+from datastore.records import Record, raw_record
+from datastore.requests import Prepared
+from datastore.templates import batch_get_item, point_requests
 
 BATCH_KEYS = 100
 UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
 # Turns of the event loop without another read before a held batch goes out: from a list that came in to the reads of
-# its nodes the executor takes some five.
+# its nodes graphql-core's executor takes some five.
 QUIET_TURNS = 12
+# Compiled execution takes none, for it goes on to the nodes where the list ends: these are for resolvers that wait for
+# something of their own in between. Which of the two it is, who holds tells: graphql-core runs its fields in tasks, and
+# compiled execution in strands, which are no `asyncio.Task`. A wrong guess costs a batch more or idle turns, no answer.
+FEW_TURNS = 4
 
 Address = tuple[Table, Key]
 
 
-class PointReads(Batches[Address, Item | None]):
+class Found:
+    """An item as DynamoDB answered it (`raw`), and what was made of it: once, however many read it."""
+
+    __slots__ = ("_convert", "_item", "_record", "raw")
+
+    def __init__(self, raw: Raw) -> None:
+        self.raw = raw
+        self._item: Item | None = None
+        self._convert: Decoder[Any] | None = None
+        self._record: Any = None
+
+    @property
+    def item(self) -> Item:
+        """As a plain dict."""
+        if self._item is None:
+            self._item = decode_item(self.raw)
+        return self._item
+
+    def record(self, convert: Decoder[Record]) -> Record:
+        """As a record. Raises `Internal` when it is damaged."""
+        if self._convert is not convert:
+            self._record, self._convert = raw_record(convert, self.raw), convert
+        record: Record = self._record
+        return record
+
+
+class _Held:
+    """While it is entered, point reads are held."""
+
+    __slots__ = ("_reads",)
+
+    def __init__(self, reads: "PointReads") -> None:
+        self._reads = reads
+
+    def __enter__(self) -> None:
+        self._reads.hold()
+
+    def __exit__(self, *_: object) -> None:
+        self._reads.release()
+
+
+class PointReads(Batches[Address, Found | None]):
     """One GetItem for a single key, BatchGetItem for more, at most 100 keys a call, calls side by side.
 
     Answers in key order with None for what does not exist. A key that stays unprocessed until the deadline is
@@ -41,47 +89,74 @@ class PointReads(Batches[Address, Item | None]):
         self._deadline = deadline
         self._patterns: dict[Address, str] = {}
         self._asks = Asks(meter.hits)
+        self._turns = FEW_TURNS
         self._holders = 0
         self._just_released = False
-        self._released = asyncio.Event()
+        self._released: asyncio.Event | None = None
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Reads asked for meanwhile go out at its end, together with those that are asked for just after it.
+    @property
+    def held(self) -> "_Held":
+        """While it is entered, point reads are held."""
+        return _Held(self)
 
-        For lists that lead on to point reads. Nothing inside may wait for such a read.
+    def hold(self) -> None:
+        """Reads asked for from now on go out with `release`, together with those that are asked for just after it.
+
+        For lists that lead on to point reads. Nobody may wait for such a read before.
         """
         self._holders += 1
+        if isinstance(asyncio.current_task(), asyncio.Task):
+            self._turns = QUIET_TURNS
+        if self._released is None:
+            self._released = asyncio.Event()
         self._released.clear()
-        try:
-            yield
-        finally:
-            self._holders -= 1
-            if not self._holders:
-                self._just_released = True
-                self._released.set()
+
+    def release(self) -> None:
+        self._holders -= 1
+        if not self._holders and self._released is not None:
+            self._just_released = True
+            self._released.set()
 
     async def dispatch(self) -> None:
         """Send what is queued, when no list is awaited."""
         # Also when the last list came in before this ran: the reads that it leads to may not have been asked for yet.
-        while self._holders or self._just_released:
+        while self._released is not None and (self._holders or self._just_released):
             await self._released.wait()
             self._just_released = False
             await self._quiet()
+            if not self._holders:
+                self._turns = FEW_TURNS
         await super().dispatch()
 
     async def _quiet(self) -> None:
         size, turns = len(self._queue), 0
-        while turns < QUIET_TURNS:
+        while turns < self._turns:
             await asyncio.sleep(0)
             turns = turns + 1 if size == len(self._queue) else 0
             size = len(self._queue)
 
-    async def read(self, pattern: AccessPattern, key: Key) -> Item | None:
-        """The item, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
-        address = self._address(pattern, key)
-        # One reader's cancellation is not the others': they wait for the same read.
-        return await asyncio.shield(self.load(address))
+    def read(self, pattern: AccessPattern, key: Key) -> Awaitable[Found | None]:
+        """What is found, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
+        return self.wait(self._address(pattern, key))
+
+    async def read_all(self, pattern: AccessPattern, keys: Sequence[Key]) -> list[Found | Exception | None]:
+        """What is found of each, or what went wrong with it: in one task, however many they are."""
+        reads = [self._begun(pattern, key) for key in keys]
+        return [read if isinstance(read, Exception) else await self._outcome(read) for read in reads]
+
+    def _begun(self, pattern: AccessPattern, key: Key) -> "asyncio.Future[Found | None] | Exception":
+        try:
+            return self.load(self._address(pattern, key))
+        except BadUserInput as refusal:
+            return refusal
+
+    async def _outcome(self, read: "asyncio.Future[Found | None]") -> Found | Exception | None:
+        try:
+            if not read.done():
+                await self._over(read)
+            return read.result()
+        except Exception as problem:
+            return problem
 
     def read_ahead(self, pattern: AccessPattern, key: Key) -> None:
         """Have a key read with the others of this turn, for one who will ask for it soon. A failure is theirs."""
@@ -96,7 +171,7 @@ class PointReads(Batches[Address, Item | None]):
             self._asks.note(address, pattern, known=address in self._cache, ahead=ahead)
         return address
 
-    def prime(self, key: Address, value: Item | None) -> Self:
+    def prime(self, key: Address, value: Found | None) -> Self:
         if self._meter.detailed:
             self._asks.written(key)
         return super().prime(key, value)
@@ -111,29 +186,35 @@ class PointReads(Batches[Address, Item | None]):
                 self.clear(address)  # a failure is not remembered: asked again, it is read again
         return values
 
-    async def _one(self, table: Table, key: Key) -> Item | None:
-        request = self._request(table) | {"Key": _encoded(table, key)}
+    async def _one(self, table: Table, key: Key) -> Found | None:
+        request = point_requests(table, self._prefix, self._consistent).get_item(key)
         answer = await self._call("GetItem", request, [(table, key)], self._asked([(table, key)]))
-        return decode_item(answer["Item"]) if "Item" in answer else None
+        return Found(answer["Item"]) if "Item" in answer else None
 
-    async def _many(self, addresses: Sequence[Address]) -> list[Item | BaseException | None]:
-        found: dict[Address, Item | BaseException] = {}
+    async def _many(self, addresses: Sequence[Address]) -> list[Found | BaseException | None]:
+        found: dict[tuple[Table, tuple[str, str]], Found | BaseException] = {}
         tables = {self._prefix + table.name: table for table, _ in addresses}
-        wanted = self._batch(addresses)
+        request: Prepared | Mapping[str, Any] = self._batch(addresses)
         delays = UNPROCESSED.delays(random.random)
         asks = self._asked(addresses)  # the same in each round
-        while wanted:
+        wanted = None
+        while True:
             try:
-                request = {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"}
                 answer = await self._call("BatchGetItem", request, addresses, asks)
             except DomainError as problem:  # what came in earlier rounds is served all the same
-                found.update(_failed(tables, wanted, problem))
+                for address in addresses if wanted is None else _addresses(tables, wanted):
+                    found[address] = problem
                 break
-            found.update(_received(tables, answer.get("Responses") or {}))
-            wanted = answer.get("UnprocessedKeys") or {}
-            if wanted and not await self._may_wait(next(delays, None)):
-                found.update(_failed(tables, wanted, Throttled("The store is busy; try again in a moment.")))
+            for name, items in (answer.get("Responses") or {}).items():
+                _receive(tables[name], items, found)
+            wanted = answer.get("UnprocessedKeys")
+            if not wanted:
                 break
+            if not await self._may_wait(next(delays, None)):
+                busy = Throttled("The store is busy; try again in a moment.")
+                found.update(dict.fromkeys(_addresses(tables, wanted), busy))
+                break
+            request = {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"}
         return [found.get(address) for address in addresses]
 
     async def _may_wait(self, delay: float | None) -> bool:
@@ -149,40 +230,40 @@ class PointReads(Batches[Address, Item | None]):
         return self._asks.of(addresses) if self._meter.detailed else ()
 
     async def _call(
-        self, operation: str, payload: Mapping[str, Any], addresses: Sequence[Address], asks: tuple[Ask, ...]
+        self,
+        operation: str,
+        request: Prepared | Mapping[str, Any],
+        addresses: Sequence[Address],
+        asks: tuple[Ask, ...],
     ) -> dict[str, Any]:
         return await self._client.call(
             operation,
-            payload,
+            request,
             timeout=self._deadline.remaining(),
             meter=self._meter,
             patterns=tuple({self._patterns[address]: None for address in addresses}),
             asks=asks,
         )
 
-    def _request(self, table: Table) -> dict[str, Any]:
-        request: dict[str, Any] = {"TableName": self._prefix + table.name, "ReturnConsumedCapacity": "TOTAL"}
-        return request | ({"ConsistentRead": True} if self._consistent else {})
-
-    def _batch(self, addresses: Sequence[Address]) -> dict[str, Any]:
-        request: dict[str, Any] = {}
+    def _batch(self, addresses: Sequence[Address]) -> Prepared:
+        keys: dict[Table, list[Key]] = {}
         for table, key in addresses:
-            entry = request.setdefault(self._prefix + table.name, {"Keys": []})
-            entry["Keys"].append(_encoded(table, key))
-            if self._consistent:
-                entry["ConsistentRead"] = True
-        return request
+            keys.setdefault(table, []).append(key)
+        return batch_get_item(
+            {
+                self._prefix + table.name: point_requests(table, self._prefix, self._consistent).entry(of_table)
+                for table, of_table in keys.items()
+            }
+        )
 
 
-def _encoded(table: Table, key: Key) -> dict[str, Any]:
-    return encode_item(key_attributes(table, key))
+def _receive(table: Table, items: Sequence[Raw], found: dict[tuple[Table, tuple[str, str]], Any]) -> None:
+    """Keep what was answered of a table under its address: a key is as good as the tuple that it is."""
+    partition, sort = table.partition, table.sort
+    for raw in items:
+        found[table, (raw[partition]["S"], raw[sort]["S"] if sort else "")] = Found(raw)
 
 
-def _received(tables: Mapping[str, Table], responses: Mapping[str, Any]) -> dict[Address, Item]:
-    items = ((tables[name], decode_item(raw)) for name, raws in responses.items() for raw in raws)
-    return {(table, key_of(table, item)): item for table, item in items}
-
-
-def _failed(tables: Mapping[str, Table], wanted: Mapping[str, Any], problem: DomainError) -> dict[Address, DomainError]:
-    keys = ((tables[name], decode_item(key)) for name, entry in wanted.items() for key in entry["Keys"])
-    return {(table, key_of(table, key)): problem for table, key in keys}
+def _addresses(tables: Mapping[str, Table], wanted: Mapping[str, Any]) -> list[Address]:
+    keys = [(tables[name], decode_item(key)) for name, entry in wanted.items() for key in entry["Keys"]]
+    return [(table, key_of(table, key)) for table, key in keys]

@@ -8,16 +8,18 @@ from typing import Any
 from datastore.asking import Details, Hit
 from datastore.declarations import WRITES
 from datastore.errors import BadUserInput, Timeout
+from datastore.requests import Prepared
 
 # A write unit costs five times what a read unit does, on demand and in every region:
 # https://aws.amazon.com/dynamodb/pricing/on-demand/
 WRITE_PRICE = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Call:
     """One DynamoDB request as it went over the wire; `units` are the capacity units it reported.
 
+    There are thousands a second, hence not frozen; nobody changes one. `request` is what was `sent`, as parsed JSON.
     `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries. `unsure` tells that
     DynamoDB may have done what was asked although it did not say so. `patterns` are the ids of the access patterns that
     it serves, `failed` whether it brought nothing but an error; `details` are there when it is to be explained.
@@ -31,7 +33,7 @@ class Call:
     units: float
     attempts: int
     seconds: float
-    request: Mapping[str, Any] = field(repr=False)
+    sent: Prepared | Mapping[str, Any] = field(repr=False)
     began: float = 0.0
     unsure: bool = False
     patterns: tuple[str, ...] = ()
@@ -39,6 +41,10 @@ class Call:
     details: Details | None = field(default=None, repr=False)
     unreported: float = 0.0
     abandoned: bool = False
+
+    @property
+    def request(self) -> Mapping[str, Any]:
+        return self.sent.payload if isinstance(self.sent, Prepared) else self.sent
 
     @property
     def price(self) -> float:

@@ -10,7 +10,8 @@ def iso(moment: datetime) -> str:
 
 def from_iso(text: str) -> datetime:
     """The moment in `text`, with or without fractions of a second."""
-    return datetime.fromisoformat(text).astimezone(UTC)
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)  # as what is written here is
 
 
 def epoch_ms(moment: datetime) -> int:

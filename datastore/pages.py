@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
-from datastore.attributes import Item
+from msgspec import Struct
+
+from datastore.attributes import Item, Raw, decode_item
 from datastore.declarations import AccessPattern
 from datastore.errors import BadCursor
 from datastore.store import Store
@@ -22,14 +25,14 @@ class SortOrder(StrEnum):
 
 WIDEST_WAVE = 16
 LARGEST_LIMIT = 2000
+AT_ONCE = nullcontext()
 
 Values = Mapping[str, Any]
 # Of the items that were read those that belong in the list, in the same order: what no filter expression can tell.
-Keep = Callable[[list[Item]], Awaitable[list[Item]]]
+Keep = Callable[[list[Raw]], Awaitable[list[Raw]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Which part of a list is wanted: `size` items after (or before, when `backward`) the position `start`."""
 
     size: int
@@ -37,14 +40,37 @@ class Span:
     start: Item | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Page:
-    """Items in the list's order. `partitions` counts the partitions that were read for it."""
+    """Items in the list's order, of which `raw` is what DynamoDB answered, None where they were made otherwise.
 
-    items: list[Item]
-    has_next: bool
-    has_previous: bool
-    partitions: int = 1
+    `partitions` counts the partitions that were read for it.
+    """
+
+    __slots__ = ("_items", "has_next", "has_previous", "partitions", "raw")
+
+    def __init__(
+        self,
+        items: list[Item] | None,
+        has_next: bool,
+        has_previous: bool,
+        partitions: int = 1,
+        raw: list[Raw] | None = None,
+    ) -> None:
+        self._items = items
+        self.has_next = has_next
+        self.has_previous = has_previous
+        self.partitions = partitions
+        self.raw = raw
+
+    @property
+    def items(self) -> list[Item]:
+        """The items as plain dicts."""
+        if self._items is None:
+            self._items = [decode_item(raw) for raw in self.raw or ()]
+        return self._items
+
+    def __repr__(self) -> str:
+        return f"Page({self.items!r}, {self.has_next}, {self.has_previous}, {self.partitions})"
 
 
 async def read_page(
@@ -64,11 +90,13 @@ async def read_page(
     `leads_on`: point reads follow, by `keep` or for each item. Those of several lists go out together (see
     `Store.leading_on`).
     """
-    ordered = list(reversed(partitions)) if span.backward else list(partitions)
     reader = _Reader(store, pattern, span.backward, attributes, keep, leads_on)
+    if len(partitions) == 1 and span.start is None:
+        return _page(await reader.read(partitions[0], span.size + 1, None), span, 1)
+    ordered = list(reversed(partitions)) if span.backward else list(partitions)
     first, start = _position(pattern, ordered, span.start)
     wanted = span.size + 1
-    found: list[Item] = []
+    found: list[Raw] = []
     at, fullest = first, 0
     while at < len(ordered) and len(found) < wanted:
         wave = ordered[at : at + _width(wanted - len(found), fullest, at - first)]
@@ -85,6 +113,7 @@ async def read_page(
     return _page(found, span, at - first)
 
 
+@cache
 def in_order(pattern: AccessPattern, order: SortOrder) -> AccessPattern:
     """The pattern with its list in that order."""
     return replace(pattern, descending=order is SortOrder.DESCENDING)
@@ -95,12 +124,12 @@ def empty_page(span: Span) -> Page:
     return _page([], span, 0)
 
 
-def _page(found: list[Item], span: Span, partitions: int) -> Page:
+def _page(found: list[Raw], span: Span, partitions: int) -> Page:
     more = len(found) > span.size
-    items = found[: span.size]
+    raw = found[: span.size]
     if span.backward:
-        return Page(items[::-1], has_next=span.start is not None, has_previous=more, partitions=partitions)
-    return Page(items, has_next=more, has_previous=span.start is not None, partitions=partitions)
+        return Page(None, span.start is not None, more, partitions, raw[::-1])
+    return Page(None, more, span.start is not None, partitions, raw)
 
 
 def _width(missing: int, fullest: int, read: int) -> int:
@@ -147,13 +176,13 @@ class _Reader:
         self._scanned = 0
         self._passed = 0
 
-    async def read(self, values: Values, wanted: int, start: Item | None) -> list[Item]:
+    async def read(self, values: Values, wanted: int, start: Item | None) -> list[Raw]:
         """Up to `wanted` items of one partition, in reading order, after `start`."""
-        found: list[Item] = []
+        found: list[Raw] = []
         limit = _limit(wanted, self._scanned, self._passed)
         while True:
             # Around the Query alone: what `keep` asks for would wait for itself.
-            with self._store.leading_on() if self._leads_on else nullcontext():
+            with self._store.leading_on() if self._leads_on else AT_ONCE:
                 page = await self._store.query(
                     self._pattern,
                     values,
@@ -162,13 +191,13 @@ class _Reader:
                     backward=self._backward,
                     attributes=self._attributes,
                 )
-            passed = await self._keep(page.items) if self._keep else page.items
+            passed = await self._keep(page.raw) if self._keep else page.raw
             self._scanned += page.scanned
             self._passed += len(passed)
-            found += passed
-            if len(found) >= wanted or page.next_start is None:
-                return found[:wanted]
+            found = found + passed if found else passed
             start = page.next_start
+            if len(found) >= wanted or start is None:
+                return found[:wanted]
             # By the last page alone: behind the last living item there may be thousands of expired ones.
             limit = _limit(wanted - len(found), page.scanned, len(passed))
 

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from datastore.attributes import Raw, decode_item
+from datastore.decoding import Decoder
 from datastore.emails import without_emails
 from datastore.errors import Internal
 
@@ -29,6 +31,22 @@ def parsed(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, An
 def record(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, Any] | None) -> Record | None:
     """The record of a point read, or None. Raises `Internal` when the item is damaged."""
     found = None if item is None else parsed(convert, item)
+    if isinstance(found, Internal):
+        raise found
+    return found
+
+
+def raw_parsed(convert: Decoder[Record], raw: Raw) -> Record | Internal:
+    """The same of an item as DynamoDB answered it."""
+    try:
+        return convert.raw(raw)
+    except DAMAGE:
+        return parsed(convert, decode_item(raw))  # which tells what is wrong
+
+
+def raw_record(convert: Decoder[Record], raw: Raw) -> Record:
+    """The record. Raises `Internal` when the item is damaged."""
+    found = raw_parsed(convert, raw)
     if isinstance(found, Internal):
         raise found
     return found

@@ -4,13 +4,14 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-re
 """
 
 import asyncio
-import hashlib
 import hmac
 import logging
 import time
-from typing import Any, Protocol
+from hashlib import sha256
+from typing import Any, NamedTuple, Protocol
 
 from datastore.errors import Unavailable
+from datastore.mac import Mac
 
 CONTENT_TYPE = "application/x-amz-json-1.0"
 RECHECK_SECONDS = 60.0
@@ -43,12 +44,23 @@ class CredentialSource:
         self._check_at = 0.0
         self._refresh: asyncio.Task[Frozen | None] | None = None
 
-    async def current(self) -> Frozen:
-        """The credentials to sign with now. Raises `Unavailable` if there are none to be had."""
-        frozen = self._frozen
-        if frozen is None or time.monotonic() >= self._check_at:
-            # A caller that is cancelled leaves the refresh to the others.
-            frozen = await asyncio.shield(self._refreshing())
+    @property
+    def known(self) -> Frozen | None:
+        """The credentials to sign with now; None where they must be asked for with `current`."""
+        return self._frozen if time.monotonic() < self._check_at else None
+
+    async def current(self, seconds: float | None = None) -> Frozen:
+        """The credentials to sign with now. Raises `Unavailable` if there are none to be had, `TimeoutError` if they
+        are not there in so many seconds.
+        """
+        frozen = self.known
+        if frozen is None:
+            refresh = self._refreshing()
+            # A caller that leaves, or gives up, leaves the refresh to the others.
+            await asyncio.wait([refresh], timeout=seconds)
+            if not refresh.done():
+                raise TimeoutError
+            frozen = refresh.result()
         if frozen is None:
             raise Unavailable("The store's credentials cannot be had at the moment; try again.")
         return frozen
@@ -71,39 +83,76 @@ class CredentialSource:
 
 
 class Signer:
-    """Signs requests; the signing key is derived once a day and credential."""
+    """Signs requests. What is the same for all of a second, or of a day, is made once."""
 
     def __init__(self, region: str) -> None:
         self._region = region
-        self._key: bytes = b""
-        self._key_of: tuple[str, str] = ("", "")
+        self._key = _Key("", "", region)
+        self._credentials: Frozen | None = None
+        self._second = -1
+        self._forms: dict[tuple[str, str], _Form] = {}
 
-    def headers(
-        self, credentials: Frozen, host: str, target: str, body: bytes, now: float | None = None
-    ) -> dict[str, str]:
-        """All headers of the request, `Authorization` among them; `now` in epoch seconds."""
-        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    def head(self, credentials: Frozen, host: str, target: str, body: bytes, now: float | None = None) -> bytes:
+        """The head of the request, with all its headers; `now` in epoch seconds."""
+        second = int(time.time() if now is None else now)
+        if second != self._second or credentials is not self._credentials:
+            self._second, self._credentials = second, credentials
+            self._forms.clear()
+        form = self._forms.get((host, target))
+        if form is None:
+            form = self._forms[host, target] = self._form(credentials, host, target, second)
+        canonical = form.canonical.copy()
+        canonical.update(sha256(body).hexdigest().encode())
+        signature = form.key.sign(form.text + canonical.hexdigest().encode())
+        return b"%b%b\r\ncontent-length: %d\r\n\r\n" % (form.head, signature, len(body))
+
+    def _form(self, credentials: Frozen, host: str, target: str, second: int) -> "_Form":
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
         signed = {"content-type": CONTENT_TYPE, "host": host, "x-amz-date": stamp}
         if credentials.token:
             signed["x-amz-security-token"] = credentials.token
         signed["x-amz-target"] = target
         names = ";".join(signed)
-        lines = "".join([f"{name}:{value}\n" for name, value in signed.items()])
-        canonical = f"POST\n/\n\n{lines}\n{names}\n{hashlib.sha256(body).hexdigest()}"
+        canonical = "".join([f"{name}:{value}\n" for name, value in signed.items()])
         scope = f"{stamp[:8]}/{self._region}/dynamodb/aws4_request"
-        text = f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
-        signature = hmac.digest(self._signing_key(credentials, stamp[:8]), text.encode(), "sha256").hex()
-        signed["authorization"] = (
-            f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, "
-            f"SignedHeaders={names}, Signature={signature}"
+        lines = "".join([f"{name}: {value}\r\n" for name, value in signed.items()])
+        authorization = (
+            f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, SignedHeaders={names}, Signature="
         )
-        return signed
+        if any(sign in value for value in (*signed.values(), authorization) for sign in "\r\n\0"):
+            raise ValueError("A header of a request would hold more than one line.")
+        if not self._key.fits(credentials.secret_key, stamp[:8]):
+            self._key = _Key(credentials.secret_key, stamp[:8], self._region)
+        return _Form(
+            sha256(f"POST\n/\n\n{canonical}\n{names}\n".encode()),
+            f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n".encode(),
+            f"POST / HTTP/1.1\r\n{lines}authorization: {authorization}".encode(),
+            self._key,
+        )
 
-    def _signing_key(self, credentials: Frozen, day: str) -> bytes:
-        wanted = (credentials.secret_key, day)
-        if self._key_of != wanted:
-            key = f"AWS4{credentials.secret_key}".encode()
-            for part in (day, self._region, "dynamodb", "aws4_request"):
-                key = hmac.digest(key, part.encode(), "sha256")
-            self._key, self._key_of = key, wanted
-        return self._key
+
+class _Key:
+    """The signing key of a day."""
+
+    def __init__(self, secret: str, day: str, region: str) -> None:
+        self._of = (secret, day)
+        key = f"AWS4{secret}".encode()
+        for part in (day, region, "dynamodb", "aws4_request"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        self._mac = Mac(key)
+
+    def fits(self, secret: str, day: str) -> bool:
+        return self._of == (secret, day)
+
+    def sign(self, text: bytes) -> bytes:
+        """The signature in hexadecimal."""
+        return self._mac.digest(text).hex().encode()
+
+
+class _Form(NamedTuple):
+    """What the requests of one second, host and target share, up to where they differ; `canonical` is a hash of it."""
+
+    canonical: Any
+    text: bytes
+    head: bytes
+    key: _Key

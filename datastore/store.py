@@ -1,19 +1,21 @@
 """`Store`: one request's way to the tables. Every call is metered and honours the request's deadline."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from datastore.asking import Ask, asking
-from datastore.attributes import Item, decode_item, encode, encode_item
+from datastore.attributes import Item, Raw, decode_item, encode, encode_item
 from datastore.client import Client, ConditionFailed, RequestRefused
 from datastore.declarations import AccessPattern, Table, aliases_in, values_in
 from datastore.keyspace.parts import Key, checked, key_attributes, key_of
 from datastore.keyspace.versioning import counts
-from datastore.loading import Address, PointReads
+from datastore.loading import Address, Found, PointReads
 from datastore.metering import Deadline, Meter
+from datastore.requests import Prepared
+from datastore.templates import QueryRequest, filtered, query_request
 from datastore.writing import write_batches
 
 
@@ -45,13 +47,30 @@ class Action:
     table: Table | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class QueryPage:
-    """One page of a Query: the items that passed the filter, how many were looked at, where the next page starts."""
+    """One page of a Query: the items that passed the filter, how many were looked at, where the next page starts.
 
-    items: list[Item]
-    scanned: int
-    next_start: Item | None
+    `raw` are the items as DynamoDB answered them.
+    """
+
+    __slots__ = ("_items", "_next_start", "raw", "scanned")
+
+    def __init__(self, raw: list[Raw], scanned: int, next_start: Raw | None) -> None:
+        self.raw = raw
+        self.scanned = scanned
+        self._items: list[Item] | None = None
+        self._next_start = next_start
+
+    @property
+    def items(self) -> list[Item]:
+        """The items as plain dicts."""
+        if self._items is None:
+            self._items = [decode_item(raw) for raw in self.raw]
+        return self._items
+
+    @property
+    def next_start(self) -> Item | None:
+        return decode_item(self._next_start) if self._next_start else None
 
 
 class Store:
@@ -71,19 +90,15 @@ class Store:
         self._client = client
         self._prefix = prefix
         self._token = token
+        self._loaders: dict[bool, PointReads] = {}
         self._on_close: list[Callable[[], None]] = []
 
-    @cached_property
-    def _reads(self) -> PointReads:
-        return self._reading(False)
-
-    @cached_property
-    def _consistent_reads(self) -> PointReads:
-        return self._reading(True)
-
-    def _reading(self, consistent: bool) -> PointReads:
-        reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline)
-        self.on_close(reads.give_up)
+    def _reads(self, consistent: bool) -> PointReads:
+        reads = self._loaders.get(consistent)
+        if reads is None:
+            reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline)
+            self._loaders[consistent] = reads
+            self.on_close(reads.give_up)
         return reads
 
     def on_close(self, act: Callable[[], None]) -> None:
@@ -96,30 +111,34 @@ class Store:
             act()
 
     async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
-        reads = self._consistent_reads if pattern.consistent else self._reads
-        return await reads.read(pattern, key)
+        found = await self.find(pattern, key)
+        return None if found is None else found.item
+
+    def find(self, pattern: AccessPattern, key: Key) -> Awaitable[Found | None]:
+        """The same, to make a record of."""
+        return self._reads(pattern.consistent).read(pattern, key)
+
+    def find_all(self, pattern: AccessPattern, keys: Sequence[Key]) -> Awaitable[list[Found | Exception | None]]:
+        """The same of many keys, in their order; what went wrong stands in the place of what it befell."""
+        return self._reads(pattern.consistent).read_all(pattern, keys)
 
     def get_ahead(self, pattern: AccessPattern, key: Key) -> None:
         """Have what will be asked for in a moment read together with what is asked for now."""
-        reads = self._consistent_reads if pattern.consistent else self._reads
-        reads.read_ahead(pattern, key)
+        self._reads(pattern.consistent).read_ahead(pattern, key)
 
-    @contextmanager
-    def leading_on(self) -> Iterator[None]:
+    def leading_on(self) -> AbstractContextManager[None]:
         """While a list is read whose items lead on to point reads: others wait and go out with those, as one batch."""
-        with self._reads.held():
-            yield
+        return self._reads(False).held
 
     def forget(self, table: Table, key: Key) -> None:
         """Drop what was read of a key, because it was just written."""
-        for name in ("_reads", "_consistent_reads"):
-            if name in self.__dict__:
-                self.__dict__[name].clear((table, key))
+        for reads in self._loaders.values():
+            reads.clear((table, key))
 
-    def _remember(self, table: Table, key: Key, item: Item | None) -> None:
+    def _remember(self, table: Table, key: Key, item: Raw | None) -> None:
         """Keep what a write left at a key, once forgotten: an eventually consistent read may not have it yet."""
-        for reads in (self._reads, self._consistent_reads):
-            reads.prime((table, key), item)
+        for consistent in (False, True):
+            self._reads(consistent).prime((table, key), None if item is None else Found(item))
 
     async def query(
         self,
@@ -132,15 +151,10 @@ class Store:
         attributes: Sequence[str] | None = None,
     ) -> QueryPage:
         """One page of the pattern's Query. `backward` turns its declared order round; `attributes` projects."""
-        request = self._query(pattern, values) | {"ScanIndexForward": pattern.descending is backward}
-        if start is not None:
-            request["ExclusiveStartKey"] = encode_item(start)
-        if limit is not None:
-            request["Limit"] = limit
-        if attributes is not None:
-            request.update(_projection(attributes, request.get("ExpressionAttributeNames", {})))
-        answer = await self._call(pattern, "Query", request)
-        return QueryPage([decode_item(item) for item in answer["Items"]], answer["ScannedCount"], _next(answer))
+        projected = None if attributes is None else tuple(attributes)
+        template = query_request(pattern, self._prefix, tuple(values), backward, projected)
+        answer = await self._call(pattern, "Query", _filled(template, values, limit, start))
+        return QueryPage(answer["Items"], answer["ScannedCount"], answer.get("LastEvaluatedKey"))
 
     async def query_all(self, pattern: AccessPattern, values: Mapping[str, Any]) -> AsyncIterator[Item]:
         """Every item of the pattern's Query, page after page."""
@@ -165,7 +179,8 @@ class Store:
 
     async def scan(self, pattern: AccessPattern, **values: Any) -> list[Item]:
         """Every item of the table that passes the pattern's filter: for small tables whose pattern is a Scan."""
-        request = self._filtered(pattern, "", values)
+        request, used = filtered(pattern, self._prefix, values)
+        request |= _values(used, values)
         found: list[Item] = []
         while True:
             answer = await self._call(pattern, "Scan", request)
@@ -176,20 +191,21 @@ class Store:
 
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
         """How many items the pattern's Query has, over all pages, without fetching them."""
-        request = self._query(pattern, values) | {"Select": "COUNT"}
+        template = query_request(pattern, self._prefix, tuple(values), None, None)
+        start: Item | None = None
         total = 0
         while True:
-            answer = await self._call(pattern, "Query", request)
+            answer = await self._call(pattern, "Query", _filled(template, values, None, start))
             total += int(answer["Count"])
             if not answer.get("LastEvaluatedKey"):
                 return total
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+            start = decode_item(answer["LastEvaluatedKey"])
 
     async def put(self, pattern: AccessPattern, item: Mapping[str, Any], **values: Any) -> Written:
         """Put the item if the pattern's condition holds; else the item that is there."""
         key = self._checked_key(pattern.table, item)
         request = self._write(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
-        return await self._conditional(pattern, "PutItem", request, key, lambda _: decode_item(request["Item"]))
+        return await self._conditional(pattern, "PutItem", request, key, lambda _: request["Item"])
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> Written:
         """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open."""
@@ -256,7 +272,7 @@ class Store:
                 self.forget(*place)
         for action, place, body in zip(actions, places, bodies, strict=True):
             if action.kind in ("Put", "Delete"):
-                self._remember(*place, decode_item(body["Item"]) if "Item" in body else None)
+                self._remember(*place, body.get("Item"))
 
     def _place(self, table: Table, action: Action) -> Address:
         return table, action.key or self._checked_key(table, action.item or {})
@@ -276,7 +292,7 @@ class Store:
         operation: str,
         request: Mapping[str, Any],
         key: Key,
-        result: Callable[[Mapping[str, Any]], Item | None],
+        result: Callable[[Mapping[str, Any]], Raw | None],
     ) -> Written:
         try:
             answer = await self._call(pattern, operation, request)
@@ -286,25 +302,7 @@ class Store:
             self.forget(pattern.table, key)  # if the write failed, what was read before is no longer true either
         item = result(answer)
         self._remember(pattern.table, key, None if operation == "DeleteItem" else item)
-        return Written(True, item)
-
-    def _query(self, pattern: AccessPattern, values: Mapping[str, Any]) -> dict[str, Any]:
-        return self._filtered(pattern, pattern.key, values) | {"KeyConditionExpression": pattern.key}
-
-    def _filtered(self, pattern: AccessPattern, key: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        clauses = [clause for clause in pattern.filter if values_in(clause) <= values.keys()]
-        request: dict[str, Any] = {
-            "TableName": self._prefix + pattern.table.name,
-            "ReturnConsumedCapacity": "TOTAL",
-        }
-        if pattern.index is not None:
-            request["IndexName"] = pattern.index
-        if pattern.consistent:
-            request["ConsistentRead"] = True
-        if clauses:
-            request["FilterExpression"] = " AND ".join(clauses)
-        request.update(_placeholders((key, *clauses), values))
-        return request
+        return Written(True, None if item is None else decode_item(item))
 
     def _write(self, table: Table, condition: str, update: str, values: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -324,7 +322,9 @@ class Store:
     def _checked_key(self, table: Table, item: Mapping[str, Any]) -> Key:
         return checked(key_of(table, item), sorts=table.sort is not None)
 
-    async def _call(self, where: AccessPattern | Table, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _call(
+        self, where: AccessPattern | Table, operation: str, request: Mapping[str, Any] | Prepared
+    ) -> dict[str, Any]:
         pattern = where.id if isinstance(where, AccessPattern) else ""
         return await self._client.call(
             operation,
@@ -343,23 +343,22 @@ def _table(where: AccessPattern | Table) -> Table:
 def _placeholders(expressions: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
     """The names and values that the expressions use, and no more: DynamoDB refuses unused ones."""
     names = aliases_in(*expressions)
-    used = values_in(*expressions)
     found: dict[str, Any] = {"ExpressionAttributeNames": names} if names else {}
-    if used:
-        found["ExpressionAttributeValues"] = {f":{name}": encode(values[name]) for name in used}
-    return found
+    return found | _values(values_in(*expressions), values)
 
 
-def _projection(attributes: Sequence[str], names: Mapping[str, str]) -> dict[str, Any]:
-    aliases = {f"#{attribute}": attribute for attribute in attributes}
-    return {"ProjectionExpression": ", ".join(aliases), "ExpressionAttributeNames": {**names, **aliases}}
+def _values(used: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"ExpressionAttributeValues": {f":{name}": encode(values[name]) for name in used}} if used else {}
 
 
-def _next(answer: Mapping[str, Any]) -> Item | None:
-    key = answer.get("LastEvaluatedKey")
-    return decode_item(key) if key else None
+def _filled(
+    template: QueryRequest, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
+) -> Prepared:
+    try:
+        return template.prepared(values, limit, start)
+    except TypeError as problem:  # half a surrogate pair
+        raise RequestRefused("SerializationException", str(problem)) from problem
 
 
-def _attributes(answer: Mapping[str, Any]) -> Item | None:
-    attributes = answer.get("Attributes")
-    return decode_item(attributes) if attributes else None
+def _attributes(answer: Mapping[str, Any]) -> Raw | None:
+    return answer.get("Attributes") or None

@@ -45,7 +45,12 @@ class Outdated(Conflict):
 
 def version_of(item: Mapping[str, Any], attribute: str = VERSION) -> int:
     """Others write an attribute that is not there as null, too."""
-    return int(item.get(attribute) or 0)
+    return version(item.get(attribute))
+
+
+def version(value: int | None) -> int:
+    """The version that an attribute tells."""
+    return int(value or 0)
 
 
 def versioned(changes: Mapping[str, Any], attribute: str = VERSION) -> tuple[str, dict[str, Any]]:

@@ -5,7 +5,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from secrets import token_hex
 from typing import Any
 
@@ -42,7 +41,7 @@ class Allowance:
     reset: float
 
 
-@dataclass
+@dataclass(slots=True)
 class Outcome:
     """What became of an operation, or of one event of a subscription.
 
@@ -53,47 +52,54 @@ class Outcome:
     data: dict[str, Any] | None = None
     errors: Sequence[GraphQLError] = ()
     stage: Stage = Stage.EXECUTION
-    extensions: dict[str, Any] = field(default_factory=dict)
+    extensions: dict[str, Any] | None = None
     allowance: Allowance | None = None
     replayed: bytes | None = None
     wrote: bool = False
     omitted: int = 0
+    _described: list[dict[str, Any]] | None = field(default=None, init=False, repr=False, compare=False)
+    _body: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def is_failure(self) -> bool:
         """Whether it is nothing but errors about the operation as a whole: it never ran, or was broken off."""
-        return self.data is None and bool(self.errors) and all(error.path is None for error in self.errors)
+        return bool(self.errors) and self.data is None and all(error.path is None for error in self.errors)
 
     @property
     def code(self) -> str | None:
         """The first error's code."""
         return str(self.described[0]["extensions"]["code"]) if self.errors else None
 
-    @cached_property
+    @property
     def described(self) -> list[dict[str, Any]]:
         """The errors as a client may see them. What is masked is logged once, and where they were raised forgotten."""
-        told = described(self.errors)
-        for error in self.errors[:MAX_ERRORS]:
-            _release(error)
-        return told
+        if self._described is None:
+            self._described = described(self.errors)
+            for error in self.errors[:MAX_ERRORS]:
+                _release(error)
+        return self._described
 
     def extend(self, name: str, told: Any) -> None:
         """Tell something more in the extensions, also of an answer that was encoded already (for being kept)."""
-        self.extensions[name] = told
-        self.__dict__.pop("body", None)
+        self.extensions = {**(self.extensions or {}), name: told}
+        self._body = None
 
-    @cached_property
+    @property
     def body(self) -> bytes:
         """The response: without `data` when nothing was executed, with at most `MAX_ERRORS` errors."""
-        return encode(self._map()) if self.replayed is None else self.replayed
+        if self._body is None:
+            self._body = encode(self._map()) if self.replayed is None else self.replayed
+        return self._body
 
     def _map(self) -> dict[str, Any]:
+        if not self.errors and not self.extensions and not self.omitted:
+            return {"data": self.data}
         body: dict[str, Any] = {}
         if self.errors:
             body["errors"] = self.described
         if not self.is_failure:
             body["data"] = self.data
-        extensions = dict(self.extensions)
+        extensions = dict(self.extensions or {})
         omitted = self.omitted + len(self.errors[MAX_ERRORS:])
         if omitted:
             extensions["omittedErrors"] = omitted
@@ -104,7 +110,9 @@ class Outcome:
 
 def outcome_of(result: ExecutionResult) -> Outcome:
     """What graphql-core answered. Errors that are not told are let go of: their list is held by what executed, too."""
-    errors = result.errors or []
+    errors = result.errors
+    if not errors:
+        return Outcome(result.data)
     told = errors[:MAX_ERRORS]
     for error in errors[MAX_ERRORS:]:
         _release(error)
@@ -139,7 +147,7 @@ def replayed(body: bytes) -> Outcome:
     errors = told.get("errors", ())
     known = [GraphQLError(error["message"], path=error.get("path"), extensions=error["extensions"]) for error in errors]
     outcome = Outcome(told.get("data"), known, replayed=body)
-    outcome.described = list(errors)
+    outcome._described = list(errors)
     return outcome
 
 

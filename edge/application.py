@@ -1,11 +1,13 @@
 """The ASGI application: which address is answered by what."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route, WebSocketRoute
@@ -19,6 +21,7 @@ from edge.capacity.addresses import behind_proxies
 from edge.http.cors import CrossOrigin
 from edge.http.security_headers import SecurityHeaders
 
+GRAPHQL = "/graphql"
 READY_SECONDS = 2.0
 # A URL with one of these asks for an operation, whoever follows it.
 _OPERATION = {"query", "documentId", "extensions"}
@@ -37,16 +40,31 @@ class Behind(Protocol):
 
 
 class Application(Starlette):
-    """Starlette, all of whose answers have the headers of `SecurityHeaders`, also those about errors of its own."""
+    """Starlette, all of whose answers have the headers of `SecurityHeaders`, also those about errors of its own.
 
-    def __init__(self, *, always_https: bool, **given: Any) -> None:
+    Requests to the address of GraphQL, which nearly all are, go straight to `graphql`: no route is looked for.
+    """
+
+    def __init__(self, graphql: ASGIApp, *, always_https: bool, proxies: Sequence[Middleware], **given: Any) -> None:
         self._always_https = always_https
-        super().__init__(**given)
+        super().__init__(middleware=proxies, **given)
         # It would send a client to whatever host it has named itself, and out of TLS.
         self.router.redirect_slashes = False
+        for proxy in proxies:
+            graphql = proxy.cls(graphql, *proxy.args, **proxy.kwargs)
+        self._graphql = self._secured(ServerErrorMiddleware(graphql, handler=_failed))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == GRAPHQL and not scope.get("root_path"):
+            await self._graphql(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
-        return SecurityHeaders(super().build_middleware_stack(), always_https=self._always_https)
+        return self._secured(super().build_middleware_stack())
+
+    def _secured(self, app: ASGIApp) -> ASGIApp:
+        return SecurityHeaders(app, always_https=self._always_https)
 
 
 def application(behind: Behind) -> Application:
@@ -66,15 +84,20 @@ def application(behind: Behind) -> Application:
         state = await behind.readiness(READY_SECONDS)
         return JSONResponse(state, status_code=200 if state["ready"] else 503)
 
+    graphql_here: ASGIApp = _GraphQL(edge.http, edge.graphiql)
+    if edge.settings.allowed_origins:
+        graphql_here = CrossOrigin(graphql_here, edge.settings.allowed_origins)
     return Application(
+        graphql_here,
         always_https=edge.settings.reached_at.startswith("https:"),
+        proxies=behind_proxies(edge.settings.capacity.trusted_proxies),
         lifespan=lifespan,
         exception_handlers={HTTPException: _refused, Exception: _failed},
-        middleware=behind_proxies(edge.settings.capacity.trusted_proxies),
         routes=[
-            Route("/", lambda _: RedirectResponse("/graphql")),
-            WebSocketRoute("/graphql", edge.socket),
-            Route("/graphql", CrossOrigin(_GraphQL(edge.http, edge.graphiql), edge.settings.allowed_origins)),
+            Route("/", lambda _: RedirectResponse(GRAPHQL)),
+            WebSocketRoute(GRAPHQL, edge.socket),
+            # For those who mount this under a path of their own.
+            Route(GRAPHQL, graphql_here),
             Route("/graphiql/config.json", config),
             Route("/media", edge.media),
             Route("/media/{token}", edge.media),
@@ -113,6 +136,8 @@ class _GraphQL:
 
 
 def _is_visit(scope: Scope) -> bool:
+    if scope["method"] not in ("GET", "HEAD"):
+        return False
     request = Request(scope)
     accepts_page = "text/html" in request.headers.get("accept", "")
-    return request.method in ("GET", "HEAD") and accepts_page and not request.query_params.keys() & _OPERATION
+    return accepts_page and not request.query_params.keys() & _OPERATION

@@ -61,6 +61,8 @@ class OpenStore(Protocol):
 class Edge:
     """One of each for the process. `now` and `new_id` are where time and chance come from.
 
+    `clock` tells the same moments in seconds since 1970: it is looked at for every event that is delivered.
+
     The schema is built when it is first needed. Operations see a context of `open_context`; what the edge keeps for
     itself goes to stores of `open_store`. Key sets are fetched with sessions of `open_session`, and figures are told in
     `registry`.
@@ -78,6 +80,7 @@ class Edge:
         open_store: OpenStore,
         open_session: OpenSession,
         now: Callable[[], datetime],
+        clock: Callable[[], float],
         new_id: Callable[[], str],
         observers: Collection[Observe] = (),
     ) -> None:
@@ -87,6 +90,7 @@ class Edge:
         self._open_context = open_context
         self._open_store = open_store
         self._now = now
+        self._clock = clock
         self._new_id = new_id
         self._observers = observers
         self.figures = OperationMetrics(registry, store.prefix)
@@ -99,7 +103,7 @@ class Edge:
                 role_claim=settings.role_claim,
             ),
             open_session=open_session,
-            clock=lambda: now().timestamp(),
+            clock=clock,
         )
         self.admission = Admission(
             settings.capacity,
@@ -124,6 +128,7 @@ class Edge:
                 if serving:
                     await self.http.streams.close()
                     await self.socket.close()
+                    await self.runner.aclose()
                     await self.known.aclose()
                 await self.once.aclose()
                 if self.tracing is not None:
@@ -136,6 +141,7 @@ class Edge:
             self.settings.documents.limits,
             introspection=self.settings.documents.introspection,
             max_cost=self.settings.documents.max_cost,
+            compiles=self.settings.documents.compiles,
             now=self._now,
         )
 
@@ -145,7 +151,7 @@ class Edge:
             self.settings.documents,
             self.documents,
             self._document_in_table,
-            lambda: self._now().timestamp(),
+            self._clock,
             self.settings.capacity.redis_url,
             self.admission.budgets,
             self.admission.lookups,
@@ -192,12 +198,11 @@ class Edge:
         return GraphQLHTTP(
             self.runner,
             self.tokens.identify,
-            streams=EventStreams(
-                StreamLimits(heartbeat=self.settings.heartbeat_seconds), lambda: self._now().timestamp()
-            ),
+            streams=EventStreams(StreamLimits(heartbeat=self.settings.heartbeat_seconds), self._clock),
             profile=HttpProfile(self.settings.http_profile),
             allowed_origins=self.settings.allowed_origins,
             caching=Caching(self.documents.schema),
+            known=self.tokens.known,
             on_refusal=self.figures.http_refusal,
         )
 
@@ -210,7 +215,7 @@ class Edge:
             limits=SocketLimits(max_operations=self.settings.capacity.operations_per_websocket),
             places=self.admission.websockets,
             on_refusal=self.figures.http_refusal,
-            clock=lambda: self._now().timestamp(),
+            clock=self._clock,
         )
 
     async def _document_in_table(self, document_id: str) -> str | None:

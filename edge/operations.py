@@ -1,6 +1,6 @@
 """What a client asks for, and who asks: what HTTP, WebSocket and server-sent events read alike."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -16,15 +16,19 @@ class Transport(StrEnum):
     WEBSOCKET = "websocket"
 
 
-@dataclass(frozen=True, slots=True)
+# Made for every operation, hence not frozen: that costs a call for each field.
+
+
+@dataclass(slots=True)
 class Caller:
-    """Who asks, and from which address: those without a token are told apart by it."""
+    """Who asks, and from which address: those without a token are told apart by it. `payer` is for its keeper."""
 
     identity: Identity | None
     address: str = ""
+    payer: str | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Operation:
     """What a client asks to be executed: a document, or the id of a known one.
 
@@ -77,8 +81,8 @@ def _idempotency_key(extensions: dict[str, Any]) -> str | None:
     return key if key is None or isinstance(key, str) else ""
 
 
-def _object(payload: dict[str, Any], field: str) -> dict[str, Any] | None:
-    value = payload.get(field)
+def _object(payload: dict[str, Any], name: str) -> dict[str, Any] | None:
+    value = payload.get(name)
     if value is not None and not isinstance(value, dict):
-        raise BadUserInput(f"`{field}` must be an object.")
+        raise BadUserInput(f"`{name}` must be an object.")
     return value

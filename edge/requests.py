@@ -3,8 +3,7 @@
 `execution` leads it; who keeps budgets, known documents, answers under keys, logs and traces is told of it here.
 """
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,9 +31,15 @@ LONGEST_ASKED_ID = 100
 class OperationContext(Protocol):
     """What resolvers get as `info.context`; a fresh one is made for every operation."""
 
+    stands_for: Callable[[], int]
+
     @property
     def meter(self) -> Meter:
         """What was done to the store."""
+
+    @property
+    def knows_who_asks(self) -> bool:
+        """Whether anything has depended on the identity it was opened with."""
 
     def renew(self) -> None:
         """Forget what was read: called when an event of a subscription has come, before it is resolved."""
@@ -97,7 +102,7 @@ def least_units(text: str, values: int = 0, introspected: int = 0) -> float:
     return LEAST_UNITS * (1 + parts + values // VALUES_PER_LEAST + introspected // INTROSPECTED_PER_LEAST)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # made for every operation: frozen, each field would cost a call
 class Request:
     """An operation that is ready to be executed: prepared, allowed by its estimate, and not yet paid for.
 
@@ -125,7 +130,8 @@ class Report:
     """What became of an operation, for logs and metrics: told once when it is over, also of a subscription.
 
     `units` are what DynamoDB reported, `price` what it bills, in read units as estimates are, and `calls` how many
-    calls there were, over all events; `latest` are those of the last one. `sent` counts bytes. `codes` are those of the
+    calls there were, over all events; `latest` are those of the last one. Of an event that several subscribers are told
+    each has all calls, and a part of the units. `sent` counts bytes. `codes` are those of the
     errors that were told, each once, and `error_ids` the last ids of those that were masked; a query or a mutation that
     nobody waited for to its end has the code CANCELLED, and a subscription that its client ended has none. `done` is
     everything that is to be explained of a query or a mutation. `replayed` is one that was answered as another was.
@@ -139,22 +145,29 @@ class Report:
     operation: PreparedOperation | None = None
     estimate: float = 0.0
     stage: Stage = Stage.EXECUTION
+    # What most operations have none of begins as nothing: a report is made for every one of them.
     codes: list[str] = field(default_factory=list)
     calls: int = 0
-    latest: list[Call] = field(default_factory=list)
+    latest: Sequence[Call] = ()
     units: float = 0.0
     price: float = 0.0
     retries: int = 0
-    patterns: set[str] = field(default_factory=set)
+    patterns: frozenset[str] = frozenset()
     events: int = 0
     sent: int = 0
     seconds: float = 0.0
-    error_ids: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_ERROR_IDS))
+    error_ids: Sequence[str] = ()
     trace_id: str | None = None
-    done: Meter = field(default_factory=Meter)
     replayed: bool = False
     knows_all: bool = True
+    _done: Meter | None = field(default=None, init=False, repr=False)
     _hash: str | None = field(default=None, init=False, repr=False)
+
+    @property
+    def done(self) -> Meter:
+        if self._done is None:
+            self._done = Meter()
+        return self._done
 
     @property
     def document_hash(self) -> str | None:
@@ -181,12 +194,15 @@ class Report:
 
     def add(self, outcome: Outcome) -> None:
         self.stage = outcome.stage
-        self.replayed = outcome.replayed is not None
+        if outcome.replayed is not None:
+            self.replayed = True
         self.sent += len(outcome.body)
+        if not outcome.errors:
+            return
         for error in outcome.described:
             self.note(str(error["extensions"]["code"]))
             if "errorId" in error["extensions"]:
-                self.error_ids.append(error["extensions"]["errorId"])
+                self.error_ids = [*self.error_ids, error["extensions"]["errorId"]][-MOST_ERROR_IDS:]
 
     def note(self, code: str) -> None:
         """It had an error with this code."""
@@ -195,18 +211,30 @@ class Report:
 
     def measure(self, meter: Meter) -> float:
         """Add what was done since the last time, and tell what it cost in read units."""
-        self.knows_all = self.knows_all and meter.knows_all
+        if not (meter.calls or meter.behind or meter.open or meter.detailed):
+            self.latest = ()
+            return 0.0
+        knows_all = meter.knows_all
         taken = meter.take()
         # Events of a subscription are explained each by itself, and may go on for ever.
         if taken.detailed and not self._is_subscription:
             self.done.add(taken)
+        return self.count(taken, knows_all=knows_all)
+
+    def count(self, taken: Meter, among: int = 1, *, knows_all: bool) -> float:
+        """Add what was done for so many, and tell this one's part of what it cost."""
+        self.knows_all = self.knows_all and knows_all
         self.latest = taken.calls
         self.calls += len(taken.calls)
-        self.patterns.update(pattern for call in taken.calls for pattern in call.patterns)
-        self.units += taken.units
-        self.price += taken.price
-        self.retries += sum(call.attempts - 1 for call in taken.calls)
-        return taken.price
+        price = taken.behind
+        for call in taken.calls:
+            self.units += call.units / among
+            self.retries += call.attempts - 1
+            price += call.price
+            if not self.patterns.issuperset(call.patterns):
+                self.patterns = self.patterns.union(call.patterns)
+        self.price += price / among
+        return price / among
 
     @property
     def _is_subscription(self) -> bool:

@@ -104,7 +104,7 @@ class Settings:
     ingest_hosts: tuple[str, ...] = ("earthquake.usgs.gov",)
     allowed_origins: tuple[str, ...] = ()
     deadline_seconds: float = 30.0
-    poll_interval: float = 0.25
+    poll_interval: float | None = None
     matches: str | None = None
     feed_pipeline: bool = False
     fan_out_bound: int = 10_000

@@ -61,7 +61,8 @@ def text(field: str, value: str, longest: int) -> str:
     One of nothing but invisible characters is as good as empty.
     """
     stripped = value.strip()
-    if len(stripped) > longest or not visible(stripped):
+    plain = stripped and stripped.isascii() and stripped.isprintable()  # as nearly all are
+    if len(stripped) > longest or not (plain or visible(stripped)):
         raise BadUserInput(f"`{field}` must have between 1 and {longest} characters.", field=field)
     return stripped
 

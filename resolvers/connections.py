@@ -4,15 +4,18 @@ https://relay.dev/graphql/connections.htm
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import cache
 from typing import Any, Generic, TypeVar
 
-from datastore.attributes import Item
+from msgspec import Struct
+
+from datastore.attributes import Item, Raw, decode_item
 from datastore.cursors import Cursors, binding
 from datastore.declarations import AccessPattern
+from datastore.decoding import Decoder
 from datastore.errors import BadUserInput, DomainError
 from datastore.pages import Page, Span
-from datastore.records import parsed
+from datastore.records import parsed, raw_parsed
 
 Record = TypeVar("Record")
 
@@ -20,8 +23,7 @@ DEFAULT_PAGE = 25
 LARGEST_PAGE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Paging:
+class Paging(Struct, frozen=True):
     """The paging arguments of a field as they were given."""
 
     first: int | None = None
@@ -39,40 +41,71 @@ class Paging:
             raise BadUserInput("Page either forward (`first`, `after`) or backward (`last`, `before`), not both.")
 
 
-@dataclass(frozen=True, slots=True)
 class Listing:
     """The list that a field pages through: cursors are bound to it and good for nothing else."""
 
-    cursors: Cursors
-    pattern: AccessPattern
-    binding: bytes
+    __slots__ = ("_arguments", "_binding", "_field", "cursors", "pattern")
+
+    def __init__(self, cursors: Cursors, pattern: AccessPattern, field: str, arguments: Mapping[str, Any]) -> None:
+        self.cursors = cursors
+        self.pattern = pattern
+        self._field = field
+        self._arguments = arguments
+        self._binding: bytes | None = None
+
+    @property
+    def binding(self) -> bytes:
+        """What its cursors are bound to: made with the first of them."""
+        if self._binding is None:
+            self._binding = binding(f"{self.pattern.id} {self._field}", self._arguments)
+        return self._binding
 
     def span(self, paging: Paging) -> Span:
         """What to read for these arguments. Raises `BadUserInput` or `BadCursor`."""
+        if paging.last is None and paging.after is None and paging.before is None:
+            size = paging.first
+            if size is None or 1 <= size <= LARGEST_PAGE:  # as most are
+                return Span(size or DEFAULT_PAGE)
         paging.check()
         backward = paging.last is not None or paging.before is not None
         cursor = paging.before if backward else paging.after
         start = None if cursor is None else self.cursors.open(cursor, self.binding, personal=self.pattern.personal)
         return Span((paging.last if backward else paging.first) or DEFAULT_PAGE, backward, start)
 
-    def cursor(self, item: Item) -> str:
-        names = self.pattern.table.key_attributes(self.pattern.index)
-        key = {name: item[name] for name in names}
+    def cursor(self, item: Raw) -> str:
+        """A cursor for the place of an item as DynamoDB answers it."""
+        key = {name: item[name] for name in start_key_attributes(self.pattern)}
+        return self.cursors.seal_raw(key, self.binding, personal=self.pattern.personal)
+
+    def cursor_of_plain(self, item: Mapping[str, Any]) -> str:
+        """The same for a plain item."""
+        key = {name: item[name] for name in start_key_attributes(self.pattern)}
         return self.cursors.seal(key, self.binding, personal=self.pattern.personal)
 
 
 def listing(cursors: Cursors, pattern: AccessPattern, field: str, arguments: Mapping[str, Any]) -> Listing:
     """The list of a field (`Type.field`) with its arguments other than the paging ones."""
-    return Listing(cursors, pattern, binding(f"{pattern.id} {field}", arguments))
+    return Listing(cursors, pattern, field, arguments)
 
 
-@dataclass(frozen=True, slots=True)
+@cache
+def start_key_attributes(pattern: AccessPattern) -> tuple[str, ...]:
+    """The attributes of a start key of the pattern's Query."""
+    return pattern.table.key_attributes(pattern.index)
+
+
 class Edge(Generic[Record]):
-    """One place in a list. A record that cannot be read is the error that the field `node` answers."""
+    """One place in a list. A record that cannot be read is the error that the field `node` answers.
 
-    listing: Listing
-    item: Item
-    node: Record | DomainError
+    `item` is its item as DynamoDB answered it.
+    """
+
+    __slots__ = ("item", "listing", "node")
+
+    def __init__(self, listing: Listing, item: Mapping[str, Any], node: Record | DomainError) -> None:
+        self.listing = listing
+        self.item = item
+        self.node = node
 
     @property
     def cursor(self) -> str:
@@ -80,8 +113,17 @@ class Edge(Generic[Record]):
         return self.listing.cursor(self.item)
 
 
-@dataclass(frozen=True, slots=True)
-class PageInfo:
+class PlainEdge(Edge[Record]):
+    """One whose item is a plain one, as in a list that was in memory."""
+
+    __slots__ = ()
+
+    @property
+    def cursor(self) -> str:
+        return self.listing.cursor_of_plain(self.item)
+
+
+class PageInfo(Struct, frozen=True):
     """Where a page stands in its list."""
 
     has_next_page: bool
@@ -98,8 +140,7 @@ class PageInfo:
         return self.end.cursor if self.end else None
 
 
-@dataclass(frozen=True, slots=True)
-class Connection(Generic[Record]):
+class Connection(Struct, Generic[Record], frozen=True):
     """One page of a list."""
 
     page: Page
@@ -120,7 +161,12 @@ class Connection(Generic[Record]):
 
 
 def connection(of: Listing, page: Page, convert: Callable[[Mapping[str, Any]], Record]) -> Connection[Record]:
-    return Connection(page, [Edge(of, item, parsed(convert, item)) for item in page.items])
+    """The records of a page. `convert` makes one of a plain item; a `Decoder` does of one as DynamoDB answers it."""
+    if page.raw is None:
+        return Connection(page, [PlainEdge(of, item, parsed(convert, item)) for item in page.items])
+    if isinstance(convert, Decoder):
+        return Connection(page, [Edge(of, raw, raw_parsed(convert, raw)) for raw in page.raw])
+    return Connection(page, [Edge(of, raw, parsed(convert, decode_item(raw))) for raw in page.raw])
 
 
 def cut(items: list[Item], pattern: AccessPattern, span: Span) -> Page:

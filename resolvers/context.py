@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
+from typing import Any, Generic, TypeVar, overload
 from weakref import WeakSet
 
 import strawberry
@@ -87,230 +87,256 @@ class Services:
     pictures: Pictures = field(default_factory=Pictures)
 
 
+T = TypeVar("T")
+
+
+class _Made(Generic[T]):
+    """An attribute that is made when it is first asked for: `cached_property` without the lock that it has in 3.11."""
+
+    __slots__ = ("_make", "_name")
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "_Made[T]": ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> "T | _Made[T]":
+        if instance is None:
+            return self
+        value = instance.__dict__[self._name] = self._make(instance)
+        return value
+
+
+def _one() -> int:
+    return 1
+
+
 class Context:
-    """One operation's context."""
+    """One operation's context.
+
+    `knows_who_asks` is whether anything has depended on the `identity`: nothing but what reads it does. `stands_for`
+    tells how many have what a subscription's source makes.
+    """
 
     def __init__(self, services: Services, identity: Identity | None) -> None:
         self.services = services
-        self.identity = identity
+        self.stands_for: Callable[[], int] = _one
+        self.knows_who_asks = False
+        self._identity = identity
         self.meter = Meter()
         self.has_logged_refusal = False
-        # Those of events that are over go by themselves.
-        self._stores: WeakSet[Store] = WeakSet()
-        self.renew()
+        # Beside the one that is read from. Those of events that are over go by themselves.
+        self._others: WeakSet[Store] | None = None
+        self.now = services.now()
+        self.store = self._opened()
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who asks, None for anybody without a token."""
+        self.knows_who_asks = True
+        return self._identity
 
     def renew(self) -> None:
         """Begin anew: the next event of a subscription sees its own moment, and nothing that was read for the last."""
+        self._note(self.store)
+        self._let_go()
         self.now = self.services.now()
-        self.store = self.new_store()
-        for name in (
-            "sightings",
-            "reporters",
-            "watches",
-            "earthquakes",
-            "teams",
-            "team_seasons",
-            "leagues",
-            "display_states",
-            "fixtures",
-            "fixture_cache",
-            "active_matches",
-            "match_follows",
-            "devices",
-            "live_activities",
-            "sight",
-            "users",
-            "posts",
-            "comments",
-            "likes",
-            "follows",
-            "home_feeds",
-            "notifications",
-            "leaderboards",
-            "lookups",
-            "photo_users",
-            "photos",
-            "persons",
-            "faces",
-            "naming",
-            "merging",
-            "tagging",
-            "photo_editing",
-            "livestreams",
-            "photo_events",
-            "appearances",
-            "uploads",
-        ):
-            self.__dict__.pop(name, None)
+        self.store = self._opened()
 
     def close(self) -> None:
         """Give up the reads that nobody waits for any more: their keys are not asked for."""
-        for store in self._stores:
+        self.store.close()
+        for store in self._others or ():
             store.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of what was made for it: some of that knows the context, and all that was read would stay with it."""
+        for name in _MADE & self.__dict__.keys():
+            del self.__dict__[name]
 
     def new_store(self) -> Store:
         """A store that has read nothing yet, with a deadline of its own."""
-        store = Store(
-            self.services.client,
-            prefix=self.services.prefix,
-            deadline=Deadline(self.services.deadline_seconds),
-            token=self.services.new_id,
-            meter=self.meter,
-        )
-        self._stores.add(store)
+        store = self._opened()
+        self._note(store)
         return store
 
-    @cached_property
+    def _opened(self) -> Store:
+        services = self.services
+        return Store(
+            services.client,
+            prefix=services.prefix,
+            deadline=Deadline(services.deadline_seconds),
+            token=services.new_id,
+            meter=self.meter,
+        )
+
+    def _note(self, store: Store) -> None:
+        if self._others is None:
+            self._others = WeakSet()
+        self._others.add(store)
+
+    @_Made
     def sightings(self) -> Sightings:
         return Sightings(self.store, self.now)
 
-    @cached_property
+    @_Made
     def reporters(self) -> Reporters:
         return Reporters(self.store)
 
-    @cached_property
+    @_Made
     def watches(self) -> Watches:
         return Watches(self.store)
 
-    @cached_property
+    @_Made
     def earthquakes(self) -> Earthquakes:
         return Earthquakes(self.store, self.now)
 
-    @cached_property
+    @_Made
     def teams(self) -> Teams:
         return Teams(self.store, self.now, self.services.remembered)
 
-    @cached_property
+    @_Made
     def team_seasons(self) -> TeamSeasons:
         return TeamSeasons(self.store, self.now)
 
-    @cached_property
+    @_Made
     def leagues(self) -> Leagues:
         return Leagues(self.store, self.now, self.services.remembered)
 
-    @cached_property
+    @_Made
     def display_states(self) -> DisplayStates:
         return DisplayStates(self.store, self.now)
 
-    @cached_property
+    @_Made
     def fixtures(self) -> Fixtures:
         return Fixtures(self.store, self.now)
 
-    @cached_property
+    @_Made
     def fixture_cache(self) -> FixtureCache:
         return FixtureCache(self.store, self.now)
 
-    @cached_property
+    @_Made
     def active_matches(self) -> ActiveMatches:
         return ActiveMatches(self.store, self.now)
 
-    @cached_property
+    @_Made
     def match_follows(self) -> MatchFollows:
         return MatchFollows(self.store, self.now)
 
-    @cached_property
+    @_Made
     def devices(self) -> Devices:
         return Devices(self.store, self.now)
 
-    @cached_property
+    @_Made
     def live_activities(self) -> LiveActivities:
         return LiveActivities(self.store, self.now)
 
-    @cached_property
+    @_Made
     def sight(self) -> Sight:
         """What the caller may see of the feed."""
-        if self.identity is None:
-            return Sight(self.store, Viewer())
-        return Sight(self.store, Viewer(self.identity.user_id, sees_all=self.identity.role is not Role.USER))
+        return Sight(self.store, self.viewer)
 
-    @cached_property
+    def viewer(self) -> Viewer:
+        """The caller, as who looks at posts."""
+        identity = self.identity
+        return Viewer() if identity is None else Viewer(identity.user_id, identity.role is not Role.USER)
+
+    @_Made
     def users(self) -> Users:
         return Users(self.store, self.now)
 
-    @cached_property
+    @_Made
     def posts(self) -> Posts:
         return Posts(self.store, self.now, self.sight)
 
-    @cached_property
+    @_Made
     def comments(self) -> Comments:
         return Comments(self.store, self.now)
 
-    @cached_property
+    @_Made
     def likes(self) -> Likes:
         return Likes(self.store, self.now)
 
-    @cached_property
+    @_Made
     def follows(self) -> Follows:
         return Follows(self.store, self.now)
 
-    @cached_property
+    @_Made
     def home_feeds(self) -> HomeFeeds:
         return HomeFeeds(self.store)
 
-    @cached_property
+    @_Made
     def notifications(self) -> Notifications:
         return Notifications(self.store, self.now)
 
-    @cached_property
+    @_Made
     def leaderboards(self) -> Leaderboards:
         return Leaderboards(self.store, self.now)
 
-    @cached_property
+    @_Made
     def lookups(self) -> Lookups:
         """Items of the photo library by their ids alone."""
         return Lookups(self.store)
 
-    @cached_property
+    @_Made
     def photo_users(self) -> PhotoUsers:
         return PhotoUsers(self.store, self.now)
 
-    @cached_property
+    @_Made
     def photos(self) -> Photos:
         return Photos(self.store, self.lookups)
 
-    @cached_property
+    @_Made
     def persons(self) -> Persons:
         return Persons(self.store, self.lookups, self.now)
 
-    @cached_property
+    @_Made
     def faces(self) -> Faces:
         return Faces(self.store)
 
-    @cached_property
+    @_Made
     def naming(self) -> Naming:
         """Of persons on photos."""
         return Naming(self.store, self.lookups, self.now)
 
-    @cached_property
+    @_Made
     def merging(self) -> Merging:
         """Of persons on photos."""
         return Merging(self.store, self.lookups, self.now)
 
-    @cached_property
+    @_Made
     def tagging(self) -> Tagging:
         """Of faces on photos."""
         return Tagging(self.store, self.lookups)
 
-    @cached_property
+    @_Made
     def photo_editing(self) -> Editing:
         return Editing(self.store, self.lookups, self.services.objects, self.now)
 
-    @cached_property
+    @_Made
     def livestreams(self) -> Livestreams:
         return Livestreams(self.store, self.lookups, self.now)
 
-    @cached_property
+    @_Made
     def photo_events(self) -> PhotoEvents:
         """What happened in the apps of the photo library."""
         return PhotoEvents(self.store)
 
-    @cached_property
+    @_Made
     def appearances(self) -> Appearances:
         return Appearances(self.store, self.photos, self.faces)
 
-    @cached_property
+    @_Made
     def uploads(self) -> Uploads:
         return Uploads(self.store, self.services.objects, self.services.pictures, self.now, self.new_store)
 
+
+_MADE = frozenset(name for name, value in vars(Context).items() if isinstance(value, _Made))
 
 Info = strawberry.Info[Context, None]

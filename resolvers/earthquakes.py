@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -37,7 +37,7 @@ from resolvers.arguments import After, Before, End, First, Last, MinMagnitude, S
 from resolvers.connections import DEFAULT_PAGE, Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.selection import selected_node_fields
-from resolvers.subscribing import follow
+from resolvers.subscribing import Shared, follow
 
 DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=3_660)
@@ -314,7 +314,7 @@ async def earthquake_detected(
     min_magnitude: MinMagnitude = None,
     bounding_box: Box = None,
     when_slow: WhenSlow = Policy.DISCONNECT,
-) -> AsyncGenerator[Earthquake, None]:
+) -> Shared[Earthquake]:
     least = _magnitude(min_magnitude)
     if bounding_box is not None:
         bounding_box.check()
@@ -327,7 +327,7 @@ async def earthquake_detected(
         near = bounding_box is None or bounding_box.holds(event.latitude, event.longitude)
         return event if strong and near else None
 
-    return follow(info.context, keys.EARTHQUAKES, detected, when_slow)
+    return Shared(info.context, when_slow, lambda _: follow(info.context, keys.EARTHQUAKES, detected, when_slow))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """Which fields of a connection's nodes a client selected, so that no more is read than is shown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from graphql import FieldNode, FragmentSpreadNode, InlineFragmentNode, SelectionSetNode
+from graphql import FieldNode, FragmentDefinitionNode, FragmentSpreadNode, InlineFragmentNode, SelectionSetNode
 
 from resolvers.context import Info
 
@@ -14,30 +15,56 @@ def leads_on(info: Info, *fields: str) -> bool:
 
 def selected_node_fields(info: Info) -> frozenset[str]:
     """The names of the fields selected under `nodes` and `edges.node`, fragments included, as the schema has them."""
-    connection = [node for node in info._raw_info.field_nodes]
-    nodes = [field for field in _under(info, connection) if field.name.value == "nodes"]
-    edges = [field for field in _under(info, connection) if field.name.value == "edges"]
-    nodes += [field for field in _under(info, edges) if field.name.value == "node"]
-    return frozenset(field.name.value for field in _under(info, nodes))
+    return _selected(info).of_nodes
+
+
+def selected_fields(info: Info) -> frozenset[str]:
+    """The names of the fields selected directly under the field that is being resolved."""
+    return _selected(info).own
 
 
 def selects(info: Info, name: str) -> bool:
     """Whether the field `name` is selected directly under the field that is being resolved."""
-    return any(field.name.value == name for field in _under(info, info._raw_info.field_nodes))
+    return name in _selected(info).own
 
 
-def _under(info: Info, fields: list[FieldNode]) -> Iterator[FieldNode]:
+class _Selected:
+    """What is selected under a field, wherever in the document it is asked for."""
+
+    __slots__ = ("of_nodes", "own")
+
+    def __init__(self, nodes: Sequence[FieldNode], fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+        own = list(_under(fragments, nodes))
+        shown = [field for field in own if field.name.value == "nodes"]
+        edges = [field for field in own if field.name.value == "edges"]
+        shown += [field for field in _under(fragments, edges) if field.name.value == "node"]
+        self.own = frozenset(field.name.value for field in own)
+        self.of_nodes = frozenset(field.name.value for field in _under(fragments, shown))
+
+
+def _selected(info: Info) -> _Selected:
+    """Found out once for an operation that is compiled, however often and for however many objects it is executed."""
+    notes: dict[Any, Any] | None = getattr(info, "notes", None)
+    selected: _Selected | None = notes.get(_Selected) if notes is not None else None
+    if selected is None:
+        raw = info._raw_info
+        selected = _Selected(raw.field_nodes, raw.fragments)
+        if notes is not None:
+            notes[_Selected] = selected
+    return selected
+
+
+def _under(fragments: Mapping[str, FragmentDefinitionNode], fields: Sequence[FieldNode]) -> Iterator[FieldNode]:
     for field in fields:
         if field.selection_set is not None:
-            yield from _fields(info, field.selection_set)
+            yield from _fields(fragments, field.selection_set)
 
 
-def _fields(info: Info, selections: SelectionSetNode) -> Iterator[FieldNode]:
+def _fields(fragments: Mapping[str, FragmentDefinitionNode], selections: SelectionSetNode) -> Iterator[FieldNode]:
     for selection in selections.selections:
         if isinstance(selection, FieldNode):
             yield selection
         elif isinstance(selection, InlineFragmentNode):
-            yield from _fields(info, selection.selection_set)
+            yield from _fields(fragments, selection.selection_set)
         elif isinstance(selection, FragmentSpreadNode):
-            fragment = info._raw_info.fragments[selection.name.value]
-            yield from _fields(info, fragment.selection_set)
+            yield from _fields(fragments, fragments[selection.name.value].selection_set)

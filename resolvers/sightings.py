@@ -28,7 +28,7 @@ from resolvers.arguments import After, AnyArea, AnyCategory, Area, Before, Categ
 from resolvers.connections import Connection, Paging, connection, cut, listing
 from resolvers.context import Context, Info
 from resolvers.selection import selects
-from resolvers.subscribing import follow
+from resolvers.subscribing import Shared, follow
 
 LONGEST_WINDOW_HOURS = 48
 HOUR = timedelta(hours=1)
@@ -187,7 +187,7 @@ async def seed_demo(info: Info) -> list[Sighting]:
 
 async def sighting_reported(
     info: Info, area: AnyArea = None, category: AnyCategory = None, when_slow: WhenSlow = Policy.DISCONNECT
-) -> AsyncGenerator[Sighting, None]:
+) -> Shared[Sighting]:
     _known(info.context, area=area, category=category)
 
     def reported(change: Change) -> Sighting | None:
@@ -196,7 +196,10 @@ async def sighting_reported(
             return None
         return sighting
 
-    return _alive(info.context, follow(info.context, keys.BLIP, reported, when_slow, key=_place))
+    def events(_: Any) -> AsyncGenerator[Sighting, None]:
+        return _alive(info.context, follow(info.context, keys.BLIP, reported, when_slow, key=_place))
+
+    return Shared(info.context, when_slow, events, key=_place)
 
 
 async def _alive(context: Context, sightings: AsyncGenerator[Sighting, None]) -> AsyncGenerator[Sighting, None]:

@@ -1,8 +1,10 @@
-"""Subscriptions: a table's change feed as events of one kind."""
+"""Subscriptions: a table's change feed as events of one kind, for one subscriber or for all who ask alike."""
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
-from typing import TypeVar
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from graphql import OperationType
 
@@ -20,9 +22,64 @@ WAITING_EVENTS = 1000
 logger = logging.getLogger(__name__)
 
 
+def _any(_: object) -> None:
+    """The key of all events, where a newer one replaces any."""
+
+
 def is_event(info: Info) -> bool:
     """Whether the field is one of an event: what the event tells of may be too new for eventually consistent reads."""
     return info.operation.operation is OperationType.SUBSCRIPTION
+
+
+class Since(Protocol):
+    """Which events come after how things stood for one who joins others. It is made when they join."""
+
+    def begin(self, first: Any) -> None:
+        """This is how things stand, as it was read since."""
+
+    def is_news(self, event: Any) -> bool:
+        """Whether an event comes after that. Asked about each that the others were told since this was made, in turn.
+
+        Of some streams all do from some event on: see `is_settled`.
+        """
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that come from now on are news."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shared(Generic[Event]):
+    """Events that are the same for all who ask alike: one source for as many as there are.
+
+    `events` begins with what it is given, awaited once no change can be missed any more, where there is a `first`: that
+    reads how things stand, in the context of whom it is told. Whoever joins later is told that too, and then what comes
+    `since`. `check` raises for those who may not be told an event. `key` tells which waiting one a newer one replaces.
+
+    Who asks may be asked in the contexts that `first` and `check` are given, and before this is made: not by `events`.
+
+    Iterated, these are the events of one subscriber, of `context`.
+    """
+
+    context: Context
+    policy: Policy
+    events: Callable[[Callable[[], Awaitable[Event | None]]], AsyncGenerator[Event, None]]
+    key: Callable[[Event], Hashable] = _any
+    first: Callable[[Context], Awaitable[Event]] | None = None
+    since: Callable[[], Since] | None = None
+    check: Callable[[Context, Event], Awaitable[None]] | None = None
+
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        async with aclosing(self.events(self._begin)) as events:
+            is_told = self.first is not None
+            async for event in events:
+                if self.check is not None and not is_told:
+                    await self.check(self.context, event)
+                is_told = False
+                yield event
+
+    async def _begin(self) -> Event | None:
+        return None if self.first is None else await self.first(self.context)
 
 
 async def follow(
@@ -31,7 +88,7 @@ async def follow(
     select: Callable[[Change], Event | None],
     when_slow: Policy,
     *,
-    key: Callable[[Event], Hashable] = lambda _: None,
+    key: Callable[[Event], Hashable] = _any,
     first: Callable[[], Awaitable[Event | None]] | None = None,
 ) -> AsyncGenerator[Event, None]:
     """The events that `select` makes of the table's changes, from now on.
@@ -40,8 +97,15 @@ async def follow(
     event a newer one replaces; without it that is any. `first` is awaited once no change can be missed any more:
     what it answers, unless None, is the first event.
     """
-    changes = context.services.changes
-    async with changes.follow(table, _tolerant(select), capacity=WAITING_EVENTS, policy=when_slow, key=key) as events:
+    changes = context.services.changes.follow(
+        table,
+        _tolerant(select),
+        capacity=WAITING_EVENTS,
+        policy=when_slow,
+        key=key,
+        stands_for=lambda: context.stands_for(),
+    )
+    async with changes as events:
         if first is not None and (event := await first()) is not None:
             yield event
         async for event in events:

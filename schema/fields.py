@@ -31,13 +31,18 @@ def ask(
     graphql_type: Any,
     description: str,
     extent: Extent = NOT_SAID,
+    by: str | None = None,
 ) -> Any:
-    """A field answered by access patterns: its description names them, and tests find them in its metadata."""
+    """A field answered by access patterns: its description names them, and tests find them in its metadata.
+
+    `by` is the attribute of the object whose value is all that the answer depends on: an operation then has one answer
+    for all places where it is equal, also of other fields with these patterns.
+    """
     return strawberry.field(
         resolver=resolver,
         graphql_type=graphql_type,
         description=_described(description, patterns),
-        metadata={"patterns": patterns, "extent": extent},
+        metadata={"patterns": patterns, "extent": extent} | ({"same_for": (patterns, by)} if by else {}),
         extensions=[TellCurrent()] if any(pattern.guard for pattern in patterns) else [],
     )
 

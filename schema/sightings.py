@@ -52,6 +52,7 @@ class Sighting(Node):
     reporter = ask(
         patterns.USER_PROFILE,
         resolver=resolve.reporter,
+        by="reporter_id",
         graphql_type=UserProfile | None,
         description="The reporter's profile as it is now.",
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import socket
 import subprocess
 import time
@@ -31,6 +32,7 @@ from datastore.metering import Call
 from datastore.store import Store
 from edge.application import application
 from edge.capacity.settings import Capacity
+from edge.documents.executor import GatewayExecutor
 from edge.http.protocol import UVICORN_OPTIONS
 from edge.requests import Report
 from edge.settings import Settings
@@ -47,6 +49,9 @@ LONG |= {"test_photo_paging", "test_earthquake_pages"}
 # Tests spend what they like, and a busy machine is no reason to refuse them.
 UNBOUGHT = Capacity(budget_units=0, anonymous_budget_units=0, lag_seconds=0, concurrent_per_caller=0)
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
+
+# Operations are compiled at once here, so that all that is tested is compiled, or never.
+GatewayExecutor.compile_after = 0 if os.environ.get("GATEWAY_EXECUTOR") == "interpreted" else 1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

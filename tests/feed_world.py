@@ -25,6 +25,7 @@ from datastore.keyspace.parts import Key, key_of
 from datastore.metering import Call, Deadline, Meter
 from datastore.moments import iso
 from datastore.pages import Span
+from datastore.requests import Prepared
 from datastore.store import Store
 from datastore.streams import Change, decode_change
 
@@ -50,7 +51,7 @@ class Wire(Client):
     async def call(
         self,
         operation: str,
-        payload: Mapping[str, Any],
+        request: Mapping[str, Any] | Prepared,
         /,
         *,
         timeout: float = 5,  # noqa: ASYNC109
@@ -58,13 +59,13 @@ class Wire(Client):
         **purpose: Any,
     ) -> dict[str, Any]:
         if self._before is not None:
-            await self._before(operation, payload)
+            await self._before(operation, request.payload if isinstance(request, Prepared) else request)
         if self._last is not None and self.sent >= self._last:
             raise Killed
         self.sent += 1
         self._under_way += 1
         try:
-            answer = await self._client.call(operation, payload, timeout=timeout, meter=self.meter, **purpose)
+            answer = await self._client.call(operation, request, timeout=timeout, meter=self.meter, **purpose)
         finally:
             self._under_way -= 1
         if self._last is not None and self.sent >= self._last:

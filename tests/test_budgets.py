@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
@@ -15,13 +14,14 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 from test_sighting_subscriptions import foreign_sighting, raw_put
+from virtual_time import VirtualLoop, in_virtual_time
 
 from datastore.errors import Throttled
 from datastore.keyspace.sightings import BLIP
 from edge.answers import Allowance, Stage
 from edge.capacity.addresses import payer
 from edge.capacity.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
-from edge.capacity.redis_budgets import RedisBuckets
+from edge.capacity.redis_budgets import CONNECTIONS, RedisBuckets
 from edge.capacity.settings import Capacity
 from edge.operations import Caller
 from edge.requests import OverBudget
@@ -222,15 +222,32 @@ async def test_a_key_of_others_is_no_reason_to_leave_redis(redis_buckets: Callab
     assert await buckets._redis.exists(other)
 
 
-async def test_a_loop_that_is_held_up_is_no_fault_of_redis(redis_buckets: Callable[..., RedisBuckets]) -> None:
-    buckets, budget = redis_buckets(clock=Ticking()), Budget(100, 1)
-    await buckets.charge("a", budget, 0)
-    buckets._patience = 0.1
-    charging = [asyncio.create_task(buckets.charge(f"{number}", budget, 60)) for number in range(80)]
-    await asyncio.sleep(0)
-    asyncio.get_running_loop().call_soon(time.sleep, 0.15)
-    assert await asyncio.gather(*charging) == [(True, 40)] * 80
-    assert buckets.is_there
+def test_a_loop_that_is_held_up_is_no_fault_of_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        buckets, connections = RedisBuckets(REDIS, patience=0.1), asyncio.Semaphore(CONNECTIONS)
+        seconds = 0.01
+
+        async def take(**_: Any) -> tuple[int, str]:
+            async with connections:
+                await asyncio.sleep(seconds)
+            return 1, "40"
+
+        def hold_up() -> None:
+            loop.now += 0.15
+
+        monkeypatch.setattr(buckets, "_take", take)
+        charging = [asyncio.create_task(buckets.charge(f"{number}", Budget(100, 1), 60)) for number in range(80)]
+        loop.call_later(0.005, hold_up)
+        assert await asyncio.gather(*charging) == [(True, 40)] * 80
+        assert buckets.is_there
+        seconds = 0.11  # late by itself: it is given up
+        assert await buckets.charge("late", Budget(100, 1), 60) == (True, 40)
+        assert not buckets.is_there
+        await buckets.aclose()
+
+    in_virtual_time(work)
 
 
 # --- Without Redis ----------------------------------------------------------------------------------------------------

@@ -488,7 +488,7 @@ async def test_trimmed_changes_are_told_after_what_came_before() -> None:
     feed = scripted(script)
     async with feed.follow(BLIP, number_of) as events, feed.follow(BLIP, number_of) as other:
         script.write("a", "x")
-        await until(lambda: len(events._buffer) == len(other._buffer) == 1)
+        await until(lambda: len(events._backlog) == len(other._backlog) == 1)
         script.write("a", "x")
         script.shards["a"].trimmed = 5
         for subscription in (events, other):

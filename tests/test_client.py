@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-import aiohttp
 import boto3
 import botocore.auth
+import orjson
 import pytest
 from aiohttp import web
 from botocore.awsrequest import AWSRequest
@@ -50,8 +50,10 @@ from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
 from datastore.metering import WRITE_PRICE, Deadline, Meter
+from datastore.requests import Prepared
 from datastore.signing import CONTENT_TYPE, CredentialSource, Signer
 from datastore.store import Action, Store, Written
+from datastore.wire import Limits
 
 TARGET = "DynamoDB_20120810."
 PUT_NEW = AccessPattern("T-1", "", BLIP, ("PutItem",), Who.ANY, condition="attribute_not_exists(PK)")
@@ -157,6 +159,21 @@ async def test_the_engines_own_refusals_keep_their_code_and_words(client: Client
     assert proxy.operations() == ["DescribeTable", "GetItem"]
 
 
+async def test_a_prepared_request_is_sent_as_it_is_and_metered_like_any(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    table = database.prefix + BLIP.name
+    payload = {"TableName": table, "IndexName": "TrendingIndex", "Limit": 1, "ReturnConsumedCapacity": "TOTAL"}
+    meter, other = Meter(), Meter()
+
+    answer = await client.call("Scan", Prepared(orjson.dumps(payload), (table,), "TrendingIndex"), meter=meter)
+
+    assert answer == await client.call("Scan", payload, meter=other)
+    assert [seen.body for seen in proxy.seen] == [payload, payload]
+    told = [(call.tables, call.index, call.units, call.request) for call in meter.calls + other.calls]
+    assert told == [((table,), "TrendingIndex", 0.5, payload)] * 2
+
+
 async def test_what_json_cannot_hold_is_refused_before_it_is_sent(client: Client, proxy: Proxy) -> None:
     meter = Meter()
 
@@ -223,14 +240,10 @@ async def test_a_store_that_hangs_is_given_up_at_the_deadline(client: Client, pr
     assert [(call.operation, call.attempts) for call in meter.calls] == [("ListTables", 1)]
 
 
-async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(
-    monkeypatch: pytest.MonkeyPatch, proxy: Proxy
-) -> None:
-    timeouts = aiohttp.ClientTimeout(total=None, sock_read=0.4)
-    monkeypatch.setattr("datastore.client.TIMEOUTS", timeouts)
+async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Proxy) -> None:
     proxy.faults.append(hang)
 
-    async with client_of(proxy) as client, taking(0.3, 0.9):
+    async with client_of(proxy, limits=Limits(silence=0.4)) as client, taking(0.3, 0.9):
         await client.call("ListTables", {}, timeout=5)
 
     assert len(proxy.seen) == 2
@@ -279,7 +292,7 @@ async def test_a_deadline_that_has_passed_sends_nothing(client: Client, proxy: P
 
 
 async def test_a_cancelled_call_leaves_no_connection_and_the_pool_goes_on(proxy: Proxy) -> None:
-    async with client_of(proxy, connections=1) as client:
+    async with client_of(proxy, limits=Limits(connections=1)) as client:
         for _ in range(3):
             proxy.faults.append(hang)
             call = asyncio.create_task(client.call("ListTables", {}))
@@ -300,7 +313,7 @@ async def test_many_calls_share_few_connections_and_none_is_tried_twice(proxy: P
 
     proxy.always = slowly
     meter = Meter()
-    async with client_of(proxy, connections=4) as client:
+    async with client_of(proxy, limits=Limits(connections=4)) as client:
         calls = [client.call("ListTables", {"Limit": 1}, meter=meter, timeout=30) for _ in range(200)]
         answers = await asyncio.gather(*calls)
 
@@ -536,6 +549,12 @@ def _botocores(credentials: Credentials, target: str, body: bytes, now: float) -
     return {name.lower(): value for name, value in request.headers.items()}
 
 
+def _headers(head: bytes) -> dict[str, str]:
+    first, *lines = head.decode().removesuffix("\r\n\r\n").split("\r\n")
+    assert first == "POST / HTTP/1.1"
+    return dict(line.split(": ", 1) for line in lines)
+
+
 @settings(deadline=None, max_examples=80)
 @given(
     access=IDS,
@@ -550,11 +569,11 @@ def test_signatures_are_botocores(
 ) -> None:
     credentials = Credentials(access, secret, token)
 
-    headers = Signer("eu-north-1").headers(
+    head = Signer("eu-north-1").head(
         credentials.get_frozen_credentials(), "db.example:8000", TARGET + operation, body, now
     )
 
-    assert headers == _botocores(credentials, TARGET + operation, body, now)
+    assert _headers(head) == {"content-length": str(len(body))} | _botocores(credentials, TARGET + operation, body, now)
 
 
 def test_one_signer_follows_the_day_and_the_credentials() -> None:
@@ -570,11 +589,12 @@ def test_one_signer_follows_the_day_and_the_credentials() -> None:
     ]
 
     answers = [
-        signer.headers(one.get_frozen_credentials(), "db.example:8000", TARGET + "Query", b"{}", now)
+        _headers(signer.head(one.get_frozen_credentials(), "db.example:8000", TARGET + "Query", b"{}", now))
         for one, now in signed
     ]
 
-    assert answers == [_botocores(one, TARGET + "Query", b"{}", now) for one, now in signed]
+    wanted = [{"content-length": "2"} | _botocores(one, TARGET + "Query", b"{}", now) for one, now in signed]
+    assert answers == wanted
     assert len({answer["authorization"] for answer in answers}) == 4
 
 

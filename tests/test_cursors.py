@@ -228,3 +228,12 @@ def test_an_encrypted_cursor_hides_the_key_and_is_none_of_the_open_kind() -> Non
     refused_personal("")
     refused_personal("A" * 100_000)
     refused_personal("\ud800")
+
+
+def test_a_cursor_is_signed_with_hmac() -> None:
+    """RFC 2104, whatever makes it fast: what an earlier version gave out is good still."""
+    sealed = raw(CURSORS.seal({"PK": "a", "SK": "b"}, HERE))
+    key = hmac.digest(b"a secret of the test", b"cursor", "sha256")
+    content = b'{"PK":{"S":"a"},"SK":{"S":"b"}}'
+
+    assert sealed == hmac.digest(key, len(HERE).to_bytes(4, "big") + HERE + content, "sha256")[:16] + content

@@ -401,7 +401,7 @@ async def test_who_asks_for_the_latest_gets_the_newest_of_those_that_wait(served
     context = served.gateway.open_context(None)
     info = cast(Info, SimpleNamespace(context=context))
     quick = await served.listen("subscription { earthquakeDetected { eventId } }")
-    async with aclosing(await earthquake_detected(info, when_slow=Policy.LATEST)) as slow:
+    async with aclosing(aiter(await earthquake_detected(info, when_slow=Policy.LATEST))) as slow:
         first = asyncio.create_task(anext(slow))
         await served.settle(EARTHQUAKES, 2)
 

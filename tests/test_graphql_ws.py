@@ -110,7 +110,7 @@ async def test_close_codes_and_who_connects_again() -> None:
         for way, (code, name, attempts, reason) in {
             "garbage": (4400, "BadRequest", 1, "Invalid message: not an object"),
             "binary": (4400, "BadRequest", 1, "Invalid message: binary, and not text"),
-            "tooLarge": (1009, None, 1, "frame with 65537 bytes exceeds limit of 65536 bytes"),
+            "tooLarge": (1009, None, 1, "a frame of 65,537 bytes, where the message may have 65,536 more"),
             "twoInits": (4429, "TooManyInitialisationRequests", 1, "Too many initialisation requests"),
             "sameId": (4409, "SubscriberAlreadyExists", 1, "Subscriber for 1 already exists"),
             "beforeTheAck": (4401, "Unauthorized", 1, "Unauthorized"),

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -27,6 +27,9 @@ GRAPHQL = "application/graphql-response+json"
 
 class Toy:
     """What the resolvers below saw."""
+
+    knows_who_asks = True
+    stands_for: Callable[[], int]
 
     def __init__(self, identity: Identity | None) -> None:
         self.identity = identity

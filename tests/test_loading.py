@@ -14,10 +14,13 @@ from datastore.backoff import Backoff
 from datastore.client import Client, RequestRefused
 from datastore.database import Database
 from datastore.declarations import AccessPattern, Table, Who
+from datastore.decoding import Decoder
+from datastore.decoding import number as number_attribute
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
+from datastore.loading import Found
 from datastore.metering import Deadline
 from datastore.store import Store
 
@@ -375,6 +378,48 @@ async def test_a_reader_who_goes_leaves_the_read_to_the_others(
     assert answers[1:] == [item(1), item(2)]
     assert await read(store, [1, 2]) == [item(1), item(2)]
     assert len(proxy.seen) == 1
+
+
+@pytest.mark.parametrize("fault", [refuse(400, "ThrottlingException"), refuse(400, "AccessDeniedException")])
+async def test_of_many_read_at_once_each_has_its_own_answer(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store], fault: Fault
+) -> None:
+    await fill(database, [1, 3])
+    store = open_store()
+    keys = [blip(1), Key("", "x"), blip(2), blip(3), blip(1)]
+
+    found = await store.find_all(BLIPS, keys)
+
+    shown = [one.item if isinstance(one, Found) else type(one) for one in found]
+    assert shown == [item(1), BadUserInput, type(None), item(3), item(1)]
+    assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2", "S#3"]]
+
+    proxy.always = fault
+    failing = open_store()
+
+    failed = await failing.find_all(BLIPS, keys)
+
+    assert [isinstance(one, Exception) for one in failed] == [True] * 5
+    proxy.always = None
+    again = await failing.find_all(BLIPS, [blip(3)])
+    assert [one.item for one in again if isinstance(one, Found)] == [item(3)]
+
+
+async def test_a_record_is_made_once_however_many_read_it(database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1])
+    made: list[Any] = []
+
+    def build(number: int) -> list[int]:
+        made.append(number)
+        return [number]
+
+    decoder = Decoder(build, number=number_attribute("number"))
+    store = open_store()
+
+    found = await asyncio.gather(*[store.find(BLIPS, blip(1)) for _ in range(3)])
+    records = [one.record(decoder) for one in found if one is not None]
+
+    assert (made, records) == ([1], [[1]] * 3)
 
 
 # --- What waits for lists ---------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from pipelines.matches.poller import Tick
 from pipelines.matches.replay import ReplayProvider
 
 KILLS = 20
-LOCK_SECONDS = 1.5
+LOCK_SECONDS = 2.0
 UPDATES = """subscription { matchUpdates(matchId: "%s") {
   version isSnapshot changed events { eventId } liveScore { status innings { runs wickets overs } }
 } }"""

@@ -68,7 +68,7 @@ def spans(served: Served) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     prefix = served.gateway.open_store()._prefix
-    served.gateway.edge.runner._tracing = OperationTracing(provider, prefix)
+    served.gateway.edge.runner.accounts.tracing = OperationTracing(provider, prefix)
     return exporter
 
 
@@ -162,7 +162,7 @@ async def test_what_breaks_an_operation_is_no_success(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken inside")
 
-    monkeypatch.setattr("edge.execution.execute", fail)
+    monkeypatch.setattr("edge.execution.executed", fail)
     assert (await served.ask(QUAKES)).codes == ["INTERNAL"]
     assert lines.told[0]["codes"] == ["INTERNAL"]
     labels = (("code", "INTERNAL"), ("field", "earthquakes"), ("transport", "http"), ("type", "query"))
@@ -192,6 +192,21 @@ async def test_a_subscription_has_one_line_when_it_is_over(served: Served, lines
     (line,) = lines.told
     assert (line["name"], line["type"], line["transport"]) == ("Live", "subscription", "websocket")
     assert "codes" not in line  # to leave a subscription is how it ends, and no error
+
+
+async def test_a_line_is_made_text_by_who_writes_text_and_says_the_same(
+    served: Served, lines: Lines, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger=operation_log.LOGGER):
+        await served.ask(QUAKES, user="ada@example.com", role=Role.ADMIN)
+    (line,) = lines.told
+    (text,) = [record.getMessage() for record in caplog.records if record.name == operation_log.LOGGER]
+    assert [*line][:4] == ["time", "level", "logger", "message"]
+    assert (line["level"], line["logger"], line["message"]) == ("INFO", "gateway.operations", "operation")
+    told = {name: value for name, value in line.items() if name not in ("time", "level", "logger", "message")}
+    said = [f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in told.items()]
+    assert text == " ".join(["operation", *said])
+    assert "name=Newest type=query" in text
 
 
 def test_text_lines_say_the_same(caplog: pytest.LogCaptureFixture) -> None:
@@ -479,7 +494,7 @@ async def test_spans_reach_a_collector(
     url, received = collector
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
     tracing = exporting()
-    served.gateway.edge.runner._tracing = tracing
+    served.gateway.edge.runner.accounts.tracing = tracing
     await served.ask(QUAKES)
     await asyncio.to_thread(tracing.close)
     (resource,) = (await received.get()).resource_spans

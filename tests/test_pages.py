@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from datastore.attributes import Item, encode_item
+from datastore.attributes import Item, Raw, encode_item
 from datastore.cursors import Cursors, binding
 from datastore.database import Database
 from datastore.declarations import AccessPattern, Who
@@ -20,6 +20,7 @@ from datastore.keyspace.sightings import ACTIVE_IN_AREA, BLIP, SIGHTING_PREFIX
 from datastore.metering import Deadline
 from datastore.pages import Page, Span, read_page
 from datastore.store import Store
+from resolvers.connections import connection, listing
 
 NOW = 1_782_388_800
 CURSORS = Cursors(b"secret")
@@ -334,7 +335,7 @@ async def test_attributes_that_are_not_asked_for_are_not_read(database: Database
     page = await read_page(store, here.pattern, values, Span(2), ["PK", "SK", "number"])
 
     shown = [{"PK": here.partitions[0], "SK": f"{SIGHTING_PREFIX}{number:06}", "number": number} for number in (2, 1)]
-    assert page == Page(shown, has_next=True, has_previous=False)
+    assert (page.items, page.has_next, page.has_previous, page.partitions) == (shown, True, False, 1)
 
 
 async def test_a_start_in_no_partition_of_the_list_is_a_bad_cursor(database: Database) -> None:
@@ -354,3 +355,16 @@ async def test_a_list_without_partitions_is_empty(database: Database) -> None:
 
     assert (page.items, page.has_next, page.has_previous) == ([], False, False)
     assert store.meter.calls == []
+
+
+def test_a_list_in_memory_has_the_cursors_of_one_that_was_read_and_encodes_nothing_but_keys() -> None:
+    items: list[Item] = [{"PK": "AREA#a", "SK": f"SIGHTING#{number}", "likes": 10**40 + number} for number in range(3)]
+    keys: list[Raw] = [encode_item({"PK": item["PK"], "SK": item["SK"]}) for item in items]
+    of = listing(CURSORS, ACTIVE_IN_AREA, "Query.list", {})
+
+    made = connection(of, Page(items, has_next=True, has_previous=False), lambda item: item["likes"])
+    read = connection(of, Page(None, has_next=True, has_previous=False, raw=keys), lambda item: item["SK"])
+
+    assert made.nodes == [item["likes"] for item in items]  # numbers beyond what DynamoDB holds
+    assert [edge.cursor for edge in made.edges] == [edge.cursor for edge in read.edges]
+    assert made.last_evaluated_key == made.page_info.end_cursor == read.edges[-1].cursor

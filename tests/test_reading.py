@@ -13,7 +13,7 @@ from toy_sockets import Peer, serving, unexpected, until, upgrade, world
 from edge.capacity.connections import Connections
 from edge.capacity.reading import TURN_BYTES, Pace, Paced, Turns
 from edge.capacity.settings import Capacity, unlimited
-from edge.websocket.protocol import SocketProtocol
+from edge.websocket.connection import Connection
 from edge.websocket.socket import SocketLimits
 
 PING = bytes([0x89, 0x80, 0, 0, 0, 0])
@@ -51,8 +51,9 @@ async def test_few_frames_are_handled_in_one_turn_however_many_come(
     monkeypatch: pytest.MonkeyPatch, turn: Callable[[], int]
 ) -> None:
     handled: Counter[int] = Counter()
-    monkeypatch.setattr(SocketProtocol, "handle_ping", lambda _self: handled.update([turn()]))
-    async with serving(connections=Connections(unlimited())) as edge, raw(edge.port) as one, raw(edge.port) as other:
+    monkeypatch.setattr(Connection, "_pong", lambda _self, _data: handled.update([turn()]))
+    anything, patient = Connections(unlimited()), SocketLimits()
+    async with serving(connections=anything, limits=patient) as edge, raw(edge.port) as one, raw(edge.port) as other:
         one.write(PING * 20_000)
         other.write(PING * 20_000)
         await until(lambda: handled.total() == 40_000)
@@ -60,10 +61,10 @@ async def test_few_frames_are_handled_in_one_turn_however_many_come(
 
 
 async def test_a_peer_that_is_too_fast_waits_and_the_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    handled: list[SocketProtocol] = []
-    monkeypatch.setattr(SocketProtocol, "handle_ping", lambda self: handled.append(self))
+    handled: list[Connection] = []
+    monkeypatch.setattr(Connection, "_pong", lambda self, _data: handled.append(self))
     slow = Connections(Capacity(websocket_messages=200, websocket_messages_per_second=0.01))
-    async with serving(connections=slow) as edge, raw(edge.port) as flood:
+    async with serving(connections=slow, limits=SocketLimits()) as edge, raw(edge.port) as flood:
         flood.write(PING * 100_000)
         await until(lambda: len(handled) >= 200)
         async with edge.ready() as peer:

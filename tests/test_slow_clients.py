@@ -45,6 +45,8 @@ class Toy:
         if scope["type"] == "websocket":
             await receive()
             await send({"type": "websocket.accept"})
+            if scope["path"] == "/large":
+                await send({"type": "websocket.send", "bytes": b"x" * 20_000_000})
             await receive()
             return
         path = scope["path"]
@@ -239,6 +241,19 @@ async def test_a_connection_that_was_used_may_idle_longer_than_a_head_may_take(t
         await reader.readuntil(b"/b")
 
 
+async def test_a_connection_is_closed_when_it_was_idle_for_long_and_not_while_it_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(UVICORN_OPTIONS, "timeout_keep_alive", 0.4)
+    async with serving(PATIENT) as toy, toy.client() as (reader, writer):
+        for _ in range(4):
+            writer.write(GET % b"a")
+            await reader.readuntil(b"/a")
+            await asyncio.sleep(0.15)
+        async with asyncio.timeout(3):
+            assert await reader.read() == b""
+
+
 # --- Malformed --------------------------------------------------------------------------------------------------------
 
 
@@ -378,15 +393,21 @@ async def test_too_many_requests_on_one_connection_are_not_kept(toy: Running) ->
     assert "connection: close" in answers.heads[-1]
 
 
+@asynccontextmanager
+async def deaf(toy: Running, sent: bytes) -> AsyncIterator[socket.socket]:
+    """A client that does not read."""
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.sock_connect(client, ("127.0.0.1", toy.port))
+        await loop.sock_sendall(client, sent)
+        yield client
+
+
 @pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
 async def test_who_does_not_read_is_dropped(toy: Running, more: bytes) -> None:
-    deaf = socket.socket()
-    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    deaf.setblocking(False)
-    loop = asyncio.get_running_loop()
-    await loop.sock_connect(deaf, ("127.0.0.1", toy.port))
-    with deaf:
-        await loop.sock_sendall(deaf, b"GET /large HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n")
+    async with deaf(toy, b"GET /large HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n"):
         await until(lambda: toy.app.asked == ["/large"])
         await toy.empty()
 
@@ -468,3 +489,31 @@ async def test_a_handshake_on_a_connection_that_has_an_answer_to_come(patient: R
         patient.app.go.set()
         answers = Answers(await reader.read())
     assert (answers.statuses, answers.bodies) == ([200], [b"/wait"])
+
+
+async def test_a_handshake_by_one_who_has_not_read_an_answer(patient: Running) -> None:
+    async with patient.client(GET % b"large") as (reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"GET / HTTP/1.1\r\n" + HANDSHAKE + b"\r\n")
+        await asyncio.sleep(0.05)
+        answers = Answers(head + await reader.read())
+    assert answers.statuses == [200, 400]
+
+
+@pytest.mark.parametrize("goodbye", [b"\x88\x80\0\0\0\0", b"", None])
+async def test_a_socket_of_uvicorns_that_is_not_read_is_dropped(
+    patient: Running, goodbye: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is closed with more to be read than there is room for, by both or (None) by the server alone."""
+    monkeypatch.setattr("edge.websocket.protocol.CLOSE_SECONDS", 0.1 if goodbye is not None else 60)
+    monkeypatch.setattr("edge.websocket.protocol.GOODBYE_SECONDS", 0.1)
+    async with deaf(patient, b"GET /large HTTP/1.1\r\n" + HANDSHAKE + b"\r\n") as client:
+        await asyncio.sleep(0.05)
+        if goodbye:
+            await asyncio.get_running_loop().sock_sendall(client, goodbye)
+        elif goodbye == b"":
+            client.shutdown(socket.SHUT_WR)
+        else:
+            for connection in tuple(patient.server.server_state.connections):
+                connection.shutdown()
+        await patient.empty()

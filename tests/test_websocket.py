@@ -17,12 +17,13 @@ from toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, up
 
 from datastore.errors import NotFound
 from edge.capacity.connections import Connections
+from edge.capacity.places import Places
 from edge.capacity.settings import unlimited
 from edge.documents.prepared import Document, KnownText
 from edge.operations import Caller, Operation
+from edge.websocket.connection import Connection
 from edge.websocket.endpoint import SUBPROTOCOL
 from edge.websocket.messages import Broken, read_message, requested_operation
-from edge.websocket.protocol import SocketProtocol
 from edge.websocket.socket import SocketLimits
 
 
@@ -223,15 +224,15 @@ async def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None
     ping = bytes([0x89, 0x80 | 125, 0, 0, 0, 0]) + bytes(125)
     anything = Connections(unlimited())
     async with (
-        serving(limits=SocketLimits(), connections=anything) as edge,
+        serving(limits=SocketLimits(ping_every=600, send_timeout=600), connections=anything) as edge,
         deaf(edge, "subscription { held }") as ask,
     ):
         for _ in range(60):
             await ask(ping * 1000)
         await ask({"type": "subscribe", "id": "2", "payload": {"query": "subscription { held }"}})
         await until(lambda: world.opened == 2)
-        for connection in tuple(edge.server.server_state.connections):
-            assert connection.transport.get_write_buffer_size() < 1_000_000
+        (connection,) = edge.server.server_state.connections
+        assert connection.transport.get_write_buffer_size() < 1_000_000
 
 
 async def test_messages_are_not_compressed(edge: Served) -> None:
@@ -364,8 +365,8 @@ async def test_a_subscription_that_may_not_begin(edge: Served) -> None:
         assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "UNAUTHENTICATED")
 
 
-async def test_queries_have_a_deadline(edge: Served) -> None:
-    async with edge.ready() as peer:
+async def test_queries_have_a_deadline() -> None:
+    async with serving(deadline=0.05) as edge, edge.ready() as peer:
         await peer.subscribe("1", "{ slow }")
         message = await peer.receive()
         assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "TIMEOUT")
@@ -394,8 +395,8 @@ async def test_a_second_init(edge: Served) -> None:
         assert await peer.closed() == (4429, "Too many initialisation requests")
 
 
-async def test_no_init(edge: Served) -> None:
-    async with edge.peer() as connection:
+async def test_no_init() -> None:
+    async with serving(limits=SocketLimits(init_timeout=0.05)) as edge, edge.peer() as connection:
         assert await Peer(connection).closed() == (4408, "Connection initialisation timeout")
 
 
@@ -503,17 +504,8 @@ async def test_pings_are_answered_with_their_payload(edge: Served) -> None:
         await peer.next("1")
 
 
-async def test_a_peer_that_answers_pings_stays() -> None:
-    limits = SocketLimits(init_timeout=0.02, ping_every=0.03)
-    async with serving(limits=limits) as edge, edge.ready() as peer:
-        for _ in range(6):
-            async with asyncio.timeout(1):
-                assert json.loads(await peer.connection.recv()) == {"type": "ping"}
-            await peer.send(type="pong")
-
-
 async def test_a_peer_that_does_not_answer_pings_goes() -> None:
-    limits = SocketLimits(init_timeout=0.02, ping_every=0.03)
+    limits = SocketLimits(init_timeout=1.0, ping_every=0.03)
     async with serving(limits=limits) as edge, edge.ready() as peer:
         await peer.subscribe("1", "subscription { held }")
         assert await peer.closed() == (4411, "2 pings went unanswered")
@@ -541,7 +533,10 @@ async def deaf(edge: Served, query: str) -> AsyncIterator[Callable[[Any], Awaita
         await loop.sock_connect(peer, ("127.0.0.1", edge.port))
 
         async def send(message: Any) -> None:
-            """A frame as it is, or the value in one."""
+            """A frame as it is, or the value in one; b"" for the end."""
+            if message == b"":
+                peer.shutdown(socket.SHUT_WR)
+                return
             frame = message if isinstance(message, bytes) else masked_frame(json.dumps(message))
             await loop.sock_sendall(peer, frame)
 
@@ -556,6 +551,45 @@ async def test_a_peer_that_does_not_read_is_dropped(edge: Served) -> None:
     async with deaf(edge, "subscription { flood }"):
         await until(lambda: world.opened == 1)
         await until(lambda: not edge.server.server_state.connections and not edge.edge._sockets)
+
+
+GOODBYE = b"\x88\x80\0\0\0\0"
+
+
+@pytest.mark.parametrize("goodbye", [GOODBYE, b""])
+@pytest.mark.parametrize("query", ["subscription { flood }", "subscription { flood(size: 60000) }"])
+async def test_a_peer_that_says_goodbye_and_does_not_read_is_dropped(
+    goodbye: bytes, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its places are taken until it has gone, and given back once."""
+    monkeypatch.setattr("edge.websocket.connection.CLOSE_SECONDS", 0.2)
+    watched, places = Connections(), Places("WebSockets", 10, 10)
+    async with serving(connections=watched, places=places, limits=SocketLimits()) as edge:
+        async with deaf(edge, query) as send:
+            await until(lambda: world.opened == 1)
+            await asyncio.sleep(0.05)
+            assert (watched.open, places.total) == (1, 1)
+            await send(goodbye)
+            await until(lambda: world.held == 0)
+            await asyncio.sleep(0.05)
+            assert (watched.open, places.total) == (1, 1)
+            await until(lambda: not edge.server.server_state.connections)
+            await until(lambda: not places.total)
+        assert (watched.open, places.total) == (0, 0)
+
+
+async def test_a_peer_that_said_goodbye_may_read_to_the_end(edge: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port, limit=4096)
+    subscribe = json.dumps({"type": "subscribe", "id": "1", "payload": {"query": "subscription { flood }"}})
+    writer.write(upgrade("x") + masked_frame('{"type": "connection_init"}') + masked_frame(subscribe))
+    await until(lambda: world.opened == 1)
+    await asyncio.sleep(0.05)
+    writer.write(GOODBYE)
+    await until(lambda: world.held == 0)
+    said = await reader.read()
+    assert len(said) > 200_000
+    assert said.endswith(b"}}}\x88\x00")
+    writer.close()
 
 
 async def test_a_peer_that_reads_slowly_gets_everything(edge: Served) -> None:
@@ -596,26 +630,28 @@ async def test_uvicorn_says_it_too() -> None:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
         for connection in tuple(edge.server.server_state.connections):
-            assert isinstance(connection, SocketProtocol)
+            assert isinstance(connection, Connection)
             connection.shutdown()
         assert await peer.closed() == (1001, "The server is shutting down")
 
 
-async def test_a_deaf_peer_does_not_hold_up_the_shutdown(edge: Served) -> None:
-    async with deaf(edge, "subscription { flood }"):
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("goodbye", [None, GOODBYE, b""])
+async def test_a_deaf_peer_does_not_hold_up_the_shutdown(
+    told: bool, goodbye: bytes | None, edge: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.websocket.connection.GOODBYE_SECONDS", 0.1)
+    async with deaf(edge, "subscription { flood }") as send:
         await until(lambda: world.opened == 1)
+        if goodbye is not None:
+            await asyncio.sleep(0.05)
+            await send(goodbye)
+            await until(lambda: world.held == 0)
+        if told:
+            await edge.edge.close()
         for connection in tuple(edge.server.server_state.connections):
             connection.shutdown()
         await until(lambda: not edge.server.server_state.connections and world.held == 0)
-
-
-async def test_a_cancelled_server_task_leaves_nothing() -> None:
-    async with serving() as edge, edge.ready() as peer:
-        await peer.subscribe("1", "subscription { held }")
-        await peer.next("1")
-        for task in tuple(edge.server.server_state.tasks):
-            task.cancel()
-        assert (await peer.closed())[0] == 1001
 
 
 async def test_many_sockets_at_once_and_operations_interleaved(edge: Served) -> None:

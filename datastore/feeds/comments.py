@@ -1,26 +1,26 @@
 """Comments: what one is, and how the table keeps it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+from msgspec import Struct
 
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
+from datastore.decoding import Decoder, text, texts
 from datastore.errors import Conflict, Forbidden
 from datastore.feeds.posts import Post
-from datastore.feeds.visibility import Visibility
+from datastore.feeds.visibility import VISIBILITIES, Visibility
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import second_part
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
 from datastore.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(Struct, frozen=True, gc=False):
     """A comment on a post, with the post's author and visibility. `mentions` are the ids of users it names."""
 
     post_id: str
@@ -42,18 +42,17 @@ def is_comment(item_keys: Mapping[str, str]) -> bool:
     return item_keys["SK"].startswith(keys.COMMENT_PREFIX) and item_keys["PK"].startswith("POST#")
 
 
-def comment_from(item: Mapping[str, Any]) -> Comment:
-    post_id, comment_id = keys.comment_parts(Key(item["PK"], item["SK"]))
-    return Comment(
-        post_id=post_id,
-        comment_id=comment_id,
-        user_id=item["user_id"],
-        created_at=from_iso(item["created_at"]),
-        text=item["text"],
-        mentions=tuple(item.get("mentions", ())),
-        post_author=item["post_author"],
-        post_visibility=Visibility(item["post_visibility"]),
-    )
+comment_from = Decoder(
+    Comment,
+    post_id=text("PK", second_part),
+    comment_id=text("SK", second_part),
+    user_id=text("user_id"),
+    created_at=text("created_at", from_iso),
+    text=text("text"),
+    mentions=texts("mentions", default=()),
+    post_author=text("post_author"),
+    post_visibility=text("post_visibility", VISIBILITIES.__getitem__),
+)
 
 
 class Comments:
@@ -70,7 +69,8 @@ class Comments:
 
     async def by_key(self, post_id: str, comment_id: str, pattern: AccessPattern = keys.COMMENT) -> Comment | None:
         """FEED-N2: one comment, whoever may see its post; reads of one tick go out together."""
-        return record(comment_from, await self._store.get(pattern, keys.comment(post_id, comment_id)))
+        found = await self._store.find(pattern, keys.comment(post_id, comment_id))
+        return None if found is None else found.record(comment_from)
 
     async def add(self, post: Post, comment_id: str, user_id: str, text: str, mentions: Sequence[str]) -> Comment:
         """FEED-W3: the comment on a post that the user may see, or the one that is the user's there.

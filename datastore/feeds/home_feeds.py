@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from datastore.attributes import Item
+from msgspec import Struct
+
+from datastore.attributes import Item, Raw, decode_item, encode_item
+from datastore.decoding import Decoder, flag, text
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
@@ -24,8 +27,7 @@ LARGEST_LIMIT = 1000
 END = keys.SOURCE_PREFIX
 
 
-@dataclass(frozen=True, slots=True)
-class FeedEntry:
+class FeedEntry(Struct, frozen=True, gc=False):
     """The place of a post in a user's feed: written by the fan-out, or merged when the feed is read.
 
     `followers_only`: whether one follows the author is asked for together with the post, and else not at all.
@@ -69,9 +71,18 @@ def entry_item(
     return item | ({"followers_only": True} if followers_only else {})
 
 
-def entry_from(item: Mapping[str, Any]) -> FeedEntry:
-    user_id, moment, post_id = keys.entry_parts(Key(item["PK"], item["SK"]))
-    return FeedEntry(user_id, post_id, item["author_id"], from_iso(moment), bool(item.get("followers_only")))
+def _entry(partition: str, sort: str, author_id: str, followers_only: bool) -> FeedEntry:
+    user_id, moment, post_id = keys.entry_parts(Key(partition, sort))
+    return FeedEntry(user_id, post_id, author_id, from_iso(moment), followers_only)
+
+
+entry_from = Decoder(
+    _entry,
+    partition=text("PK"),
+    sort=text("SK"),
+    author_id=text("author_id"),
+    followers_only=flag("followers_only", bool, default=False),
+)
 
 
 def source_from(item: Mapping[str, Any]) -> Source:
@@ -109,12 +120,13 @@ class HomeFeeds:
             entries, sources = await asyncio.gather(self._entries(user_id, span), self._sources(user_id))
         slots = asyncio.Semaphore(CONCURRENT_AUTHORS)
 
-        async def posts(source: Source) -> list[Item]:
+        async def posts(source: Source) -> list[Raw]:
             async with slots:
                 return await self._merged_posts(user_id, source, span)
 
-        for merged in await asyncio.gather(*map(posts, readable(source_from, sources))):
-            entries += merged
+        if sources:
+            for merged in await asyncio.gather(*map(posts, readable(source_from, sources))):
+                entries += merged
         return _cut(entries, span)
 
     async def sources_at_start(self, user_id: str) -> list[Source]:
@@ -129,30 +141,33 @@ class HomeFeeds:
         page = _cut(await self._merged_posts(user_id, later, span), span)
         return readable(entry_from, reversed(page.items))
 
-    async def _beginning(self, user_id: str, size: int) -> tuple[list[Item], list[Item]]:
+    async def _beginning(self, user_id: str, size: int) -> tuple[list[Raw], list[Item]]:
         """The newest entries, `size` and one more, and all sources, which lie before them: in one Query as a rule."""
         values = {"partition": keys.feed(user_id)}
-        entries: list[Item] = []
+        entries: list[Raw] = []
         sources: list[Item] = []
         page = QueryPage([], 0, None)
         while len(entries) <= size:
             limit = size + 1 - len(entries) + SOURCES_EXPECTED
             page = await self._store.query(keys.HOME_FEED, values, start=page.next_start, limit=limit)
-            for item in page.items:
-                (sources if is_source(item) else entries).append(item)
+            for raw in page.raw:
+                if raw["SK"]["S"].startswith(keys.SOURCE_PREFIX):
+                    sources.append(decode_item(raw))
+                else:
+                    entries.append(raw)
             if page.next_start is None:
                 break
         return entries, sources
 
-    async def _entries(self, user_id: str, span: Span) -> list[Item]:
+    async def _entries(self, user_id: str, span: Span) -> list[Raw]:
         """The entries of a page, and one more."""
         values = {"partition": keys.feed(user_id), "sources": END}
-        found: list[Item] = []
+        found: list[Raw] = []
         start = span.start
         while len(found) <= span.size:
             limit = span.size + 1 - len(found)
             page = await self._store.query(keys.ENTRIES, values, start=start, limit=limit, backward=span.backward)
-            found += page.items
+            found += page.raw
             if (start := page.next_start) is None:
                 break
         return found
@@ -161,7 +176,7 @@ class HomeFeeds:
         values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
         return [item async for item in self._store.query_all(keys.SOURCES, values)]
 
-    async def _merged_posts(self, user_id: str, source: Source, span: Span) -> list[Item]:
+    async def _merged_posts(self, user_id: str, source: Source, span: Span) -> list[Raw]:
         """What an author's posts are as entries: those of a page, and at least one more."""
         position = None if span.start is None else span.start["GSI3SK"]
         since, until = _bounds(source, position, span.backward)
@@ -169,7 +184,7 @@ class HomeFeeds:
             return []
         values = {"partition": post_keys.by_author(source.author_id), "since": since, "until": until}
         values["private"] = Visibility.PRIVATE.value
-        found: list[Item] = []
+        found: list[Raw] = []
         start, limit = None, span.size + 1
         while True:
             page = await self._store.query(
@@ -187,10 +202,10 @@ class HomeFeeds:
             start, limit = page.next_start, min(2 * limit, LARGEST_LIMIT)
 
 
-def _as_entry(user_id: str, author_id: str, post: Item) -> Item:
+def _as_entry(user_id: str, author_id: str, post: Item) -> Raw:
     moment, post_id = post_keys.position_parts(post["GSI1SK"])
     followers_only = post["visibility"] == Visibility.FOLLOWERS
-    return entry_item(user_id, author_id, moment, post_id, followers_only=followers_only)
+    return encode_item(entry_item(user_id, author_id, moment, post_id, followers_only=followers_only))
 
 
 def _bounds(source: Source, position: str | None, backward: bool) -> tuple[str, str]:
@@ -201,24 +216,29 @@ def _bounds(source: Source, position: str | None, backward: bool) -> tuple[str, 
     return (max(source.since, moment), END) if backward else (source.since, moment + keys.AFTER_MOMENT)
 
 
-def _lies_beyond(entry: Item, position: str | None, backward: bool) -> bool:
-    return position is None or bool(entry["GSI3SK"] > position if backward else entry["GSI3SK"] < position)
+def _lies_beyond(entry: Raw, position: str | None, backward: bool) -> bool:
+    return position is None or (_position(entry) > position if backward else _position(entry) < position)
 
 
-def _suffices(found: Sequence[Item], size: int) -> bool:
+def _suffices(found: Sequence[Raw], size: int) -> bool:
     """Whether a page can be cut from what was found. Of the last moment there may be some that come before it."""
-    return sum(_moment(entry["GSI3SK"]) != _moment(found[-1]["GSI3SK"]) for entry in found) >= size
+    return sum(_moment(_position(entry)) != _moment(_position(found[-1])) for entry in found) >= size
+
+
+def _position(entry: Raw) -> str:
+    position: str = entry["GSI3SK"]["S"]
+    return position
 
 
 def _moment(position: str) -> str:
     return position.partition("#")[0]
 
 
-def _cut(entries: Sequence[Item], span: Span) -> Page:
+def _cut(entries: Sequence[Raw], span: Span) -> Page:
     """A page of entries in any order. Of two with one key, which are one post, one is left."""
-    by_key = {entry["GSI3SK"]: entry for entry in entries}
+    by_key = {entry["GSI3SK"]["S"]: entry for entry in entries}
     ordered = [by_key[key] for key in sorted(by_key, reverse=not span.backward)]
     more, kept = len(ordered) > span.size, ordered[: span.size]
     if span.backward:
-        return Page(kept[::-1], has_next=span.start is not None, has_previous=more)
-    return Page(kept, has_next=more, has_previous=span.start is not None)
+        return Page(None, span.start is not None, more, raw=kept[::-1])
+    return Page(None, more, span.start is not None, raw=kept)

@@ -2,24 +2,27 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from datastore.attributes import Item
+from msgspec import Struct
+from msgspec.structs import replace
+
+from datastore.attributes import Item, Raw
 from datastore.client import TransactionCancelled
 from datastore.declarations import AccessPattern
+from datastore.decoding import Decoder, number, text, texts
 from datastore.errors import Conflict, Forbidden, Internal, NotFound
-from datastore.feeds import texts
+from datastore.feeds import texts as written_in
 from datastore.feeds.users import counted, no_profile
-from datastore.feeds.visibility import Sight, Visibility
+from datastore.feeds.visibility import VISIBILITIES, Sight, Visibility
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds import users as user_keys
 from datastore.keyspace.feeds.users import META
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import second_part, split
 from datastore.moments import from_iso, iso, to_seconds
 from datastore.pages import Keep, Page, Span, read_page
-from datastore.records import parsed, record
+from datastore.records import raw_parsed
 from datastore.store import Action, Store
 from datastore.streams import Change
 
@@ -27,8 +30,7 @@ from datastore.streams import Change
 TOMBSTONE_LIFETIME = timedelta(days=30)
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(Struct, frozen=True, gc=False):
     """A post. Its text, visibility, tags and author never change.
 
     `likes`, `comments` and `mentions` are None where the index it was read from does not hold them.
@@ -55,23 +57,26 @@ def is_live(item: Mapping[str, Any] | None) -> bool:
     return item is not None and "deleted_at" not in item
 
 
-def post_from(item: Mapping[str, Any]) -> Post:
-    """The post in an item of the table, of GSI1, or of a tag in GSI2."""
-    position = item.get("GSI1SK") or item["GSI2SK"]
-    whole = item["SK"] == META and "created_at" in item
-    in_gsi1 = "GSI1PK" in item
-    return Post(
-        post_id=keys.post_parts(Key(item["PK"], item["SK"])),
-        author_id=item["author_id"] if "author_id" in item else keys.author_of(item["GSI1PK"]),
-        created_at=from_iso(keys.position_parts(position)[0]),
-        visibility=Visibility(item["visibility"]),
-        text=item["text"],
-        media_ref=item.get("media_ref"),
-        tags=tuple(item.get("tags", ())),
-        likes=counted(item, "likes") if in_gsi1 else None,
-        comments=counted(item, "comments") if in_gsi1 else None,
-        mentions=tuple(item.get("mentions", ())) if whole else None,
-    )
+def _moment_at(position: str) -> datetime:
+    moment, _, _ = split(position)
+    return from_iso(moment)
+
+
+# The post in an item of the table, of GSI1, or of a tag in GSI2.
+post_from = Decoder(
+    Post,
+    post_id=text("PK", second_part),
+    author_id=text("author_id", default=text("GSI1PK", keys.author_of)),
+    created_at=text("GSI1SK", _moment_at, default=text("GSI2SK", _moment_at)),
+    visibility=text("visibility", VISIBILITIES.__getitem__),
+    text=text("text"),
+    media_ref=text("media_ref", default=None),
+    tags=texts("tags", default=()),
+    likes=number("likes", counted, default=0, given="GSI1PK"),
+    comments=number("comments", counted, default=0, given="GSI1PK"),
+    # The item of a tag, and what GSI2 brings of it, have neither.
+    mentions=texts("mentions", default=(), given="created_at"),
+)
 
 
 def written(change: Change) -> Post | None:
@@ -102,16 +107,17 @@ class Posts:
         With a consistent `pattern` the follow that it may take is read consistently too.
         """
         post = await self._living(post_id, pattern)
-        seen = post is not None and await self._sight.allows(post.author_id, post.visibility, pattern)
-        return post if seen else None
+        if post is None or post.visibility is Visibility.PUBLIC:
+            return post
+        return post if await self._sight.allows(post.author_id, post.visibility, pattern) else None
 
     async def whole(self, post: Post) -> Post:
         """FEED-004: the post with what the index it was read from does not hold, as it is now."""
         return await self._living(post.post_id, keys.POST) or replace(post, likes=0, comments=0, mentions=())
 
     async def _living(self, post_id: str, pattern: AccessPattern) -> Post | None:
-        item = await self._store.get(pattern, keys.post(post_id))
-        return record(post_from, item) if is_live(item) else None
+        found = await self._store.find(pattern, keys.post(post_id))
+        return found.record(post_from) if found is not None and is_live(found.raw) else None
 
     async def by_author(self, author_id: str, span: Span, *, leads_on: bool = False) -> Page:
         """FEED-002: the posts of an author that the viewer may see, newest first.
@@ -138,13 +144,16 @@ class Posts:
         keep = self._seen if signed_in and not viewer.sees_all else None
         return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, keep=keep)
 
-    async def _seen(self, items: list[Item]) -> list[Item]:
+    async def _seen(self, items: list[Raw]) -> list[Raw]:
         """Those of a page that the viewer may see; whether they follow the authors is read in one batch."""
-        seen = await asyncio.gather(*map(self._may_see, items))
-        return [item for item, yes in zip(items, seen, strict=True) if yes]
+        asked = [item for item in items if not _is_public(item)]
+        if not asked:
+            return items
+        seen = iter(await asyncio.gather(*map(self._may_see, asked)))
+        return [item for item in items if _is_public(item) or next(seen)]
 
-    async def _may_see(self, item: Item) -> bool:
-        post = parsed(post_from, item)
+    async def _may_see(self, item: Raw) -> bool:
+        post = raw_parsed(post_from, item)
         # A damaged one shows nothing but that it is damaged.
         return isinstance(post, Internal) or await self._sight.allows(post.author_id, post.visibility)
 
@@ -165,10 +174,10 @@ class Posts:
             visibility=visibility,
             text=text,
             media_ref=media_ref,
-            tags=texts.tags(text),
+            tags=written_in.tags(text),
             likes=0,
             comments=0,
-            mentions=texts.mentions(text),
+            mentions=written_in.mentions(text),
         )
         if await self._store.get(keys.CREATE_POST, user_keys.user(author_id)) is None:
             raise no_profile()
@@ -213,6 +222,10 @@ class Posts:
             values=values,
         )
         return [tombstone, *[Action("Delete", key=keys.tag(post.post_id, name)) for name in post.tags]]
+
+
+def _is_public(item: Raw) -> bool:
+    return "visibility" in item and item["visibility"].get("S") == Visibility.PUBLIC.value
 
 
 def _creation(post: Post) -> list[Action]:

@@ -1,23 +1,24 @@
 """Users of the feed: what one is, and how the table keeps it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec import Struct
+
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
+from datastore.decoding import Decoder, number, text
 from datastore.errors import NotFound
 from datastore.keyspace.feeds import users as keys
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import second_part
+from datastore.keyspace.versioning import VERSION
 from datastore.moments import from_iso, iso
-from datastore.records import record
 from datastore.store import Store
-from datastore.versions import expecting, updated, version_of, versioned
+from datastore.versions import expecting, updated, version, versioned
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(Struct, frozen=True, gc=False):
     """Somebody in the feed. The pipeline counts: `posts` are those that others may see.
 
     `merged_since` is set once the author has too many followers for a fan-out: posts are merged into feeds when those
@@ -36,28 +37,25 @@ class User:
     version: int = 0
 
 
-def is_user(item_keys: Mapping[str, str]) -> bool:
-    return item_keys["SK"] == keys.META and item_keys["PK"].startswith("USER#")
-
-
-def user_from(item: Mapping[str, Any]) -> User:
-    return User(
-        user_id=keys.user_parts(Key(item["PK"], item["SK"])),
-        name=item["name"],
-        bio=item.get("bio"),
-        avatar_ref=item.get("avatar_ref"),
-        created_at=from_iso(item["created_at"]),
-        posts=counted(item, "posts"),
-        followers=counted(item, "followers"),
-        following=counted(item, "following"),
-        merged_since=from_iso(item["merged_since"]) if "merged_since" in item else None,
-        version=version_of(item),
-    )
-
-
-def counted(item: Mapping[str, Any], name: str) -> int:
+def counted(value: Any) -> int:
     """A count that the pipeline keeps: not below 0, also where what was taken back is still to be counted."""
-    return max(0, int(item.get(name, 0)))
+    count = int(value)
+    return count if count > 0 else 0
+
+
+user_from = Decoder(
+    User,
+    user_id=text("PK", second_part),
+    name=text("name"),
+    bio=text("bio", default=None),
+    avatar_ref=text("avatar_ref", default=None),
+    created_at=text("created_at", from_iso),
+    posts=number("posts", counted, default=0),
+    followers=number("followers", counted, default=0),
+    following=number("following", counted, default=0),
+    merged_since=text("merged_since", from_iso, default=None),
+    version=number(VERSION, version, default=0),
+)
 
 
 class Users:
@@ -69,7 +67,8 @@ class Users:
 
     async def by_id(self, user_id: str) -> User | None:
         """FEED-001."""
-        return record(user_from, await self._store.get(keys.USER, keys.user(user_id)))
+        found = await self._store.find(keys.USER, keys.user(user_id))
+        return None if found is None else found.record(user_from)
 
     async def must_be_there(self, user_id: str, pattern: AccessPattern) -> None:
         """Raise `NotFound` unless the user entered the feed. `pattern` is that of the write which follows."""

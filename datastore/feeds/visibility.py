@@ -1,5 +1,6 @@
 """Who may see a post: the one rule, asked wherever a post can be reached."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,6 +17,9 @@ class Visibility(StrEnum):
     PRIVATE = "private"
 
 
+VISIBILITIES: Mapping[str, Visibility] = {visibility.value: visibility for visibility in Visibility}
+
+
 @dataclass(frozen=True, slots=True)
 class Viewer:
     """Who looks: a user, or nobody in particular. Operators see all."""
@@ -25,11 +29,20 @@ class Viewer:
 
 
 class Sight:
-    """What a viewer may see. Whether they follow an author is read when it matters, batched like all point reads."""
+    """What a viewer may see. Whether they follow an author is read when it matters, batched like all point reads.
 
-    def __init__(self, store: Store, viewer: Viewer) -> None:
+    Who they are is asked when it matters, too: what is for everybody is the same for everybody.
+    """
+
+    def __init__(self, store: Store, viewer: Viewer | Callable[[], Viewer]) -> None:
         self._store = store
-        self.viewer = viewer
+        self._viewer = viewer
+
+    @property
+    def viewer(self) -> Viewer:
+        if not isinstance(self._viewer, Viewer):
+            self._viewer = self._viewer()
+        return self._viewer
 
     async def allows(self, author_id: str, visibility: Visibility, pattern: AccessPattern = keys.FOLLOWING) -> bool:
         """Whether the viewer may see a post of that author. `pattern` may be one that reads consistently."""

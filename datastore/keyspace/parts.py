@@ -22,12 +22,21 @@ class Key(NamedTuple):
 
 def join(*parts: str) -> str:
     """The parts with `#` between them; `#`, `%` and control characters inside a part are percent-encoded."""
-    return "#".join([part(text) for text in parts])
+    for text in parts:
+        if not text or _UNSAFE.search(text):
+            return "#".join([part(text) for text in parts])
+    return "#".join(parts)
 
 
 def split(key: str) -> list[str]:
     """The parts that `join` was given."""
-    return [unquote(text) for text in key.split("#")]
+    return [unquote(text) for text in key.split("#")] if "%" in key else key.split("#")
+
+
+def second_part(key: str) -> str:
+    """The second part of a key: the id behind the word that tells what it is of."""
+    text = key.split("#")[1]
+    return unquote(text) if "%" in text else text
 
 
 def part(text: str) -> str:
@@ -46,6 +55,10 @@ def checked(key: Key, *, sorts: bool = True) -> Key:
 
     `sorts`: whether its table has a sort attribute. A partition has 1 to 2048 bytes, a sort value 1 to 1024.
     """
+    partition, sort = key
+    ascii_alone = partition.isascii() and sort.isascii()  # as nearly all are: a byte is a character
+    if ascii_alone and 0 < len(partition) <= PARTITION_BYTES and (0 < len(sort) <= SORT_BYTES or not sorts):
+        return key
     try:
         sizes = [len(value.encode()) for value in (key if sorts else key[:1])]
     except UnicodeEncodeError:

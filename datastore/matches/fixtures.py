@@ -1,19 +1,23 @@
 """Matches as the table `cricket-fixtures` keeps them (FIX-1 … FIX-6)."""
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import pairwise
+from functools import lru_cache
+from itertools import chain, pairwise
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
-from datastore.errors import NotFound
+from datastore.decoding import Decoder, derived, flag, number, text
+from datastore.errors import Internal, NotFound
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.keyspace.versioning import REVISION
+from datastore.loading import Found
 from datastore.matches.cricket import (
     InningsScore,
     Match,
@@ -23,17 +27,17 @@ from datastore.matches.cricket import (
     Target,
     Toss,
     Venue,
-    from_json,
     phase_of,
     to_json,
 )
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
-from datastore.records import record
+from datastore.records import raw_parsed, record
 from datastore.store import Store, Written
-from datastore.versions import PUT_VERSIONS, expecting, updated, version_of, versioned
+from datastore.versions import PUT_VERSIONS, expecting, updated, version, versioned
 
 UPDATES_AT_ONCE = 8
+PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
 SOON = timedelta(hours=24)
 LATELY = timedelta(minutes=10)
 
@@ -45,14 +49,19 @@ class Fixtures:
         self._store = store
         self._now = now
 
-    async def by_id(self, match_id: str, pattern: AccessPattern = keys.FIXTURE) -> Match | None:
-        """FIX-1: a match with its scorecards; reads of one tick go out together."""
-        return record(match_from, await self._store.get(pattern, keys.fixture(match_id)))
+    async def by_id(
+        self, match_id: str, pattern: AccessPattern = keys.FIXTURE, convert: Decoder[Match] | None = None
+    ) -> Match | None:
+        """FIX-1: a match with its scorecards; reads of one tick go out together. `convert` may leave something out."""
+        found = await self._store.find(pattern, keys.fixture(match_id))
+        return None if found is None else found.record(convert or match_from)
 
-    async def by_ids(self, match_ids: Sequence[str]) -> list[Match | BaseException | None]:
+    async def by_ids(
+        self, match_ids: Sequence[str], convert: Decoder[Match] | None = None
+    ) -> list[Match | Exception | None]:
         """FIX-2: in the order asked, None for those that are not there, what went wrong for those that fail."""
-        found = [self.by_id(match_id, keys.MATCHES) for match_id in match_ids]
-        return await asyncio.gather(*found, return_exceptions=True)
+        found = await self._store.find_all(keys.MATCHES, [keys.fixture(match_id) for match_id in match_ids])
+        return [_read(one, convert or match_from) if isinstance(one, Found) else one for one in found]
 
     async def latest(self, match_id: str) -> Match | None:
         """The same, read consistently: what leads to a write must not be old."""
@@ -190,47 +199,35 @@ def no_match(match_id: str) -> NotFound:
     return NotFound(f"There is no match {match_id!r}.")
 
 
-def match_from(item: Mapping[str, Any]) -> Match:
-    """A match from the table, or from its index, which has no scorecards, and neither the phase nor the follow-on."""
-    status, phase, follow_on = item.get("status") or "NS", item.get("phase"), item.get("followOn")
-    innings = _nested(item, "scores", tuple[InningsScore, ...]) or ()
-    return Match(
-        match_id=item["matchId"],
-        league_id=item["leagueId"],
-        league_code=item["leagueCode"],
-        home_team_id=item["homeTeamId"],
-        away_team_id=item["awayTeamId"],
-        start_time=from_iso(item["startTime"]),
-        status=status,
-        # A word that was new when it was stored may be known by now, as lists read it.
-        phase=phase_of(status) if phase in (None, "", MatchPhase.UNKNOWN.value) else MatchPhase(phase),
-        season_id=item.get("seasonId"),
-        round=item.get("round"),
-        format=item.get("format"),
-        note=item.get("note"),
-        venue=_nested(item, "venue", Venue),
-        toss=_nested(item, "toss", Toss),
-        scheduled_overs=item.get("scheduledOvers"),
-        balls_per_over=item.get("ballsPerOver", 6),
-        target=_nested(item, "target", Target),
-        result=_nested(item, "result", Result),
-        follow_on=_bats_again(innings) if follow_on is None else follow_on,
-        player_of_match=item.get("playerOfMatch"),
-        innings=innings,
-        scorecards=_nested(item, "scorecards", tuple[Scorecard, ...]),
-        version=item.get("version", 0),
-        fence=item.get("fence", 0),
-        last_ball_id=item.get("lastBallId", 0),
-        updated_at=_moment(item, "updatedAt"),
-        live_updated_at=_moment(item, "liveUpdatedAt"),
-        archived_at=_moment(item, "archivedAt"),
-        revision=version_of(item, REVISION),
-    )
+def _text_of(kind: Any) -> Callable[[str | None], Any]:
+    """What reads a value that is kept as JSON."""
+    decode = msgspec.json.Decoder(kind).decode
+    return lambda text: None if text is None else decode(text)
 
 
-def summary_from(item: Mapping[str, Any]) -> Match:
-    """A match from the index, which holds no revision: that is None, not 0."""
-    return replace(match_from(item), revision=None)
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else from_iso(text)
+
+
+def _status(stored: str | None) -> str:
+    return stored or "NS"
+
+
+def _phase(status: str, stored: str | None) -> MatchPhase:
+    """A word that was new when it was stored may be known by now, as lists read it."""
+    return phase_of(status) if stored in (None, "", MatchPhase.UNKNOWN.value) else PHASE_NAMES[stored]
+
+
+def _unknown() -> None:
+    return None
+
+
+def _innings(stored: tuple[InningsScore, ...] | None) -> tuple[InningsScore, ...]:
+    return stored or ()
+
+
+def _follow_on(stored: bool | None, innings: tuple[InningsScore, ...]) -> bool:
+    return _bats_again(innings) if stored is None else stored
 
 
 def _bats_again(innings: tuple[InningsScore, ...]) -> bool:
@@ -302,11 +299,67 @@ def _text(value: object | None) -> str | None:
     return None if value is None else to_json(value)
 
 
-def _nested(item: Mapping[str, Any], name: str, kind: Any) -> Any:
-    text = item.get(name)
-    return None if text is None else from_json(text, kind)
+# A match from the table, or from its index, which has no scorecards, and neither the phase nor the follow-on.
+match_from = Decoder(
+    Match,
+    match_id=text("matchId"),
+    league_id=text("leagueId"),
+    league_code=text("leagueCode"),
+    home_team_id=text("homeTeamId"),
+    away_team_id=text("awayTeamId"),
+    start_time=text("startTime", from_iso),
+    status=text("status", _status, default="NS"),
+    _phase=text("phase", default=None),
+    phase=derived(_phase, "status", "_phase"),
+    season_id=text("seasonId", default=None),
+    round=text("round", default=None),
+    format=text("format", default=None),
+    note=text("note", default=None),
+    venue=text("venue", _text_of(Venue), default=None),
+    toss=text("toss", _text_of(Toss), default=None),
+    scheduled_overs=number("scheduledOvers", default=None),
+    balls_per_over=number("ballsPerOver", default=6),
+    target=text("target", _text_of(Target), default=None),
+    result=text("result", _text_of(Result), default=None),
+    _innings=text("scores", _text_of(tuple[InningsScore, ...]), default=None),
+    innings=derived(_innings, "_innings"),
+    _follow_on=flag("followOn", default=None),
+    follow_on=derived(_follow_on, "_follow_on", "innings"),
+    player_of_match=text("playerOfMatch", default=None),
+    scorecards=text("scorecards", _text_of(tuple[Scorecard, ...]), default=None),
+    version=number("version", default=0),
+    fence=number("fence", default=0),
+    last_ball_id=number("lastBallId", default=0),
+    updated_at=text("updatedAt", _moment, default=None),
+    live_updated_at=text("liveUpdatedAt", _moment, default=None),
+    archived_at=text("archivedAt", _moment, default=None),
+    revision=number(REVISION, version, default=0),
+)
 
 
-def _moment(item: Mapping[str, Any], name: str) -> datetime | None:
-    text = item.get(name)
-    return None if text is None else from_iso(text)
+def _read(found: Found, convert: Decoder[Match]) -> Match | Internal:
+    return raw_parsed(convert, found.raw)
+
+
+# Fields of the API, and the values of a match that only they show: those take most of the time to decode.
+_SHOWN_BY = {
+    "venue": ("venue",),
+    "toss": ("toss",),
+    "target": ("target",),
+    "result": ("result",),
+    "scorecards": ("scorecards",),
+    "updatedAt": ("updated_at",),
+    "liveUpdatedAt": ("live_updated_at",),
+    "archivedAt": ("archived_at",),
+}
+
+
+@lru_cache(256)
+def shown_of(fields: frozenset[str]) -> Decoder[Match]:
+    """What makes a match of an item of the table where these fields of it are shown."""
+    left = [values for field, values in _SHOWN_BY.items() if field not in fields]
+    return match_from.without(frozenset(chain.from_iterable(left)))
+
+
+# A match from the index, which holds no revision: that is None, not 0.
+summary_from = match_from.but(revision=derived(_unknown))

@@ -6,15 +6,17 @@ from datetime import datetime
 from typing import Any
 
 from datastore.attributes import Item
+from datastore.decoding import Decoder, flag, number, text
 from datastore.errors import NotFound
 from datastore.keyspace.matches import teams as keys
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.keyspace.parts import Key
+from datastore.keyspace.versioning import VERSION
 from datastore.moments import from_iso, iso
-from datastore.records import readable, record
+from datastore.records import readable
 from datastore.remembered import RememberedScans
 from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version_of, versioned
+from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,8 @@ class Teams:
 
     async def by_id(self, team_id: str) -> Team | None:
         """TM-1."""
-        return record(team_from, await self._store.get(keys.TEAM, Key(team_id)))
+        found = await self._store.find(keys.TEAM, Key(team_id))
+        return None if found is None else found.record(team_from)
 
     async def all(self) -> Sequence[Team]:
         """TM-2: all teams by name, as they were at most 30 seconds ago."""
@@ -119,15 +122,22 @@ def team_item(team: Team) -> Item:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def team_from(item: Mapping[str, Any]) -> Team:
-    updated_at = item.get("updatedAt")
-    return Team(
-        team_id=item["teamId"],
-        name=item["name"],
-        code=item["code"],
-        image_url=item.get("imageUrl"),
-        country_id=item.get("countryId"),
-        national=item.get("national") is True,
-        updated_at=from_iso(updated_at) if updated_at else None,
-        version=version_of(item),
-    )
+def _is_true(value: object) -> bool:
+    return value is True
+
+
+def _updated(moment: str | None) -> datetime | None:
+    return from_iso(moment) if moment else None
+
+
+team_from = Decoder(
+    Team,
+    team_id=text("teamId"),
+    name=text("name"),
+    code=text("code"),
+    image_url=text("imageUrl", default=None),
+    country_id=text("countryId", default=None),
+    national=flag("national", _is_true, default=False),
+    updated_at=text("updatedAt", _updated, default=None),
+    version=number(VERSION, version, default=0),
+)

@@ -45,9 +45,10 @@ def network_of(address: str) -> str:
 
 def payer(caller: Caller) -> str:
     """Whom a limit for each caller counts for: the user of the token, else the client's network."""
-    if caller.identity is not None:
-        return f"user:{caller.identity.user_id}"
-    return f"address:{network_of(caller.address)}"
+    if caller.payer is None:
+        identity = caller.identity
+        caller.payer = f"user:{identity.user_id}" if identity else f"address:{network_of(caller.address)}"
+    return caller.payer
 
 
 class Trusted:

@@ -45,7 +45,7 @@ class Budget:
         return max(0.0, (min(units, self.units) - balance) / self.per_second)
 
     def allowance(self, balance: float) -> Allowance:
-        return Allowance(self.units, balance, self.seconds_until(balance, self.units))
+        return Allowance(self.units, balance, (self.units - balance) / self.per_second if balance < self.units else 0.0)
 
 
 class Buckets(Protocol):
@@ -73,40 +73,55 @@ class LocalBuckets:
         return len(self._buckets)
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        self._sweep()
-        balance = self._balance(key, budget)
-        if not budget.allows(balance, units):
-            return False, balance
-        return True, self._keep(key, budget, balance - units)
+        return self.charge_now(key, budget, units)
 
     async def settle(self, key: str, budget: Budget, units: float) -> float:
-        return self._keep(key, budget, self._balance(key, budget) - units)
+        return self.settle_now(key, budget, units)
 
-    def _balance(self, key: str, budget: Budget) -> float:
+    def charge_now(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
+        """As `charge`: there is nothing here to wait for."""
+        now = self._clock()
+        self._sweep(now)
+        balance = self._balance(key, budget, now)
+        if balance < units and not budget.allows(balance, units):
+            return False, balance
+        return True, self._keep(key, budget, balance - units, now)
+
+    def settle_now(self, key: str, budget: Budget, units: float) -> float:
+        """As `settle`."""
+        now = self._clock()
+        return self._keep(key, budget, self._balance(key, budget, now) - units, now)
+
+    def _balance(self, key: str, budget: Budget, now: float) -> float:
         kept = self._buckets.get(key)
-        return budget.units if kept is None else self._filled(budget, kept[1], kept[2])
+        return budget.units if kept is None else _filled(budget, kept[1], now - kept[2])
 
-    def _filled(self, budget: Budget, balance: float, at: float) -> float:
-        # A clock that was set back gives nothing, and takes nothing.
-        return min(budget.units, balance + max(0.0, self._clock() - at) * budget.per_second)
-
-    def _keep(self, key: str, budget: Budget, balance: float) -> float:
-        balance = max(-budget.most_owed, min(budget.units, balance))
+    def _keep(self, key: str, budget: Budget, balance: float, now: float) -> float:
         if balance >= budget.units:
             self._buckets.pop(key, None)
-        else:
-            self._buckets[key] = budget, balance, self._clock()
-            if len(self._buckets) > self._most:
-                self._buckets.popitem(last=False)
+            return budget.units
+        if balance < 0:
+            balance = max(balance, -budget.most_owed)
+        self._buckets[key] = budget, balance, now
+        if len(self._buckets) > self._most:
+            self._buckets.popitem(last=False)
         return balance
 
-    def _sweep(self) -> None:
-        for _ in range(min(SWEPT, len(self._buckets))):
-            key, (budget, balance, at) = next(iter(self._buckets.items()))
-            if self._filled(budget, balance, at) >= budget.units:
+    def _sweep(self, now: float) -> None:
+        for _ in range(SWEPT if len(self._buckets) > SWEPT else len(self._buckets)):
+            key = next(iter(self._buckets))
+            budget, balance, at = self._buckets[key]
+            if _filled(budget, balance, now - at) >= budget.units:
                 del self._buckets[key]
             else:
                 self._buckets.move_to_end(key)
+
+
+def _filled(budget: Budget, balance: float, seconds: float) -> float:
+    """What a bucket holds so many seconds later. A clock that was set back gives nothing, and takes nothing."""
+    if seconds > 0:
+        balance += seconds * budget.per_second
+    return balance if balance < budget.units else budget.units
 
 
 class CallersBudgets:
@@ -118,6 +133,7 @@ class CallersBudgets:
 
     def __init__(self, buckets: Buckets, capacity: Capacity, clock: Callable[[], float] = time.monotonic) -> None:
         self._buckets = buckets
+        self._here = buckets if isinstance(buckets, LocalBuckets) else None
         self._clock = clock
         self._debts: OrderedDict[str, float] = OrderedDict()
         self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
@@ -138,7 +154,10 @@ class CallersBudgets:
         budget = self._budget(caller)
         if not budget.units:
             return None
-        admitted, balance = await self._buckets.charge(payer(caller), budget, units)
+        if self._here is not None:
+            admitted, balance = self._here.charge_now(payer(caller), budget, units)
+        else:
+            admitted, balance = await self._buckets.charge(payer(caller), budget, units)
         if not admitted:
             raise _refusal(caller, budget, balance, units)
         return budget.allowance(balance)
@@ -148,8 +167,12 @@ class CallersBudgets:
         if not budget.units:
             return None
         key = payer(caller)
-        balance = await self._buckets.settle(key, budget, units)
-        self._debts.pop(key, None)
+        if self._here is not None:
+            balance = self._here.settle_now(key, budget, units)
+        else:
+            balance = await self._buckets.settle(key, budget, units)
+        if self._debts:
+            self._debts.pop(key, None)
         if balance < 0:
             self._debts[key] = self._clock() - balance / budget.per_second
             if len(self._debts) > MOST_CALLERS:
@@ -159,11 +182,14 @@ class CallersBudgets:
     def _budget(self, caller: Caller) -> Budget:
         if caller.identity is None:
             return self._anonymous
-        if caller.identity.role is Role.SYSTEM:
-            return _NONE
-        return self._admin if caller.identity.role is Role.ADMIN else self._user
+        role = caller.identity.role
+        if role is _USER:
+            return self._user
+        return self._admin if role is Role.ADMIN else _NONE
 
 
+# To look members of an enum up takes longer than what is done with them here.
+_USER = Role.USER
 _NONE = Budget(0, 0)
 
 

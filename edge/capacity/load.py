@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 
 from datastore.errors import Throttled, Unavailable
 
@@ -18,11 +19,50 @@ LATE_TURNS = 2
 _log = logging.getLogger(__name__)
 
 
-class _Own:
+class _Turns:
+    """So many at once; who has waited longest is next."""
+
+    __slots__ = ("_waiting", "free")
+
+    def __init__(self, most: int) -> None:
+        self.free = most
+        self._waiting: deque[asyncio.Future[None]] | None = None
+
+    async def wait(self, seconds: float) -> None:
+        """Take one when there is one. Raises `TimeoutError`."""
+        if self.free:
+            self.free -= 1
+            return
+        if self._waiting is None:
+            self._waiting = deque()
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            async with asyncio.timeout(seconds):
+                await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self.give_back()  # it came in the moment in which it was given up
+            elif turn in self._waiting:
+                self._waiting.remove(turn)
+            raise
+
+    def give_back(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self.free += 1
+
+
+class _Own(_Turns):
     """The turns of one caller."""
 
+    __slots__ = ("in_hand",)
+
     def __init__(self, each: int) -> None:
-        self.turns = asyncio.Semaphore(each)
+        super().__init__(each)
         self.in_hand = 0
 
 
@@ -51,7 +91,7 @@ class Load:
         self._what = what
         self._queue_seconds = queue_seconds
         self._lag_seconds = lag_seconds
-        self._turns = asyncio.Semaphore(most or 1)
+        self._turns = _Turns(most)
         self.running = 0
         self.waiting = 0
         self.late_turns = 0
@@ -69,60 +109,91 @@ class Load:
         """Execute inside. Raises `Unavailable` when there is no turn soon enough, and `Throttled` when that is because
         of what the caller has in hand himself; who is not named has no turns of his own.
         """
-        self.check()
-        async with self._turn_of(caller) if self._each and caller else nullcontext(), self._turn():
+        if not self.take(caller):
+            await self.wait(caller)
+        try:
             yield
+        finally:
+            self.leave(caller)
 
-    @asynccontextmanager
-    async def _turn_of(self, caller: str) -> AsyncIterator[None]:
+    def take(self, caller: str = "") -> bool:
+        """Take a turn, for which `leave` is called then, if there is one at once: else it is to be waited for.
+
+        Raises `Unavailable` for one who need not wait.
+        """
+        if self.late_turns or self.waiting:
+            self.check()
+        if self._most and not self._turns.free:
+            return False
+        if self._each and caller:
+            own = self._callers.get(caller)
+            if own is None:
+                own = self._callers[caller] = _Own(self._each)
+            elif not own.free:
+                return False
+            own.in_hand += 1
+            own.free -= 1
+        self._turns.free -= 1
+        self.running += 1
+        return True
+
+    async def wait(self, caller: str = "") -> None:
+        """Take a turn when there is one, for which `leave` is called then. Raises as `turn` does."""
+        if not (self._each and caller):
+            await self._wait()
+            return
         own = self._callers.get(caller) or self._callers.setdefault(caller, _Own(self._each))
         if own.in_hand >= self._each * IN_HAND:
             raise self._throttled(f"You have {own.in_hand:,} {self._what} in hand.")
         own.in_hand += 1
         try:
-            await self._acquire(own)
+            await self._wait_for_own(own)
             try:
-                yield
-            finally:
-                own.turns.release()
-        finally:
-            own.in_hand -= 1
-            if not own.in_hand:
-                del self._callers[caller]
+                await self._wait()
+            except BaseException:
+                own.give_back()
+                raise
+        except BaseException:
+            self._let_go(caller, own)
+            raise
 
-    async def _acquire(self, own: _Own) -> None:
+    def leave(self, caller: str = "") -> None:
+        """Give a turn back."""
+        self.running -= 1
+        self._turns.give_back()
+        if self._each and caller:
+            own = self._callers[caller]
+            own.give_back()
+            self._let_go(caller, own)
+
+    def _let_go(self, caller: str, own: _Own) -> None:
+        own.in_hand -= 1
+        if not own.in_hand:
+            del self._callers[caller]
+
+    async def _wait_for_own(self, own: _Own) -> None:
         try:
-            async with asyncio.timeout(self._queue_seconds):
-                await own.turns.acquire()
+            await own.wait(self._queue_seconds)
         except TimeoutError:
             message = (
                 f"At most {self._each:,} {self._what} of a caller are executed at once, and none of yours ended soon."
             )
             raise self._throttled(message) from None
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        if self._most and (self.running >= self._most or self.waiting):
-            await self._wait()
-        elif self._most:
-            await self._turns.acquire()
-        self.running += 1
-        try:
-            yield
-        finally:
-            self.running -= 1
-            if self._most:
-                self._turns.release()
-
     async def _wait(self) -> None:
-        self.waiting += 1
-        try:
-            async with asyncio.timeout(self._queue_seconds):
-                await self._turns.acquire()
-        except TimeoutError:
-            raise self._refusal(f"The server has {self._most:,} {self._what} in hand, and none ended soon.") from None
-        finally:
-            self.waiting -= 1
+        """For a turn of the process."""
+        if self._most and not self._turns.free:
+            self.waiting += 1
+            try:
+                await self._turns.wait(self._queue_seconds)
+            except TimeoutError:
+                message = f"The server has {self._most:,} {self._what} in hand, and none ended soon."
+                raise self._refusal(message) from None
+            finally:
+                self.waiting -= 1
+        else:
+            self._turns.free -= 1
+        self.running += 1
 
     def _refusal(self, reason: str) -> Unavailable:
         self.shed += 1

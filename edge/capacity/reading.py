@@ -57,6 +57,8 @@ class Pace:
 class Paced:
     """One client's: what it sent is counted after it was read, and when it was too much the rest has to wait."""
 
+    __slots__ = ("_clock", "_left", "_pace", "_then")
+
     def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
         self._pace = pace
         self._clock = clock

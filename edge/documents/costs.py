@@ -67,9 +67,10 @@ class TooCostly(BadUserInput):
 
 
 class Estimate:
-    """What one operation costs."""
+    """What one operation costs: `fixed` read units, whatever its variables, or None where those matter."""
 
     def __init__(self, amount: Amount, defaults: Mapping[str, Any]) -> None:
+        self.fixed = None if callable(amount) else amount
         self._amount = amount
         self._defaults = dict(defaults)
 

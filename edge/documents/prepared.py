@@ -3,18 +3,19 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import strawberry
-from graphql import DocumentNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, parse
+from graphql import DocumentNode, FieldNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, parse
 from graphql.language import OperationType
 
+from compiled import CompiledExecutor, Operation, operation_of
 from datastore.errors import DomainError, Forbidden
 from edge.answers import Stage
 from edge.documents.costs import Costs, Estimate, TooCostly
+from edge.documents.executor import GatewayExecutor, Interpreting
 from edge.documents.introspection import sizes_of
 from edge.documents.limits import Counts, DocumentLimits, TooMuch, check_text, for_trusted
 from edge.documents.settings import MAX_COST
@@ -42,37 +43,51 @@ class Rejected(Exception):
         self.errors = errors
 
 
-@dataclass(frozen=True, eq=False)
 class PreparedOperation:
     """One operation of a document that may be executed."""
 
-    document: "Document"
-    node: OperationDefinitionNode
+    def __init__(self, document: "Document", node: OperationDefinitionNode) -> None:
+        self.document = document
+        self.node = node
+        self.name: str | None = node.name.value if node.name else None
+        self.kind: OperationType = node.operation
+        # Of a valid document, so one of the schema's.
+        first = node.selection_set.selections[0]
+        self.root_field = first.name.value if isinstance(first, FieldNode) else "(fragment)"
+        self._estimate: Estimate | None = None
+        self._program: Operation | None = None
 
     @property
-    def name(self) -> str | None:
-        return self.node.name.value if self.node.name else None
-
-    @property
-    def kind(self) -> OperationType:
-        return self.node.operation
+    def program(self) -> Operation:
+        """What executes it."""
+        if self._program is None:
+            document = self.document
+            self._program = operation_of(document.executor, document.costs.schema, document.node, self.node)
+        return self._program
 
     def estimate(self, variables: Mapping[str, Any]) -> float:
         """The read units that it will cost with these variables, before anything is read."""
-        return self._estimate.of(variables, self.document.now())
-
-    @cached_property
-    def _estimate(self) -> Estimate:
-        return self.document.costs.estimate(self.document.node, self.node)
+        if self._estimate is None:
+            self._estimate = self.document.costs.estimate(self.document.node, self.node)
+        fixed = self._estimate.fixed
+        return self._estimate.of(variables, self.document.now()) if fixed is None else fixed
 
 
 class Document:
     """A document that was parsed and found valid. Its introspection answers about so many values (`introspected`)."""
 
     def __init__(
-        self, text: str, node: DocumentNode, costs: Costs, now: Callable[[], datetime], *, introspected: int | None
+        self,
+        text: str,
+        node: DocumentNode,
+        costs: Costs,
+        now: Callable[[], datetime],
+        *,
+        introspected: int | None,
+        executor: type[CompiledExecutor],
     ) -> None:
         self.text = text
+        self.executor = executor
         self.node = node
         self.costs = costs
         self.now = now
@@ -115,7 +130,8 @@ class Documents:
     Trusted documents may hold far more than the `limits` that others are held to (see `limits.for_trusted`). What they
     cost counts all the same.
     Without `introspection` the schema is told to admins alone, and no message says what may have been meant. No
-    operation may cost more than `max_cost` read units by its estimate, for which `now` is the moment.
+    operation may cost more than `max_cost` read units by its estimate, for which `now` is the moment. Operations are
+    compiled unless `compiles` is False.
     """
 
     def __init__(
@@ -126,7 +142,9 @@ class Documents:
         introspection: bool = True,
         max_cost: float = MAX_COST,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        compiles: bool = True,
     ) -> None:
+        self._executor = GatewayExecutor if compiles else Interpreting
         self.schema: GraphQLSchema = schema._schema
         self.costs = Costs(self.schema)
         self._sizes = sizes_of(self.schema)
@@ -218,6 +236,7 @@ class Documents:
             self.costs,
             self._now,
             introspected=counts.found["introspection_values"] if counts.introspects else None,
+            executor=self._executor,
         )
 
     def _limits_for(self, trusted: bool) -> DocumentLimits:

@@ -9,7 +9,7 @@ from edge.documents.limits import DocumentLimits, limits_of
 TABLE = "table"
 VARIABLES = (
     *("GATEWAY_DOCUMENTS", "GATEWAY_DOCUMENTS_MODE", "GATEWAY_DOCUMENTS_ADMIN_BYPASS", "GATEWAY_APQ"),
-    *("GATEWAY_INTROSPECTION", "GATEWAY_MAX_COST", "GATEWAY_DOCUMENT_LIMITS"),
+    *("GATEWAY_INTROSPECTION", "GATEWAY_MAX_COST", "GATEWAY_DOCUMENT_LIMITS", "GATEWAY_EXECUTOR"),
 )
 MAX_COST = 2_000.0
 _SWITCH = {"on": True, "off": False}
@@ -34,7 +34,7 @@ class DocumentSettings:
     may run others though they are enforced, and `automatic` whether clients may have texts kept under their hash.
     Without `introspection` the schema is told to admins alone. `max_cost` is what an operation may cost at the most, in
     read units (infinite where the environment says 0), and `limits` what documents may hold; trusted ones ten times as
-    much.
+    much. `compiles` tells whether operations that are executed again are compiled.
 
     Raises `ValueError` for a mode that needs a source, without one.
     """
@@ -46,6 +46,7 @@ class DocumentSettings:
     introspection: bool = True
     max_cost: float = MAX_COST
     limits: DocumentLimits = DocumentLimits()  # noqa: RUF009 - frozen
+    compiles: bool = True
 
     def __post_init__(self) -> None:
         if self.mode is not DocumentsMode.OFF and self.source is None:
@@ -68,7 +69,15 @@ def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
         introspection=_switch("GATEWAY_INTROSPECTION", environment),
         max_cost=_units("GATEWAY_MAX_COST", environment),
         limits=_limits("GATEWAY_DOCUMENT_LIMITS", environment),
+        compiles=_executor("GATEWAY_EXECUTOR", environment),
     )
+
+
+def _executor(name: str, environment: Mapping[str, str]) -> bool:
+    text = environment.get(name) or "compiled"
+    if text not in ("compiled", "interpreted"):
+        raise ValueError(f"{name} must be compiled or interpreted, not {text!r}.")
+    return text == "compiled"
 
 
 def _units(name: str, environment: Mapping[str, str]) -> float:

@@ -10,6 +10,7 @@ from starlette.types import Receive
 
 from datastore.errors import BadUserInput, Timeout
 from edge.decoding import decoded
+from edge.http.exchange import Exchange
 from edge.http.media_types import JSON, is_json
 from edge.http.refusals import ClientGone, Refused
 
@@ -25,8 +26,10 @@ class Bodies:
         self._most = most
         self._seconds = seconds
 
-    async def posted(self, headers: Mapping[str, str], receive: Receive) -> Any:
+    async def posted(self, headers: Mapping[str, str], receive: Receive, exchange: Exchange | None = None) -> Any:
         """The decoded JSON of a POST; of a key that occurs twice the last value counts, as it does in browsers.
+
+        A body that is there already is taken from the exchange, without waiting for it.
 
         Raises `Refused`, `BadUserInput` and `ClientGone`.
         """
@@ -34,7 +37,12 @@ class Bodies:
             raise Refused(415, BadUserInput(f"The body must be sent as Content-Type: {JSON}, in UTF-8."))
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise Refused(415, BadUserInput("The body must be sent without a Content-Encoding."))
-        return _decoded(await self._body(headers, receive), "The body")
+        body = None if exchange is None else exchange.taken()
+        if body is None:
+            body = await self._body(headers, receive)
+        else:
+            self._check_size(body)
+        return _decoded(body, "The body")
 
     def parameters(self, headers: Mapping[str, str], query_string: bytes) -> dict[str, Any]:
         """The parameters of a GET, with those decoded that are JSON. Raises `Refused` and `BadUserInput`."""

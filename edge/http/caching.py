@@ -19,8 +19,6 @@ from edge.requests import Request
 VARY = b"accept, authorization, x-explain"
 # A name may stand for another text after a release, or once it was forgotten: its answers are not kept beyond that.
 NAMED_SECONDS = 60
-# Of one caller at one moment: whoever gets the answer from a cache would be told lies.
-_PERSONAL = (b"ratelimit-limit", b"ratelimit-remaining", b"ratelimit-reset")
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
 
@@ -43,14 +41,16 @@ class Caching:
         if not age:
             return answer
         kept = (
-            *((name, value) for name, value in answer.headers if name not in _PERSONAL),
+            *answer.headers,
             (b"cache-control", f"{_scope(headers)}, max-age={age}".encode()),
             (b"etag", tag := _tag(answer)),
             (b"vary", VARY),
         )
+        # What is left of one caller's budget would be a lie to whoever gets the answer from a cache.
+        kept_answer = answer._replace(headers=kept, allowance=None)
         if _has(headers.get("if-none-match"), tag.decode()):
-            return answer._replace(status=304, body=b"", headers=kept)
-        return answer._replace(headers=kept)
+            return kept_answer._replace(status=304, body=b"")
+        return kept_answer
 
 
 def _is_whole(answer: Reply, request: Request, outcome: Outcome) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edge.http.exchange import WHOLE, lines_of
 from edge.origins import canonical, canonical_all
 
 PREFLIGHT_SECONDS = 600
@@ -73,6 +74,8 @@ class CrossOrigin:
         async def share(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], *shared]}
+            elif message["type"] == WHOLE:
+                message["head"] += lines_of(shared)
             await send(message)
 
         await self._app(scope, receive, share)

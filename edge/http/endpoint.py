@@ -5,7 +5,6 @@ https://graphql.github.io/graphql-over-http/draft/
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from graphql.language import OperationType
@@ -18,6 +17,9 @@ from edge.execution import Runner
 from edge.http.bodies import BODY_SECONDS, MAX_BODY, Bodies
 from edge.http.caching import Caching
 from edge.http.csrf import check_get
+from edge.http.exchange import Exchange, exchange_of
+from edge.http.headers import Headers
+from edge.http.leaving import Watch
 from edge.http.media_types import EVENTS, GRAPHQL, JSON, Wanted, wanted
 from edge.http.refusals import ClientGone, Refused
 from edge.http.replies import HttpProfile, Reply, fault, refusal, reply, send_reply
@@ -42,8 +44,9 @@ class GraphQLHTTP:
     """The ASGI application behind the GraphQL URL.
 
     `allowed_origins` are the pages on other hosts that may ask with GET, as `https://host[:port]`. `streams` are those
-    of events that are open, and `caching` tells which answers of a GET may be kept: none, without it. `on_refusal` is
-    told the status and the code of requests that come to no operation.
+    of events that are open, and `caching` tells which answers of a GET may be kept: none, without it. `known` tells at
+    once whom a token speaks for that was verified lately. `on_refusal` is told the status and the code of requests that
+    come to no operation.
     """
 
     def __init__(
@@ -55,12 +58,14 @@ class GraphQLHTTP:
         profile: HttpProfile = HttpProfile.EDITION_2025,
         allowed_origins: Collection[str] = (),
         caching: Caching | None = None,
+        known: Callable[[str], Identity | None] = lambda _token: None,
         on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._runner = runner
         self._identify = identify
+        self._known = known
         self.streams = EventStreams() if streams is None else streams
         self._profile = profile
         self._allowed_origins = canonical_all(allowed_origins)
@@ -69,13 +74,13 @@ class GraphQLHTTP:
         self._bodies = Bodies(max_body, body_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = _headers(scope)
+        headers, exchange = Headers(scope["headers"]), exchange_of(scope)
         accepted = wanted(headers.get("accept", ""))
         if accepted.events and headers.get("last-event-id") == END_ID:
             await send_end(send)
             return
         try:
-            answer = await self._answer(scope, headers, accepted, receive)
+            answer = await self._answer(scope, headers, accepted, receive, exchange)
         except ClientGone:
             return
         except Refused as refused:
@@ -87,23 +92,41 @@ class GraphQLHTTP:
         if isinstance(answer, Streamed):
             await self.streams.serve(answer.outcomes, answer.caller, receive, send)
         else:
-            await send_reply(send, answer)
+            await send_reply(send, answer, whole=exchange is not None)
 
     async def _answer(
-        self, scope: Scope, headers: Mapping[str, str], accepted: Wanted, receive: Receive
+        self,
+        scope: Scope,
+        headers: Mapping[str, str],
+        accepted: Wanted,
+        receive: Receive,
+        exchange: Exchange | None,
     ) -> Reply | Streamed:
-        if scope["method"] not in ("GET", "POST"):
+        method = scope["method"]
+        if method not in ("GET", "POST"):
             raise Refused(405, BadUserInput("GraphQL is spoken with GET and POST here."), allow=_METHODS)
         if accepted.single is None and not accepted.events:
             raise Refused(406, BadUserInput(f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}."))
-        if scope["method"] == "GET":
+        if method == "GET":
             check_get(headers, self._allowed_origins)
         self._check_load()
-        asked = await self._operation(scope, headers, receive)
-        caller = Caller(await self._caller(headers), address_in(scope))
-        watch = _Watch(receive)
         try:
-            return await self._execute(asked, caller, scope["method"], accepted, headers)
+            if method == "GET":
+                asked = self._bodies.parameters(headers, scope["query_string"])
+            else:
+                asked = await self._bodies.posted(headers, receive, exchange)
+            operation = _with_wishes(read_operation(asked), headers)
+        except BadUserInput as error:
+            raise Refused(400, error) from None
+        authorization = headers.get("authorization")
+        identity = None
+        if authorization is not None:
+            identity = self._known(authorization[7:]) if authorization.startswith("Bearer ") else None
+            identity = identity or await self._identified(authorization)
+        caller = Caller(identity, address_in(scope))
+        watch = Watch(exchange, receive)
+        try:
+            return await self._execute(operation, caller, method, accepted, headers)
         except asyncio.CancelledError:
             watch.absolve()
             raise
@@ -117,16 +140,6 @@ class GraphQLHTTP:
         except Unavailable as error:
             raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
 
-    async def _operation(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Operation:
-        try:
-            if scope["method"] == "GET":
-                asked = self._bodies.parameters(headers, scope["query_string"])
-            else:
-                asked = await self._bodies.posted(headers, receive)
-            return _with_wishes(read_operation(asked), headers)
-        except BadUserInput as error:
-            raise Refused(400, error) from None
-
     async def _execute(
         self, asked: Operation, caller: Caller, method: str, accepted: Wanted, headers: Mapping[str, str]
     ) -> Reply | Streamed:
@@ -137,7 +150,8 @@ class GraphQLHTTP:
             return reply(request, single, self._profile) if single else Streamed(_only(request), caller)
         _check_carried(request.kind, method, accepted)
         if request.kind is OperationType.SUBSCRIPTION:
-            return Streamed(self._runner.stream(replace(request, transport=Transport.EVENTS)), caller)
+            request.transport = Transport.EVENTS
+            return Streamed(self._runner.stream(request), caller)
         if single is None:
             return Streamed(self._single(request), caller)
         outcome = await self._runner.run(request)
@@ -149,48 +163,14 @@ class GraphQLHTTP:
     async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:
         yield await self._runner.run(request)
 
-    async def _caller(self, headers: Mapping[str, str]) -> Identity | None:
+    async def _identified(self, authorization: str) -> Identity | None:
         try:
-            return await self._identify(bearer(headers.get("authorization")))
+            return await self._identify(bearer(authorization))
         except Unauthenticated as error:
             raise Refused(401, error, **{"www-authenticate": "Bearer"}) from None
         except Unavailable as error:
             later = {"retry-after": f"{error.extensions['retryAfter']:g}"} if "retryAfter" in error.extensions else {}
             raise Refused(503, error, **later) from None
-
-
-class _Watch:
-    """Cancels the work in hand when its client disconnects.
-
-    It begins when the work first suspends: `call_soon` runs only then, so work that never waits pays for no task.
-    """
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._work = asyncio.current_task()
-        self._gone = False
-        self._task: asyncio.Task[None] | None = None
-        self._start = asyncio.get_running_loop().call_soon(self._begin)
-
-    def _begin(self) -> None:
-        self._task = asyncio.create_task(self._wait())
-
-    async def _wait(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._gone = True
-        if self._work is not None:
-            self._work.cancel()
-
-    def absolve(self) -> None:
-        """Turn our own cancellation into `ClientGone`; one from outside is left as it is."""
-        if self._gone and self._work is not None and self._work.uncancel() == 0:
-            raise ClientGone from None
-
-    def stop(self) -> None:
-        self._start.cancel()
-        if self._task is not None:
-            self._task.cancel()
 
 
 async def _only(outcome: Outcome) -> AsyncGenerator[Outcome, None]:
@@ -209,23 +189,13 @@ def _check_carried(kind: OperationType, method: str, accepted: Wanted) -> None:
         raise Refused(406, BadUserInput(hint))
 
 
-def _headers(scope: Scope) -> Mapping[str, str]:
-    """By name in lower case, as ASGI has them; several of one name are one list, which is what HTTP makes of them."""
-    headers: dict[str, str] = {}
-    for raw_name, raw_value in scope["headers"]:
-        name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
-
-
 def _with_wishes(operation: Operation, headers: Mapping[str, str]) -> Operation:
     """What is asked for by headers, beside the operation."""
-    return replace(
-        operation,
-        idempotency_key=headers.get("idempotency-key", operation.idempotency_key),
-        explain=_is_on("X-Explain", headers.get("x-explain", "")),
-        traceparent=headers.get("traceparent"),
-    )
+    operation.idempotency_key = headers.get("idempotency-key", operation.idempotency_key)
+    explain = headers.get("x-explain")
+    operation.explain = explain is not None and _is_on("X-Explain", explain)
+    operation.traceparent = headers.get("traceparent")
+    return operation
 
 
 def _is_on(name: str, value: str) -> bool:

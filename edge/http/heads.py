@@ -1,6 +1,9 @@
 """The head of a request: what of it is not taken, though the parser reads it."""
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote
 
 import httptools
 
@@ -16,14 +19,36 @@ class Unacceptable(Exception):
         self.error = error
 
 
-def check_target(url: bytes) -> None:
-    """Hold what a request is about: a path, or a URL that has one."""
+class Target(NamedTuple):
+    """What a request is about: its path without and with percent-encoding, and its query."""
+
+    path: str
+    raw_path: bytes
+    query: bytes
+
+
+# Most requests go to a few addresses.
+LONGEST_KEPT = 64
+
+
+def target_of(url: bytes) -> Target:
+    """A path, or a URL that has one. Raises `Unacceptable` for anything else."""
+    return _kept(url) if len(url) <= LONGEST_KEPT else _target_of(url)
+
+
+def _target_of(url: bytes) -> Target:
     try:
-        path = httptools.parse_url(url).path
+        found = httptools.parse_url(url)
+        raw: bytes | None = found.path
     except httptools.HttpParserInvalidURLError:
-        path = None
-    if path is None or not path.isascii():
+        raw = None
+    if raw is None or not raw.isascii():
         raise Unacceptable(400, BadUserInput("A request's target must be a path in ASCII."))
+    path = raw.decode("ascii")
+    return Target(unquote(path) if "%" in path else path, raw, found.query or b"")
+
+
+_kept = lru_cache(maxsize=64)(_target_of)
 
 
 def check_framing(headers: Iterable[tuple[bytes, bytes]], version: str) -> None:
@@ -54,3 +79,12 @@ def name_host(url: bytes, headers: list[tuple[bytes, bytes]]) -> None:
     host = b"[%b]" % named.host if b":" in named.host else named.host
     host += b":%d" % named.port if named.port else b""
     headers[:] = [header for header in headers if header[0] != b"host"] + [(b"host", host)]
+
+
+def without_upgrade(method: str, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """A head as it would be without the wish for another protocol."""
+    lines = [method.encode(), b" ", url, b" HTTP/1.1\r\n"]
+    for name, value in headers:
+        if name not in (b"upgrade", b"connection"):
+            lines += [name, b": ", value, b"\r\n"]
+    return b"".join([*lines, b"\r\n"])

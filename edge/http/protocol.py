@@ -6,47 +6,54 @@ and tells of malformed requests in plain text and in the log.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from typing import Any, Final
 
 import httptools
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.flow_control import service_unavailable
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 from uvicorn.protocols.utils import get_remote_addr
 
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from edge.answers import encode, told_error
 from edge.capacity.connections import Connections
-from edge.http.heads import Unacceptable, check_framing, check_target, name_host, tells_of_a_body
+from edge.http.exchange import Exchange, lines_of
+from edge.http.heads import Target, Unacceptable, check_framing, name_host, target_of, tells_of_a_body, without_upgrade
+from edge.http.lingering import Lingering
 from edge.http.security_headers import HEADERS
 from edge.websocket.protocol import UVICORN_WS_OPTIONS
 
 # A load balancer keeps its connections for 60 s: it must be the first to close them.
 KEEP_ALIVE_SECONDS = 65
-# Who has sent something this recently, and not all of it, is taken to go on.
-SENDING_SECONDS = 0.1
 
 _log = logging.getLogger(__name__)
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """One connection. It may be kept by a client only as long as `Patience` says, whatever it does or leaves undone."""
+class HttpProtocol(Lingering):
+    """One connection. It may be kept by a client only as long as `Patience` says, whatever it does or leaves undone.
+
+    What happens with every request does without what it can: headers are gone through once, and the connection's
+    idleness is a moment that one timer looks at now and then, not a timer of each answer.
+    """
+
+    pipeline: deque[tuple[Exchange, Any]]  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._watched = Connections.of(self.app_state)
-        self._patience = self._watched.patience
+        self.linger(self._watched.patience)
         self._address = (get_remote_addr(transport) or ("", 0))[0]
+        self._root = self.root_path.encode("ascii")
         self._counted = False
-        self._deaf = False  # what still comes is thrown away
         self._reading_head = True
         self._head_bytes = 0
         self._head_begun = False
+        self._may_be_too_large = False
         self.url = b""
-        self._running: RequestResponseCycle | None = None
-        self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._heard = self.loop.time()
-        self._gentle = _Gentle(self)
+        self.headers = []
+        self._running: Exchange | None = None
         try:
             self._watched.take(self._address)
         except (Throttled, Unavailable) as full:
@@ -56,11 +63,16 @@ class HttpProtocol(HttpToolsProtocol):
         self._after("head", self._patience.head_seconds, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._cancel_all()
         self._leave()
-        super().connection_lost(exc)
+        self.connections.discard(self)
+        for exchange in (self._running, self.cycle):
+            if exchange is not None and not exchange.response_complete:
+                exchange.gone()
+        self.flow.resume_writing()
+        if exc is None:
+            self.transport.close()
+        self.parser = None  # type: ignore[assignment]
 
     def _leave(self) -> None:
         if self._counted:
@@ -73,10 +85,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._heard = self.loop.time()
         if self._deaf:
             return
-        self._unset_keepalive_if_required()
+        self._idle_since = None
         if self._reading_head:
             self._head_bytes += len(data)
             self._head_begun = True
+        # A head that ends here has at most what came with it, and what came before of a first one.
+        self._may_be_too_large = max(self._head_bytes, len(data)) > self._patience.head_bytes
         while data:
             data = self._feed(data)
 
@@ -100,51 +114,108 @@ class HttpProtocol(HttpToolsProtocol):
             if self._head_bytes > self._patience.head_bytes:
                 unacceptable = self._head_too_large()
                 self.refuse(unacceptable.status, unacceptable.error)
+            elif self._head_begun and len(self.headers) > self._patience.head_lines:
+                unacceptable = self._too_many_headers()
+                self.refuse(unacceptable.status, unacceptable.error)
             elif self._head_begun and "head" not in self._timers:
                 self._after("head", self._patience.head_seconds, self._head_is_late)
         elif self.cycle.more_body and not self.cycle.response_complete and "body" not in self._timers:
             self._after("body", self._patience.silent_seconds, self._body_is_late)
 
     def on_message_begin(self) -> None:
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
         self._head_begun = True
 
     def on_url(self, url: bytes) -> None:
-        super().on_url(url)
+        self.url += url
         if len(self.url) > self._patience.head_bytes:
             raise self._head_too_large()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        if len(self.headers) > self._patience.head_lines:
-            message = f"A request may have at most {self._patience.head_lines} headers."
-            raise Unacceptable(431, BadUserInput(message))
+        self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self._patience.head_bytes:
-            raise self._head_too_large()
-        check_target(self.url)
-        check_framing(self.headers, self.parser.get_http_version())
-        name_host(self.url, self.headers)
+        version = self.parser.get_http_version()
+        target = self._checked_head(version)
         if len(self.pipeline) >= self._patience.pipelined:
             message = f"At most {self._patience.pipelined} requests may wait for their turn on a connection."
             raise Unacceptable(400, BadUserInput(message))
         self._reading_head = self._head_begun = False
         self._head_bytes = 0
         self._cancel("head")
+        method = self.parser.get_method().decode("ascii")
         if self.parser.should_upgrade():
             if self._should_upgrade() and any(tells_of_a_body(*header) for header in self.headers):
                 raise Unacceptable(400, BadUserInput("The opening handshake of a WebSocket has no body."))
             # It has no body in the eyes of the parser, and ends here: see `_upgrade`.
-            self.scope["method"] = self.parser.get_method().decode("ascii")
+            self.scope = {"method": method, "headers": self.headers}  # type: ignore[typeddict-item]
             return
-        super().on_headers_complete()
-        self.cycle.transport = self._gentle  # type: ignore[assignment]
+        self._begin(method, version, target)
+
+    def _checked_head(self, version: str) -> Target:
+        """What the head is about. Raises `Unacceptable`."""
+        if self._may_be_too_large:
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > self._patience.head_bytes:
+                raise self._head_too_large()
+        if len(self.headers) > self._patience.head_lines:
+            raise self._too_many_headers()
+        target = target_of(self.url)
+        names = [name for name, _ in self.headers]
+        if names.count(b"host") != 1 or b"transfer-encoding" in names:
+            check_framing(self.headers, version)
+        self.expect_100_continue = b"expect" in names and self._expects_100()
+        name_host(self.url, self.headers)
+        return target
+
+    def _expects_100(self) -> bool:
+        return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
+
+    def _begin(self, method: str, version: str, target: Target) -> None:
+        """Have the request answered, or wait for its turn behind those that came before it."""
+        self.scope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,  # type: ignore[typeddict-item]
+            "root_path": self.root_path,
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+            "method": method,
+            "path": self.root_path + target.path,
+            "raw_path": self._root + target.raw_path,
+            "query_string": target.query,
+        }
+        before = self.cycle
+        self.cycle = Exchange(
+            self,
+            self.scope,  # type: ignore[arg-type]
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            awaits_100=self.expect_100_continue,
+        )
+        app: Any = service_unavailable if self._is_over_uvicorns_limit() else self.app
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, app))
+
+    def _is_over_uvicorns_limit(self) -> bool:
+        most = self.limit_concurrency
+        return most is not None and (len(self.connections) >= most or len(self.tasks) >= most)
+
+    def on_body(self, body: bytes) -> None:
+        if not self.cycle.response_complete:
+            self.cycle.more(body)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade():
             return
-        super().on_message_complete()
+        if not self.cycle.response_complete:
+            self.cycle.complete()
         self._reading_head = True
         self._head_bytes = 0
         self._cancel("body")
@@ -154,6 +225,9 @@ class HttpProtocol(HttpToolsProtocol):
         if len(self.url) * 2 > most:
             return Unacceptable(414, BadUserInput(f"A URL and its headers may have at most {most:,} bytes: use POST."))
         return Unacceptable(431, BadUserInput(f"The headers of a request may have at most {most:,} bytes."))
+
+    def _too_many_headers(self) -> Unacceptable:
+        return Unacceptable(431, BadUserInput(f"A request may have at most {self._patience.head_lines} headers."))
 
     def _refuse_malformed(self, problem: Exception) -> None:
         cause = problem.__context__
@@ -171,14 +245,15 @@ class HttpProtocol(HttpToolsProtocol):
         """
         if not self._should_upgrade():
             self.parser = httptools.HttpRequestParser(self)
-            return _head_without_upgrade(self.scope["method"], self.url, self.headers) + rest
-        if self._is_busy():
+            return without_upgrade(self.scope["method"], self.url, self.headers) + rest
+        if self._is_busy() or self.flow.write_paused:
             self.refuse(400, BadUserInput("A WebSocket has to be a connection's first request, or follow an answer."))
         else:
-            for name in tuple(self._timers):
-                self._cancel(name)
+            self._cancel_all()
             self._leave()
             self.handle_websocket_upgrade()
+            if rest and not self.transport.is_closing():  # what came in the same packet
+                self.transport.get_protocol().data_received(rest)  # type: ignore[attr-defined]
         return b""
 
     def _head_is_late(self) -> None:
@@ -203,9 +278,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     # What is answered
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+    def _start_asgi_task(self, cycle: Exchange, app: ASGIApp) -> None:  # type: ignore[override]
         self._running = cycle
-        super()._start_asgi_task(cycle, _telling_of_the_end(cycle, app))
+        super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]
 
     def _is_busy(self) -> bool:
         return self._running is not None and not self._running.response_complete
@@ -224,8 +299,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self._watched.on_refusal(status, error.code)
                 self._end_after_those_before()
                 return
-            running.disconnected = True
-            running.message_event.set()
+            running.gone()
             if running.response_started:
                 self.end()
                 return
@@ -235,7 +309,7 @@ class HttpProtocol(HttpToolsProtocol):
             STATUS_LINE[status],
             b"content-type: application/json; charset=utf-8\r\n",
             b"content-length: %d\r\n" % len(body),
-            *(b"%b: %b\r\n" % header for header in HEADERS),
+            lines_of(HEADERS),
             b"connection: close\r\n",
         ]
         if "retryAfter" in error.extensions:
@@ -250,126 +324,24 @@ class HttpProtocol(HttpToolsProtocol):
         assert last is not None
         last.keep_alive = False
 
-    def end(self) -> None:
-        """End the connection so that the client can still read its answer, and does so soon.
-
-        What it sends is read and thrown away for a moment: closed at once, the answer could be lost with it.
-        """
-        self._deaf = True
-        self._unset_keepalive_if_required()
-        if self.transport.is_closing() or "end" in self._timers:
-            return
-        self._after("end", self._patience.linger_seconds, self._end_now)
-        self.flow.resume_reading()
-        self._half_close()
-
-    def _half_close(self) -> None:
-        """Not while a body is on its way: its client may take our end for a broken connection, and see no answer."""
-        on_its_way = self.cycle is not None and self.cycle.more_body
-        if on_its_way and self.loop.time() - self._heard < SENDING_SECONDS:
-            self._after("half close", SENDING_SECONDS, self._half_close)
-        elif self.transport.can_write_eof():
-            self.transport.write_eof()
-
-    def _end_now(self) -> None:
-        if self.transport.get_write_buffer_size():
-            self._watch_the_reader()
-        else:
-            self.transport.abort()
-
-    def eof_received(self) -> None:
-        """The client sends nothing more: the connection is closed as soon as it has read what is there."""
-        if self.transport.get_write_buffer_size():
-            self._watch_the_reader()
-
     def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
         if self._running is not None and self._running.more_body:
             # Answered before all of it came: nobody wants the rest.
             self.end()
-        if "end" in self._timers:
-            self.server_state.total_requests += 1
-        else:
-            super().on_response_complete()
-
-    def timeout_keep_alive_handler(self) -> None:
-        self.end()
+        if "end" in self._timers or self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle()
 
     def shutdown(self) -> None:
         if self._deaf and not self._is_busy():
             self.transport.abort()
         else:
             super().shutdown()
-
-    # A client that does not read
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._watch_the_reader()
-
-    def _watch_the_reader(self) -> None:
-        if "write" not in self._timers:
-            unread = self.transport.get_write_buffer_size()
-            self._after("write", self._patience.silent_seconds, lambda: self._check_the_reader(unread))
-
-    def _check_the_reader(self, unread: int) -> None:
-        """What is less than a full buffer may wait to be read, unless the connection is to end."""
-        left = self.transport.get_write_buffer_size()
-        if not left or not (self.flow.write_paused or "end" in self._timers or self.transport.is_closing()):
-            return
-        if unread - left < self._patience.least_bytes:
-            self.transport.abort()
-        else:
-            self._watch_the_reader()
-
-    def _after(self, name: str, seconds: float, act: Callable[[], None]) -> None:
-        def due() -> None:
-            if name != "end":
-                del self._timers[name]
-            act()
-
-        self._cancel(name)
-        self._timers[name] = self.loop.call_later(seconds, due)
-
-    def _cancel(self, name: str) -> None:
-        timer = self._timers.pop(name, None)
-        if timer is not None:
-            timer.cancel()
-
-
-def _head_without_upgrade(method: str, url: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    lines = [method.encode(), b" ", url, b" HTTP/1.1\r\n"]
-    for name, value in headers:
-        if name not in (b"upgrade", b"connection"):
-            lines += [name, b": ", value, b"\r\n"]
-    return b"".join([*lines, b"\r\n"])
-
-
-def _telling_of_the_end(cycle: RequestResponseCycle, app: ASGIApp) -> Any:
-    """The application, whose answers say when they are the connection's last: they did not wait for all of a body."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        async def begin(message: Message) -> None:
-            if message["type"] == "http.response.start" and cycle.more_body:
-                cycle.keep_alive = False
-            await send(message)
-
-        await app(scope, receive, begin)
-
-    return answer
-
-
-class _Gentle:
-    """The transport as one answer sees it: it closes a connection only when the client can have read the answer."""
-
-    def __init__(self, protocol: HttpProtocol) -> None:
-        self._protocol = protocol
-        self.write = protocol.transport.write
-
-    def close(self) -> None:
-        self._protocol.end()
-
-    def is_closing(self) -> bool:
-        return self._protocol.transport.is_closing()
 
 
 # How uvicorn is to serve: with these protocols; which proxies are believed is the application's to know.

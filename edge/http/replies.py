@@ -10,8 +10,9 @@ from typing import NamedTuple
 from starlette.types import Send
 
 from datastore.errors import Forbidden, IdempotencyMismatch, Internal, Throttled, Timeout, Unauthenticated, Unavailable
-from edge.answers import Outcome, Stage, encode, masked, told_error
-from edge.http.media_types import JSON
+from edge.answers import Allowance, Outcome, Stage, encode, masked, told_error
+from edge.http.exchange import WHOLE, lines_of
+from edge.http.media_types import GRAPHQL, JSON
 from edge.http.refusals import Refused
 
 _STATUS_OF_CODE = {
@@ -40,17 +41,20 @@ class HttpProfile(StrEnum):
 
 
 class Reply(NamedTuple):
-    """A status and a JSON body."""
+    """A status and a JSON body. What is left of the caller's budget is told with it; `headers` replace those of all."""
 
     status: int
     body: bytes
     content_type: str = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    allowance: Allowance | None = None
 
 
 def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
     """What is answered when an operation has ended, or was not begun."""
-    return Reply(_status(outcome, content_type, profile), outcome.body, content_type, _told_by(outcome))
+    status = _status(outcome, content_type, profile)
+    told = _told_by(outcome) if outcome.errors or outcome.replayed is not None else ()
+    return Reply(status, outcome.body, content_type, told, outcome.allowance)
 
 
 def refusal(refused: Refused, content_type: str) -> Reply:
@@ -63,18 +67,54 @@ def fault(error: Exception) -> Reply:
     return Reply(500, encode({"errors": [masked(error)]}))
 
 
-async def send_reply(send: Send, answer: Reply) -> None:
+async def send_reply(send: Send, answer: Reply, *, whole: bool = False) -> None:
+    """Send it; in one piece (`WHOLE`) where the server takes that."""
+    if whole:
+        if answer.headers:
+            head = lines_of(_headers(answer))
+        else:
+            head = _USUAL[answer.content_type] % len(answer.body) + _lines(answer.allowance)
+        await send({"type": WHOLE, "status": answer.status, "head": head, "body": answer.body})
+        return
+    await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer)})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+# The headers of nearly all answers, written out.
+_USUAL = {
+    media: b"content-type: %b; charset=utf-8\r\ncontent-length: %%d\r\ncache-control: no-store\r\nvary: accept\r\n"
+    % media.encode()
+    for media in (JSON, GRAPHQL)
+}
+
+
+def _lines(allowance: Allowance | None) -> bytes:
+    """As `_headers` tells of it, written out."""
+    if allowance is None:
+        return b""
+    left = allowance.remaining
+    return b"ratelimit-limit: %d\r\nratelimit-remaining: %d\r\nratelimit-reset: %d\r\n" % (
+        round(allowance.limit),
+        round(left) if left > 0 else 0,
+        math.ceil(allowance.reset),
+    )
+
+
+def _headers(answer: Reply) -> list[tuple[bytes, bytes]]:
     headers = {
         b"content-type": f"{answer.content_type}; charset=utf-8".encode(),
-        b"content-length": str(len(answer.body)).encode(),
+        b"content-length": b"%d" % len(answer.body),
         b"cache-control": b"no-store",
         b"vary": b"accept",
     }
     if answer.status == 304:  # about a body that is not sent
         del headers[b"content-type"], headers[b"content-length"]
+    if answer.allowance is not None:
+        headers[b"ratelimit-limit"] = b"%.0f" % answer.allowance.limit
+        headers[b"ratelimit-remaining"] = b"%.0f" % max(answer.allowance.remaining, 0)
+        headers[b"ratelimit-reset"] = b"%d" % math.ceil(answer.allowance.reset)
     headers.update(answer.headers)
-    await send({"type": "http.response.start", "status": answer.status, "headers": [*headers.items()]})
-    await send({"type": "http.response.body", "body": answer.body})
+    return [*headers.items()]
 
 
 def _status(outcome: Outcome, content_type: str, profile: HttpProfile) -> int:
@@ -91,10 +131,6 @@ def _status(outcome: Outcome, content_type: str, profile: HttpProfile) -> int:
 def _told_by(outcome: Outcome) -> tuple[tuple[bytes, bytes], ...]:
     """The headers that an outcome brings along."""
     told: dict[str, str] = {}
-    if outcome.allowance is not None:
-        told["ratelimit-limit"] = f"{outcome.allowance.limit:.0f}"
-        told["ratelimit-remaining"] = f"{max(outcome.allowance.remaining, 0):.0f}"
-        told["ratelimit-reset"] = f"{math.ceil(outcome.allowance.reset)}"
     if outcome.is_failure and "retryAfter" in outcome.described[0]["extensions"]:
         told["retry-after"] = f"{math.ceil(outcome.described[0]['extensions']['retryAfter'])}"
     if outcome.replayed is not None:

@@ -5,6 +5,8 @@ https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from edge.http.exchange import WHOLE, lines_of
+
 # A route that says one of these otherwise (GraphiQL its policy, pictures who may show them) is left its own.
 HEADERS = (
     (b"cache-control", b"no-store"),
@@ -16,6 +18,9 @@ HEADERS = (
 )
 # RFC 6797. Other names of the domain are not ours to promise for.
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
+# Answers that come whole say themselves how they may be kept, and nothing of the rest.
+_LINES = lines_of(HEADERS[1:])
+_LINES_BY_TLS = _LINES + lines_of([_ONLY_TLS])
 
 
 class SecurityHeaders:
@@ -31,8 +36,10 @@ class SecurityHeaders:
             return
 
         async def guard(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                # By now the scheme is the one of a trusted proxy's X-Forwarded-Proto.
+            # By now the scheme is the one of a trusted proxy's X-Forwarded-Proto.
+            if message["type"] == WHOLE:
+                message["head"] += _LINES_BY_TLS if self._always_https or scope["scheme"] == "https" else _LINES
+            elif message["type"] == "http.response.start":
                 told = (*HEADERS, _ONLY_TLS) if self._always_https or scope["scheme"] == "https" else HEADERS
                 said = {name.lower() for name, _ in message.get("headers", ())}
                 headers = [*message.get("headers", ()), *(pair for pair in told if pair[0] not in said)]

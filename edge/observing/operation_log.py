@@ -24,49 +24,66 @@ class JsonLines(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
-            **getattr(record, "fields", {}),
         }
+        if type(record.msg) is OperationLine:
+            line["message"] = "operation"
+            line.update(record.msg.fields)
+        else:
+            line["message"] = record.getMessage()
+            line.update(getattr(record, "fields", {}))
         if record.exc_info:
             line["trace"] = without_emails(self.formatException(record.exc_info))
         return orjson.dumps(line, default=str).decode()
+
+
+class OperationLine:
+    """What a record of an operation has for a message: it becomes text where a handler writes text."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return "operation " + " ".join([f"{name}={_plain(value)}" for name, value in self.fields.items()])
 
 
 def log_operation(report: Report) -> None:
     """What became of an operation: neither its text nor its variables, and not who asked but what kind of caller."""
     if not _log.isEnabledFor(logging.INFO):
         return
-    fields = _fields(report)
-    said = " ".join(f"{name}={_plain(value)}" for name, value in fields.items())
-    _log.info("operation %s", said, extra={"fields": {**fields, "message": "operation"}})
+    # Logger.info would look through the stack for who calls it.
+    line = OperationLine(_fields(report))
+    _log.handle(_log.makeRecord(LOGGER, logging.INFO, __file__, 0, line, (), None, "log_operation"))
 
 
 def _fields(report: Report) -> dict[str, Any]:
     """What is known of it, in the order in which it is read; what there is nothing of is left out."""
     operation = report.operation
     name = operation.name if operation else report.asked.name
+    document, codes, patterns = report.document_hash, report.codes, report.patterns
     fields: dict[str, Any] = {
         "name": name[:LONGEST_NAME] if name else None,
         "type": operation.kind.value if operation else None,
-        "document": report.document_hash[:16] if report.document_hash else None,
+        "document": document[:16] if document else None,
         "documentId": report.asked_id,
         "transport": report.transport.value,
         "caller": kind_of(report.caller),
         "stage": report.stage.value,
-        "codes": sorted(set(report.codes)),
-        "errorIds": list(report.error_ids),
+        "codes": sorted(set(codes)) if codes else None,
+        "errorIds": list(report.error_ids) or None,
         "replayed": report.replayed or None,
         "cost": round(report.estimate, 1),
         "units": report.units,
         "calls": report.calls,
-        "patterns": sorted(report.patterns),
+        "patterns": sorted(patterns) if patterns else None,
         "retries": report.retries,
         "events": report.events or None,
         "bytes": report.sent,
         "ms": round(report.seconds * 1000, 1),
         "traceId": report.trace_id,
     }
-    return {name: value for name, value in fields.items() if value is not None and value != []}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def kind_of(caller: Caller) -> str:
@@ -78,4 +95,6 @@ def _plain(value: object) -> str:
     if isinstance(value, list):
         return ",".join(map(str, value))
     text = str(value)
+    if not isinstance(value, str):
+        return text
     return text if text.isprintable() and " " not in text else repr(text)

@@ -5,18 +5,19 @@ Labels are bounded by the schema and the tables: clients choose names of operati
 
 from collections.abc import Callable, Iterator, Sequence
 
-from graphql import FieldNode
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from datastore.metering import Call
-from edge.documents.prepared import PreparedOperation
+from edge.answers import Stage
+from edge.observing.figures import Counts, Spreads
 from edge.requests import Report
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
+_EXECUTION = Stage.EXECUTION
 RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 
 
@@ -83,48 +84,49 @@ class OperationMetrics:
 
     def operation(self, report: Report) -> None:
         """Count an operation that is over."""
-        transport = report.transport.value
+        # `_value_`: what `value` is behind a property that takes longer than the counting.
+        transport = report.transport._value_
         code = report.codes[0] if report.codes else "OK"
-        self._bytes.labels(transport).inc(report.sent)
-        if report.operation is None or report.refused:
-            self._refused.labels(report.stage.value, code).inc()
+        self._bytes.add((transport,), report.sent)
+        if report.operation is None or report.stage is not _EXECUTION:
+            self._refused.add((report.stage._value_, code))
             return
-        kind, field = report.operation.kind.value, root_field(report.operation)
-        self._operations.labels(transport, kind, field, code).inc()
+        kind, field = report.operation.kind._value_, report.operation.root_field
+        self._operations.add((transport, kind, field, code))
         if kind == "subscription":
-            self._events.labels(transport).inc(report.events)
+            self._events.add((transport,), report.events)
             return
-        self._seconds.labels(transport, kind, field).observe(report.seconds)
-        self._units.labels(kind).observe(report.units)
+        self._seconds.observe((transport, kind, field), report.seconds)
+        self._units.observe((kind,), report.units)
         if report.estimate > 0 and report.calls and not report.replayed:
-            self._ratio.labels(kind).observe(report.price / report.estimate)
+            self._ratio.observe((kind,), report.price / report.estimate)
 
     def http_refusal(self, status: int, code: str) -> None:
         """Count a request that came to no operation: its form, its token, its origin or the load were against it."""
-        self._http_refusals.labels(str(status), code).inc()
+        self._http_refusals.add((str(status), code))
 
     def websocket_closed(self, code: int) -> None:
         """Count a WebSocket that the server closed with this code."""
-        self._closed.labels(str(code)).inc()
+        self._closed.add((str(code),))
 
     def call(self, call: Call) -> None:
         """Count a call to DynamoDB."""
         labels = (call.operation, self._table(call.tables), call.index or "")
-        self._calls.labels(*labels).inc()
-        self._capacity.labels(*labels).inc(call.units)
+        self._calls.add(labels)
+        self._capacity.add(labels, call.units)
         if call.attempts > 1:
-            self._retries.labels(*labels).inc(call.attempts - 1)
-        self._waits.labels(call.operation).observe(call.seconds)
+            self._retries.add(labels, call.attempts - 1)
+        self._waits.observe((call.operation,), call.seconds)
 
     def _table(self, names: Sequence[str]) -> str:
         """Which tables a batch or a transaction is over is up to clients, so it is not told."""
         return names[0].removeprefix(self._prefix) if len(names) == 1 else "several"
 
-    def _counter(self, name: str, help_: str, *labels: str) -> Counter:
-        return Counter(name, help_, labels, registry=self._registry)
+    def _counter(self, name: str, help_: str, *labels: str) -> Counts:
+        return Counts(self._registry, name, help_, labels)
 
-    def _histogram(self, name: str, help_: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(name, help_, labels, buckets=buckets, registry=self._registry)
+    def _histogram(self, name: str, help_: str, bounds: Sequence[float], *labels: str) -> Spreads:
+        return Spreads(self._registry, name, help_, bounds, labels)
 
 
 class _Count(Collector):
@@ -137,9 +139,3 @@ class _Count(Collector):
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         yield CounterMetricFamily(self._name, self._help, self._read())
-
-
-def root_field(operation: PreparedOperation) -> str:
-    """The field that an operation begins with: of a valid document, so one of the schema's."""
-    first = operation.node.selection_set.selections[0]
-    return first.name.value if isinstance(first, FieldNode) else "(fragment)"

@@ -20,8 +20,11 @@ from edge.http.media_types import JSON
 from edge.operations import Caller
 from edge.origins import Origins
 from edge.requests import Identify
+from edge.websocket.asgi import Messages
+from edge.websocket.carrying import TAKE_OVER
 from edge.websocket.messages import GOING_AWAY, Farewell
 from edge.websocket.socket import LIMITS, Service, Socket, SocketLimits
+from edge.websocket.speaker import AUTHORIZATION
 
 SUBPROTOCOL = "graphql-transport-ws"
 
@@ -47,8 +50,9 @@ class GraphQLWebSocket:
         self._on_refusal = on_refusal
         self._places = places or Places("WebSockets", 0, 0)
         self._service = Service(runner, identify, limits, clock, self._places)
+        self._sockets = self._service.sockets
         self._origins = Origins(allowed_origins)
-        self._sockets: dict[Socket, asyncio.Task[Any] | None] = {}
+        self._carrying: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -64,30 +68,38 @@ class GraphQLWebSocket:
             self._on_refusal(status, full.code)
             await _refuse(send, status, full)
             return
-        socket = Socket(self._service, headers, address, receive, send)
+        socket = Socket(self._service, address, ", ".join(headers.getlist(AUTHORIZATION)) or None)
         try:
-            await self._serve(socket, scope, send)
-        finally:
-            self._places.leave(socket.counted_for)
+            await self._accept(socket, scope, receive, send)
+        except BaseException:
+            socket.lost()
+            raise
 
-    async def _serve(self, socket: Socket, scope: Scope, send: Send) -> None:
+    async def _accept(self, socket: Socket, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the socket be carried by the server's connection itself, where it is our server's."""
         known = SUBPROTOCOL in scope["subprotocols"]
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if known else None})
         if not known:
-            socket.end(Farewell(4406, "Subprotocol not acceptable"))
-        self._sockets[socket] = asyncio.current_task()
+            asyncio.get_running_loop().call_soon(socket.end, Farewell(4406, "Subprotocol not acceptable"))
+        offered = scope.get("extensions", {}).get(TAKE_OVER)
+        if offered is not None:
+            offered["carry"](socket)
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._carrying.add(task)
         try:
-            await socket.run()
+            await Messages(receive, send).carry(socket)
         finally:
-            del self._sockets[socket]
+            self._carrying.discard(task)
 
     async def close(self) -> None:
         """Say goodbye to everybody, and wait until they have gone."""
-        for socket in self._sockets:
+        for socket in tuple(self._sockets):
             socket.end(GOING_AWAY)
-        served = [task for task in self._sockets.values() if task is not None]
-        if served:
-            await asyncio.wait(served)
+        ending = self._carrying.union(*(socket.tasks for socket in self._sockets))
+        if ending:
+            await asyncio.wait(ending, timeout=self._service.limits.send_timeout)
 
 
 async def _refuse(send: Send, status: int, error: DomainError) -> None:

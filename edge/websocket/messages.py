@@ -38,6 +38,7 @@ LONGEST_ID = 256
 
 _WITHOUT_ID = frozenset({"connection_init", "ping", "pong"})
 _WITH_ID = frozenset({"subscribe", "complete"})
+_TYPES = _WITHOUT_ID | _WITH_ID
 
 
 def read_message(text: str | None) -> Message:
@@ -51,7 +52,7 @@ def read_message(text: str | None) -> Message:
     if not isinstance(message, dict):
         raise Broken(4400, "Invalid message: not an object")
     kind, id, payload = message.get("type"), message.get("id"), message.get("payload")
-    if not isinstance(kind, str) or kind not in _WITHOUT_ID | _WITH_ID:
+    if not isinstance(kind, str) or kind not in _TYPES:
         raise Broken(4400, "Invalid message: unknown type")
     if kind in _WITHOUT_ID:
         return Message(kind, "", _payload(payload))

@@ -1,56 +1,78 @@
-"""How uvicorn is to carry our sockets: its protocol with its faults mended, and its options."""
+"""How uvicorn is to carry our sockets: it shakes hands, and hands the connection over."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import Frame
+from websockets.http11 import Request
 
 from edge.capacity.connections import Connections
-from edge.capacity.reading import Paced
+from edge.websocket.carrying import CLOSE_SECONDS, TAKE_OVER, Carried
+from edge.websocket.connection import GOODBYE_SECONDS, Connection
 from edge.websocket.handshakes import Handshakes
-from edge.websocket.messages import GOING_AWAY
-
-GOODBYE_SECONDS = 2.0
-# A message comes in one frame, or in a few where a proxy parts it. Empty frames would add up without end.
-MOST_FRAMES = 1024
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol, which by itself keeps the connection of a peer that does not read for ever.
+    """uvicorn's WebSocket protocol up to the end of the handshake. Then it offers the connection (`TAKE_OVER`).
 
-    It closes a transport only after the write buffer has been flushed, so such a connection outlives its task, holds
-    its buffer, and holds up the shutdown. It also logs a traceback for each text that is not UTF-8, and closes on a
-    message that is too large while it still comes in: the reset that follows may overtake the code that says why. And
-    it keeps frames without a bound on their number, and pongs for a peer that reads none. Handshakes that websockets
-    cannot read are left without an answer and open. All that came it reads in one turn of the event loop, 256 KB of
-    frames without a payload if need be.
+    By itself it keeps some 30 KB for an idle connection and takes three times the time to send a message, keeps the
+    connection of a peer that does not read for ever, frames without a bound on their number, and pongs for a peer
+    that reads none; and it reads all that came in one turn of the event loop. Handshakes that websockets cannot read
+    it leaves without an answer and open.
     """
-
-    _reaper: asyncio.TimerHandle | None = None
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._watched = Connections.of(self.app_state)
         self.conn = Handshakes(self._watched.on_refusal, max_size=self.config.ws_max_size, logger=self.logger)
-        self._unread = bytearray()
-        self._has_asked = False  # for a turn
-        self._paced = Paced(self._watched.pace, self.loop.time)
-        self._pausing: asyncio.TimerHandle | None = None
-        self._frames = 0
+        self._early = bytearray()  # what came before the handshake was accepted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._address = (self.client or ("", 0))[0]
         self._watched.add(self._address)
+        self._reaping = self.loop.call_later(CLOSE_SECONDS, self._reap)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._reaping.cancel()
+        self._watched.leave(self._address)
+        super().connection_lost(exc)
+
+    def _reap(self) -> None:
+        """Whom uvicorn has closed, a handshake that was refused say, need not be waited for until it has read that."""
+        if self.transport.is_closing():
+            self.transport.abort()
+        else:
+            self._reaping = self.loop.call_later(CLOSE_SECONDS, self._reap)
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if self.response.status_code == 101:
+            self.scope["extensions"][TAKE_OVER] = {"carry": self._carry}
 
     def data_received(self, data: bytes) -> None:
-        if self.handshake_initiated:
-            self._unread += data
-            self._go_on()
+        if self.handshake_complete:
+            super().data_received(data)
+        elif self.handshake_initiated:
+            self._early += data
+            if len(self._early) > self._watched.turns.most:
+                self.transport.pause_reading()
         else:
             self._shake_hands(data)
+
+    async def receive(self) -> Any:
+        if self.handshake_complete and self._early:  # by an application that leaves the connection to uvicorn
+            early = bytes(self._early)
+            self._early.clear()
+            self.transport.resume_reading()
+            super().data_received(early)
+        return await super().receive()
 
     def _shake_hands(self, data: bytes) -> None:
         if self.conn.handshake_exc is None:
@@ -60,127 +82,34 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
 
-    def _go_on(self) -> None:
-        """Ask for a turn where there is something to read, and let no more come than can be read soon.
-
-        Nothing is read while the application has a message before it, or the peer was too fast.
-        """
-        if self.transport.is_closing():
-            return
-        if self._pausing is not None or len(self._unread) > self._watched.turns.most:
-            self.transport.pause_reading()
-        elif not self.read_paused:
-            self.transport.resume_reading()
-        if self._unread and not (self._has_asked or self._pausing or self.read_paused):
-            self._has_asked = True
-            self._watched.turns.ask(self._read)
-
-    def _read(self, most: int) -> int:
-        self._has_asked = False
-        if self.disconnected or self.transport.is_closing():
-            self._unread.clear()
-            return 0
-        data = bytes(self._unread[:most])
-        del self._unread[:most]
-        self._frames = 0
-        super().data_received(data)
-        wait = self._paced.wait(self._frames)
-        if wait:
-            self._pausing = self.loop.call_later(wait, self._end_pause)
-        self._go_on()
-        return len(data)
-
-    def _end_pause(self) -> None:
-        self._pausing = None
-        self._go_on()
-
-    def handle_events(self) -> None:
-        self._frames += len(self.conn.events)
-        super().handle_events()
-
-    async def receive(self) -> Any:
-        message = await super().receive()
-        self._go_on()
-        return message
-
-    async def send(self, message: Any) -> None:
-        await super().send(message)
-        if self.close_sent:  # reading goes on until the peer replies
-            self._go_on()
-
-    def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        super().on_task_complete(task)
-        if not self.disconnected:
-            # A socket that ends with its buffer full was given up on: nobody will read the rest.
-            patience = self.close_timeout + 1.0 if self.writable.is_set() else 0.0
-            self._reaper = self.loop.call_later(patience, self.transport.abort)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._reaper is not None:
-            self._reaper.cancel()
-        if self._pausing is not None:
-            self._pausing.cancel()
-        self._unread.clear()
-        self._watched.leave(self._address)
-        if self.conn.close_sent is not None and not self.conn.close_rcvd_then_sent:  # it is no reply
-            self._watched.on_closed(self.conn.close_sent.code)
-        super().connection_lost(exc)
-
-    def shutdown(self) -> None:
-        """Close with 1001 and wait a moment for the peer's reply; uvicorn's own cuts the connection at once."""
-        if not self.handshake_complete or self.close_sent or self.transport.is_closing():
-            super().shutdown()
-            return
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": GOING_AWAY.code, "reason": GOING_AWAY.reason})
-        self.conn.send_close(GOING_AWAY.code, GOING_AWAY.reason)
-        self.transport.write(b"".join(self.conn.data_to_send()))
-        self.close_sent = True
-        self.close_timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
-
-    def handle_parser_exception(self) -> None:
-        if self.close_sent:
-            return
-        assert self.conn.close_sent is not None
-        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
-        self.queue.put_nowait({"type": "websocket.disconnect", "code": code, "reason": reason})
-        self.transport.write(b"".join(self.conn.data_to_send()))
-        self.close_sent = True
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        # What still comes is read and thrown away until the peer has heard.
-        self.read_paused = False
-        self._go_on()
-        self.close_timer = self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
-
-    def handle_cont(self, event: Frame) -> None:
-        if self.close_sent:
-            return
-        if len(self.frames) >= MOST_FRAMES:
-            self.conn.fail(1009, f"a message in more than {MOST_FRAMES:,} frames")
-            self.handle_parser_exception()
-            return
-        super().handle_cont(event)
-
-    def handle_ping(self) -> None:
-        """RFC 6455, 5.5.3: who has not read the earlier pongs need not get one for each ping."""
-        pongs = b"".join(self.conn.data_to_send())
-        if self.writable.is_set():
-            self.transport.write(pongs)
-
-    def send_receive_event_to_app(self) -> None:
-        if self.curr_msg_data_type == "text" and not _is_utf8(b"".join(self.frames)):
-            self.conn.send_close(1007, "Invalid message: not UTF-8")
-            self.handle_parser_exception()
-            return
-        super().send_receive_event_to_app()
+    def _carry(self, carried: Carried) -> None:
+        """Let the connection be another's. What is kept for this one goes when the application has returned."""
+        transport = self.transport
+        if self.disconnected or transport.is_closing():
+            raise ClientDisconnected
+        self._reaping.cancel()
+        self.transport = _Gone()
+        self.connections.discard(self)
+        connection = Connection(
+            carried,
+            self._watched,
+            self._address,
+            self.connections,
+            max_size=self.config.ws_max_size,
+            early=bytes(self._early),
+        )
+        transport.set_protocol(connection)
+        connection.connection_made(transport)
 
 
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+class _Gone(asyncio.Transport):
+    """What uvicorn closes when the application has returned."""
+
+    def is_closing(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        pass
 
 
 # How uvicorn is to serve the sockets: without compression (twice the memory for each idle one, and little gained on

@@ -1,30 +1,31 @@
-"""One connection of graphql-transport-ws: reading, writing, keeping time, and a task for each operation."""
+"""One socket of graphql-transport-ws: what is said on it, who says it, and how it ends.
+
+It is called when something happens, and has tasks only for what waits: for a token's keys, and for answers.
+"""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import orjson
-from graphql.language import OperationType
-from starlette.datastructures import Headers
-from starlette.types import Receive, Send
-
-from datastore.errors import BadUserInput, SlowSubscriber, Throttled
-from edge.answers import Outcome, domain_error, encode, failure, masked, told_error
+from datastore.errors import BadUserInput, Throttled
+from edge.answers import encode, masked, told_error
 from edge.capacity.addresses import payer
 from edge.capacity.places import Places
 from edge.execution import Runner
-from edge.operations import Caller, Operation, Transport
-from edge.requests import Identify, Request
-from edge.websocket.messages import GOING_AWAY, Broken, Farewell, Message, read_message, requested_operation
-from edge.websocket.speaker import Speaker, without_authorization
+from edge.operations import Caller, Operation
+from edge.requests import Identify
+from edge.websocket.carrying import Carrier
+from edge.websocket.messages import Broken, Farewell, Message, read_message, requested_operation
+from edge.websocket.operation import OpenOperation
+from edge.websocket.rounds import Rounds
+from edge.websocket.speaker import Speaker, renews, without_authorization
 
-# RFC 6455, 5.5: a close frame holds 125 bytes, two of them the code.
-MAX_REASON_BYTES = 123
-EVENTS_PER_TURN = 16
+_ACKNOWLEDGED = encode({"type": "connection_ack"})
+_PING = encode({"type": "ping"})
+_PONG = encode({"type": "pong"})
 
 _log = logging.getLogger(__name__)
 
@@ -45,254 +46,316 @@ LIMITS = SocketLimits()
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What is behind every socket."""
+    """What is behind every socket, and those that are open."""
 
     runner: Runner
     identify: Identify
     limits: SocketLimits
     clock: Callable[[], float]
     places: Places
+    sockets: "set[Socket]" = field(default_factory=set)
+    introductions: "Rounds[Socket]" = field(init=False)
+    pings: "Rounds[Socket]" = field(init=False)
 
-
-# Nothing is said: the peer has gone, or does not read. The protocol reserves 1006 for that.
-_GONE = Farewell(1006)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "introductions", Rounds(self.limits.init_timeout, Socket.check_introduced))
+        object.__setattr__(self, "pings", Rounds(self.limits.ping_every, Socket.ping))
 
 
 class Socket:
-    """One connection: a reader, a keeper of time, and a task for each operation.
+    """Carried by a connection (`Carried`), and the `Mouth` of its operations.
 
-    Whoever finds that it is over calls `end`; `run` then stops everything and says goodbye.
+    Whoever finds that it is over calls `end`; the first reason given counts.
     """
 
-    def __init__(self, service: Service, headers: Headers, address: str, receive: Receive, send: Send) -> None:
-        self._runner = service.runner
-        self._limits = service.limits
-        self._places = service.places
-        self._speaker = Speaker(service.identify, service.clock)
-        self._address = address
+    __slots__ = (
+        "_acknowledged",
+        "_address",
+        "_identifying",
+        "_initialised",
+        "_left",
+        "_lost",
+        "_operations",
+        "_outbox",
+        "_over",
+        "_service",
+        "_speaker",
+        "_timer",
+        "_unanswered",
+        "_waiting",
+        "carrier",
+        "counted_for",
+        "runner",
+        "tasks",
+    )
+    carrier: Carrier
+
+    def __init__(self, service: Service, address: str, offered: str | None) -> None:
+        """`offered` is the upgrade's Authorization, if it has one."""
+        self.runner = service.runner
         self.counted_for = payer(Caller(None, address))
-        self._headers = headers
-        self._receive = receive
-        self._send = send
-        self._writing = asyncio.Lock()
-        self._over: asyncio.Future[Farewell] = asyncio.get_running_loop().create_future()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._operations: dict[str, asyncio.Task[None]] = {}
-        self._initialised = False
-        self._acknowledged = False
+        self.tasks: set[asyncio.Task[None]] = set()
+        self._service = service
+        self._speaker = Speaker(service.identify, offered)
+        self._address = address
+        self._operations: dict[str, OpenOperation] = {}
+        self._outbox: deque[bytes] | None = None  # what waits for the peer to read, but for answers
+        self._waiting: dict[OpenOperation, None] = {}  # and those that have some
+        self._timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
+        self._initialised = self._acknowledged = self._identifying = False
+        self._over = self._lost = self._left = False
+
+    # Its connection
+
+    def begin(self, carrier: Carrier) -> None:
+        self.carrier = carrier
+        self._service.sockets.add(self)
+        self._service.introductions.add(self)
+
+    def received(self, text: str | None) -> None:
+        if self._over:
+            return
+        try:
+            self._handle(read_message(text))
+        except Broken as broken:
+            self.end(broken.farewell)
+        except Exception as error:
+            self._fail(error)
+
+    def gone(self) -> None:
+        """Nothing is said: the peer has gone, or does not read."""
+        if self._over:
+            return
+        self._over = True
+        service = self._service
+        service.introductions.drop(self)
+        service.pings.drop(self)
+        self._end_timer()
+        operations = [*self._operations.values()]
+        self._operations.clear()
+        self._waiting.clear()
+        self._outbox = None
+        for operation in operations:
+            operation.stop()
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            self._timer = asyncio.get_running_loop().call_later(service.limits.send_timeout, self._leave_stuck)
+
+    def lost(self) -> None:
+        self._lost = True
+        self.gone()
+        self._leave()
 
     def end(self, farewell: Farewell) -> None:
-        """Let the socket end. The first reason given counts."""
-        if not self._over.done():
-            self._over.set_result(farewell)
+        if not self._over:
+            self.gone()
+            self.carrier.close(*farewell)
 
-    async def run(self) -> None:
-        if not self._over.done():
-            self._spawn(self._read())
-            self._spawn(self._keep_time())
-        farewell = GOING_AWAY
-        try:
-            farewell = await self._over
-        finally:
-            self.end(farewell)
-            await self._stop()
-            await self._say(farewell)
+    def _leave(self) -> None:
+        """Give its place back, once: as long as there is a connection, or a task of it, it takes one."""
+        if self._left or self.tasks:
+            return
+        self._end_timer()
+        if not self._lost:
+            return
+        self._left = True
+        self._service.sockets.discard(self)
+        self._service.places.leave(self.counted_for)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _leave_stuck(self) -> None:
+        _log.error("%d tasks of a socket do not end: %s", len(self.tasks), self.tasks)
+        self.tasks.clear()
+        self._leave()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
-        self._tasks.add(task)
+        self.tasks.add(task)
         task.add_done_callback(self._finished)
         return task
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self.tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, Broken):
             self.end(error.farewell)
         elif error is not None:
-            error_id = masked(error, "a socket")["extensions"]["errorId"]
-            self.end(Farewell(4500, f"Internal server error {error_id}"))
+            self._fail(error)
+        if self._over:
+            self._leave()
 
-    async def _stop(self) -> None:
-        self._operations.clear()
-        tasks = tuple(self._tasks)
-        for task in tasks:
-            task.cancel()
-        _, stuck = await asyncio.wait(tasks, timeout=self._limits.send_timeout) if tasks else ((), ())
-        if stuck:
-            _log.error("%d tasks of a socket do not end: %s", len(stuck), stuck)
+    def _fail(self, error: BaseException) -> None:
+        error_id = masked(error, "a socket")["extensions"]["errorId"]
+        self.end(Farewell(4500, f"Internal server error {error_id}"))
 
-    async def _say(self, farewell: Farewell) -> None:
-        if farewell is _GONE:
+    # What is said
+
+    def _say(self, text: bytes) -> None:
+        """Send a message that is no answer, and take none before it has gone out."""
+        if self._over:
             return
-        reason = farewell.reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
-        await self._deliver({"type": "websocket.close", "code": farewell.code, "reason": reason})
+        if self.carrier.writable:
+            self.carrier.send(text)
+            return
+        if self._outbox is None:
+            self._outbox = deque()
+        self._outbox.append(text)
+        self.carrier.hold()
+        self._begin_timer()
 
-    async def _deliver(self, message: dict[str, Any]) -> None:
-        """Hand a message to the server. It blocks while the peer does not read; then the peer is dropped."""
-        try:
-            async with asyncio.timeout(self._limits.send_timeout):
-                await self._send(message)
-        except (TimeoutError, OSError, RuntimeError):
-            self.end(_GONE)
+    def wait(self, operation: OpenOperation) -> None:
+        self._waiting[operation] = None
+        self._begin_timer()
 
-    async def _write(self, message: dict[str, Any]) -> None:
-        text = encode(message).decode()
-        async with self._writing:
-            if not self._over.done():
-                await self._deliver({"type": "websocket.send", "text": text})
+    def drained(self) -> None:
+        """Send what had to wait, of all operations in turn."""
+        if self._over:
+            return
+        self._end_timer()
+        while self.carrier.writable and not self._over:
+            if self._outbox:
+                self.carrier.send(self._outbox.popleft())
+            elif self._waiting:
+                operation = next(iter(self._waiting))
+                del self._waiting[operation]
+                if operation.send_one():
+                    self._waiting[operation] = None
+            else:
+                break
+        if self._over:
+            return
+        if self._outbox or self._waiting:
+            self._begin_timer()
+        self._take_more()
 
-    async def _answer(self, id: str, message: dict[str, Any], *, last: bool = False) -> None:
-        """Send a message of the operation that this task works on, unless nobody waits for it any more.
+    def _take_more(self) -> None:
+        if not self._identifying and not self._outbox and not self._over:
+            self.carrier.release()
 
-        Until its last message goes out it holds its id: the peer cannot know earlier that it is over, and those that
-        wait for a slow peer count among the open ones.
-        """
-        text = encode({"id": id, **message}).decode()
-        async with self._writing:
-            if not self._is_wanted(id):
-                return
-            if last:
-                del self._operations[id]
-            await self._deliver({"type": "websocket.send", "text": text})
+    def _begin_timer(self) -> None:
+        if self._timer is None and not self._over:
+            seconds = self._service.limits.send_timeout
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._drop)
 
-    async def _keep_time(self) -> None:
-        """The peer has to introduce itself in time, to answer pings, and to hold a token that is still valid."""
-        await asyncio.sleep(self._limits.init_timeout)
-        if not self._initialised:
-            raise Broken(4408, "Connection initialisation timeout")
-        while True:
-            await asyncio.sleep(self._limits.ping_every)
-            self._speaker.check()
-            if self._unanswered >= self._limits.unanswered_pings:
-                raise Broken(4411, f"{self._unanswered} pings went unanswered")
-            self._unanswered += 1
-            await self._write({"type": "ping"})
+    def _end_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    async def _read(self) -> None:
-        while True:
-            event = await self._receive()
-            if event["type"] == "websocket.disconnect":
-                self.end(_GONE)
-                return
-            await self._handle(read_message(event.get("text")))
+    def _drop(self) -> None:
+        """The peer does not read."""
+        self.gone()
+        self.carrier.abort()
 
-    async def _handle(self, message: Message) -> None:
+    # Time
+
+    def check_introduced(self) -> None:
+        """The peer has to introduce itself in time."""
+        if self._initialised:
+            self._service.pings.add(self)
+        else:
+            self.end(Farewell(4408, "Connection initialisation timeout"))
+
+    def ping(self) -> None:
+        """The peer has to answer pings, and to hold a token that is still valid."""
+        if not self.may_speak():
+            return
+        if self._unanswered >= self._service.limits.unanswered_pings:
+            self.end(Farewell(4411, f"{self._unanswered} pings went unanswered"))
+            return
+        self._unanswered += 1
+        self._service.pings.add(self)
+        self._say(_PING)
+
+    def may_speak(self) -> bool:
+        if self._service.clock() < self._speaker.expires_at:
+            return True
+        self.end(Farewell(4403, "Token expired"))
+        return False
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(self._speaker.identity, self._address)
+
+    # What is heard
+
+    def _handle(self, message: Message) -> None:
         match message.type:
             case "connection_init":
-                await self._initialise(message.payload or {})
+                self._initialise(message.payload or {})
             case "ping":
-                await self._pong(message.payload)
+                self._pong(message.payload)
             case "pong":
                 self._unanswered = 0
             case "subscribe":
-                await self._subscribe(message.id, requested_operation(message))
+                self._subscribe(message.id, requested_operation(message))
             case "complete":
                 self._cancel(message.id)
 
-    async def _initialise(self, payload: Mapping[str, Any]) -> None:
+    def _initialise(self, payload: Mapping[str, Any]) -> None:
         if self._initialised:
             raise Broken(4429, "Too many initialisation requests")
         self._initialised = True
-        await self._speaker.introduce(payload, self._headers)
+        self._identify(self._introduce(payload))
+
+    def _identify(self, work: Coroutine[Any, Any, None]) -> None:
+        """The messages that come meanwhile wait."""
+        self._identifying = True
+        self.carrier.hold()
+        self.spawn(work)
+
+    async def _introduce(self, payload: Mapping[str, Any]) -> None:
+        await self._speaker.introduce(payload)
         self._take_place()
         self._acknowledged = True
-        await self._write({"type": "connection_ack"})
+        self._identified(_ACKNOWLEDGED)
+
+    def _identified(self, text: bytes) -> None:
+        self._identifying = False
+        self._say(text)
+        self._take_more()
 
     def _take_place(self) -> None:
         """From now on the socket counts for its user, and no longer for its address."""
-        caller = payer(Caller(self._speaker.identity, self._address))
+        caller = payer(self.caller)
         try:
-            self._places.move(self.counted_for, caller)
+            self._service.places.move(self.counted_for, caller)
         except Throttled as refusal:
             raise Broken(1013, str(refusal)) from None
         self.counted_for = caller
 
-    async def _pong(self, payload: dict[str, Any] | None) -> None:
+    def _pong(self, payload: dict[str, Any] | None) -> None:
         """Send a ping back, and take the new token that it may bring; tokens are not sent back."""
-        await self._speaker.renew(payload or {})
-        echoed = {} if payload is None else {"payload": without_authorization(payload)}
-        await self._write({"type": "pong", **echoed})
+        if payload is None:
+            self._say(_PONG)
+        elif renews(payload):
+            self._identify(self._renew(payload))
+        else:
+            self._say(encode({"type": "pong", "payload": payload}))
 
-    async def _subscribe(self, id: str, operation: Operation) -> None:
+    async def _renew(self, payload: dict[str, Any]) -> None:
+        await self._speaker.renew(payload)
+        self._identified(encode({"type": "pong", "payload": without_authorization(payload)}))
+
+    def _subscribe(self, id: str, asked: Operation) -> None:
         if not self._acknowledged:
             raise Broken(4401, "Unauthorized")
         if id in self._operations:
             raise Broken(4409, f"Subscriber for {id} already exists")
-        if 0 < self._limits.max_operations <= len(self._operations):
-            refusal = BadUserInput(f"At most {self._limits.max_operations} operations may be open on a socket.")
-            await self._write({"id": id, "type": "error", "payload": [told_error(refusal)]})
+        if 0 < self._service.limits.max_operations <= len(self._operations):
+            message = f"At most {self._service.limits.max_operations} operations may be open on a socket."
+            self._say(encode({"id": id, "type": "error", "payload": [told_error(BadUserInput(message))]}))
             return
-        self._operations[id] = self._spawn(self._operate(id, operation))
+        operation = self._operations[id] = OpenOperation(self, id)
+        operation.begin(asked)
 
     def _cancel(self, id: str) -> None:
-        task = self._operations.pop(id, None)
-        if task is not None:
-            task.cancel()
+        operation = self._operations.get(id)
+        if operation is not None:
+            self.over(operation)
+            operation.stop()
 
-    async def _operate(self, id: str, operation: Operation) -> None:
-        try:
-            last = await self._run(id, operation)
-        except Broken:
-            raise
-        except Exception as error:
-            last = {"type": "error", "payload": failure(error).described}
-        await self._answer(id, last, last=True)
-
-    def _is_wanted(self, id: str) -> bool:
-        """False when nobody listens any more, and the event source has not let itself be cancelled (yet)."""
-        return not self._over.done() and self._operations.get(id) is asyncio.current_task()
-
-    async def _run(self, id: str, operation: Operation) -> dict[str, Any]:
-        """Send the results, and return the message that ends the operation."""
-        self._speaker.check()
-        caller = Caller(self._speaker.identity, self._address)
-        request = await self._runner.prepare(_with_wishes(operation), caller, Transport.WEBSOCKET)
-        if not isinstance(request, Request):
-            return {"type": "error", "payload": request.described}
-        if request.kind is OperationType.SUBSCRIPTION:
-            return await self._stream(id, self._runner.stream(request))
-        return await self._next(id, await self._runner.run(request)) or {"type": "complete"}
-
-    async def _stream(self, id: str, outcomes: AsyncGenerator[Outcome, None]) -> dict[str, Any]:
-        sent = 0
-        async with aclosing(outcomes):
-            async for outcome in outcomes:
-                # A source that always has an event ready, and a peer that takes it, would leave nobody else a turn.
-                sent += 1
-                if sent % EVENTS_PER_TURN == 0:
-                    await asyncio.sleep(0)
-                if not self._is_wanted(id):
-                    break
-                self._speaker.check()
-                last = await self._next(id, outcome)
-                if last is not None:
-                    return last
-        return {"type": "complete"}
-
-    async def _next(self, id: str, outcome: Outcome) -> dict[str, Any] | None:
-        """Send an answer. Errors about the operation as a whole are returned instead, as the message that ends it."""
-        _check_pace(outcome)
-        if outcome.is_failure:
-            return {"type": "error", "payload": outcome.described}
-        await self._answer(id, {"type": "next", "payload": orjson.Fragment(outcome.body)})
-        return None
-
-
-def _with_wishes(operation: Operation) -> Operation:
-    """What HTTP has headers for comes in the extensions here."""
-    extensions = operation.extensions or {}
-    traceparent = extensions.get("traceparent")
-    return replace(
-        operation,
-        explain=extensions.get("explain") is True,
-        traceparent=traceparent if isinstance(traceparent, str) else None,
-    )
-
-
-def _check_pace(outcome: Outcome) -> None:
-    for error in outcome.errors:
-        slow = domain_error(error)
-        if isinstance(slow, SlowSubscriber):
-            raise Broken(4410, f"Too slow: {slow}")
+    def over(self, operation: OpenOperation) -> None:
+        self._operations.pop(operation.id, None)
+        self._waiting.pop(operation, None)

@@ -1,9 +1,8 @@
 """Who speaks on a socket: said with connection_init, renewed with a ping, and looked at before each answer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from math import inf
 from typing import Any
-
-from starlette.datastructures import Headers
 
 from datastore.errors import Unauthenticated, Unavailable
 from edge.identity import bearer
@@ -15,36 +14,39 @@ AUTHORIZATION = "authorization"
 
 
 class Speaker:
-    """The peer's identity, None for a peer without a token. Whatever is wrong with a token ends the socket."""
+    """The peer's identity, None for a peer without a token. Whatever is wrong with a token ends the socket.
 
-    def __init__(self, identify: Identify, clock: Callable[[], float]) -> None:
+    `offered` is what the upgrade's header said, which browsers cannot send.
+    """
+
+    __slots__ = ("_identify", "_offered", "expires_at", "identity")
+
+    def __init__(self, identify: Identify, offered: str | None) -> None:
         self.identity: Identity | None = None
+        self.expires_at = inf
         self._identify = identify
-        self._clock = clock
+        self._offered = offered
 
-    async def introduce(self, payload: Mapping[str, Any], headers: Headers) -> None:
-        """The token in connection_init, or else in the upgrade's header, which browsers cannot send."""
-        self.identity = await self._verified(_given(payload) or ", ".join(headers.getlist(AUTHORIZATION)) or None)
+    async def introduce(self, payload: Mapping[str, Any]) -> None:
+        """The token in connection_init, or else the one of the upgrade."""
+        offered, self._offered = self._offered, None
+        self._speaks(await self._verified(_given(payload) or offered))
 
     async def renew(self, payload: Mapping[str, Any]) -> None:
-        """Go on with the token of a ping, if it brings one.
+        """Go on with the token of a ping.
 
         It must be the same user's and grant the same: what runs was begun with these rights, and is not asked again.
         """
-        if not any(_is_authorization(key) for key in payload):
-            return
         renewed = await self._verified(_given(payload))
         if renewed is None or self.identity is None or renewed.user_id != self.identity.user_id:
             raise Broken(4403, "Forbidden: the new token is not of the user who connected; connect again with it.")
         if (renewed.role, renewed.email) != (self.identity.role, self.identity.email):
             raise Broken(4403, "Forbidden: the new token grants other rights; connect again with it.")
-        self.identity = renewed
+        self._speaks(renewed)
 
-    def check(self) -> None:
-        """Raises `Broken` once the token has expired."""
-        expires_at = self.identity.expires_at if self.identity else None
-        if expires_at is not None and self._clock() >= expires_at:
-            raise Broken(4403, "Token expired")
+    def _speaks(self, identity: Identity | None) -> None:
+        self.identity = identity
+        self.expires_at = inf if identity is None or identity.expires_at is None else identity.expires_at
 
     async def _verified(self, authorization: object) -> Identity | None:
         try:
@@ -55,6 +57,11 @@ class Speaker:
             raise Broken(4403, f"Forbidden: {error}") from None
         except Unavailable as error:
             raise Broken(1013, str(error)) from None
+
+
+def renews(payload: Mapping[str, Any]) -> bool:
+    """Whether a ping brings a token, of whatever kind."""
+    return any(_is_authorization(key) for key in payload)
 
 
 def without_authorization(payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """How a post is doing, live: the subscription FEED-S1 to its counts."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from datastore.errors import Forbidden, NotFound
 from datastore.feeds.posts import Post, is_live, post_from
@@ -15,7 +15,7 @@ from datastore.streams import Change
 from resolvers import bounds
 from resolvers.arguments import PostId, WhenSlow
 from resolvers.context import Context, Info
-from resolvers.subscribing import follow
+from resolvers.subscribing import Shared, follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,7 @@ class PostEngagement:
     post_id: str
     like_count: int
     comment_count: int
+    post: Post = field(compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,49 +33,82 @@ class _Deleted:
     """The post is gone."""
 
 
-async def post_engagement(
-    info: Info, post_id: PostId, when_slow: WhenSlow = Policy.LATEST
-) -> AsyncGenerator[PostEngagement, None]:
-    return _engagement(info.context, bounds.id("postId", post_id), when_slow)
-
-
-async def _engagement(context: Context, post_id: str, when_slow: Policy) -> AsyncGenerator[PostEngagement, None]:
+async def post_engagement(info: Info, post_id: PostId, when_slow: WhenSlow = Policy.LATEST) -> Shared[PostEngagement]:
     """The present counts, then each change, until the post is deleted.
 
     What was counted just before the start may be told after it; the last that is told is how the post stands.
     Raises `NotFound`, and `Forbidden` once the viewer may see the post no longer.
     """
-    key = post_keys.post(post_id)
+    counts = _Counts(info.context, bounds.id("postId", post_id), when_slow)
+    return Shared(
+        info.context,
+        when_slow,
+        counts.events,
+        first=counts.present,
+        since=_SinceCounted,
+        check=_still_allows,
+    )
 
-    async def present() -> Post:
-        post = await context.posts.visible(post_id, keys.POST_ENGAGEMENT)
+
+class _Counts:
+    """The counts of a post, as they change."""
+
+    def __init__(self, context: Context, post_id: str, when_slow: Policy) -> None:
+        self._told: PostEngagement | None = None
+        self._context = context
+        self._post_id = post_id
+        self._when_slow = when_slow
+
+    async def present(self, context: Context) -> PostEngagement:
+        post = await context.posts.visible(self._post_id, keys.POST_ENGAGEMENT)
         if post is None:
             raise NotFound("There is no such post.")
-        return post
+        return _engagement(post)
 
-    def changed(change: Change) -> Post | _Deleted | None:
-        if (change.keys["PK"], change.keys["SK"]) != key:
+    async def events(
+        self, begin: Callable[[], Awaitable[PostEngagement | None]]
+    ) -> AsyncGenerator[PostEngagement, None]:
+        states: AsyncGenerator[PostEngagement | _Deleted, None] = follow(
+            self._context, FEED, self._changed, self._when_slow, first=begin
+        )
+        async with aclosing(states):
+            async for state in states:
+                if isinstance(state, _Deleted):
+                    return
+                if state != self._told:
+                    self._told = state
+                    yield state
+
+    def _changed(self, change: Change) -> PostEngagement | _Deleted | None:
+        if (change.keys["PK"], change.keys["SK"]) != post_keys.post(self._post_id):
             return None
         if change.new is None or not is_live(change.new):
             return _Deleted()
-        return post_from(change.new)
-
-    told: PostEngagement | None = None
-    states: AsyncGenerator[Post | _Deleted, None] = follow(context, FEED, changed, when_slow, first=present)
-    async with aclosing(states):
-        async for state in states:
-            if isinstance(state, _Deleted):
-                return
-            engagement = PostEngagement(post_id, state.likes or 0, state.comments or 0)
-            if engagement == told:
-                continue
-            if told is not None and not await _still_allows(context, state):
-                raise Forbidden("You may not see this post any more.")
-            told = engagement
-            yield engagement
+        return _engagement(post_from(change.new))
 
 
-async def _still_allows(context: Context, post: Post) -> bool:
-    """Read anew: what the context has read is as old as the event before."""
-    sight = Sight(context.new_store(), context.sight.viewer)
-    return await sight.allows(post.author_id, post.visibility, keys.POST_ENGAGEMENT)
+class _SinceCounted:
+    """Counts that may have been counted after others: only the same are no news."""
+
+    def __init__(self) -> None:
+        self._told: PostEngagement | None = None
+        self.is_settled = False
+
+    def begin(self, first: PostEngagement) -> None:
+        self._told = first
+
+    def is_news(self, event: PostEngagement) -> bool:
+        self.is_settled = True
+        return event != self._told
+
+
+def _engagement(post: Post) -> PostEngagement:
+    return PostEngagement(post.post_id, post.likes or 0, post.comments or 0, post)
+
+
+async def _still_allows(context: Context, event: PostEngagement) -> None:
+    """Read anew: what the context has read may be as old as the event before."""
+    post = event.post
+    sight = Sight(context.new_store(), context.viewer)
+    if not await sight.allows(post.author_id, post.visibility, keys.POST_ENGAGEMENT):
+        raise Forbidden("You may not see this post any more.")

@@ -1,7 +1,7 @@
 """Posts: FEED-002, FEED-004, FEED-007, FEED-W1, FEED-W6."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Annotated, Any
 
 import strawberry
@@ -128,19 +128,29 @@ async def posts_by_tag(
     return connection(of, page, post_from)
 
 
-async def like_count(parent: strawberry.Parent[Post], info: Info) -> int:
-    whole = parent if parent.likes is not None else await info.context.posts.whole(parent)
-    return whole.likes or 0
+# What a post has at hand is answered at once: there are two for each post of a list.
+def like_count(parent: strawberry.Parent[Post], info: Info) -> int | Awaitable[int]:
+    return parent.likes if parent.likes is not None else _likes(parent, info)
 
 
-async def comment_count(parent: strawberry.Parent[Post], info: Info) -> int:
-    whole = parent if parent.comments is not None else await info.context.posts.whole(parent)
-    return whole.comments or 0
+def comment_count(parent: strawberry.Parent[Post], info: Info) -> int | Awaitable[int]:
+    return parent.comments if parent.comments is not None else _comments(parent, info)
 
 
-async def mentions(parent: strawberry.Parent[Post], info: Info) -> tuple[str, ...]:
-    whole = parent if parent.mentions is not None else await info.context.posts.whole(parent)
-    return whole.mentions or ()
+def mentions(parent: strawberry.Parent[Post], info: Info) -> tuple[str, ...] | Awaitable[tuple[str, ...]]:
+    return parent.mentions if parent.mentions is not None else _mentions(parent, info)
+
+
+async def _likes(post: Post, info: Info) -> int:
+    return (await info.context.posts.whole(post)).likes or 0
+
+
+async def _comments(post: Post, info: Info) -> int:
+    return (await info.context.posts.whole(post)).comments or 0
+
+
+async def _mentions(post: Post, info: Info) -> tuple[str, ...]:
+    return (await info.context.posts.whole(post)).mentions or ()
 
 
 async def create_post(info: Info, input: NewPost) -> Post:

@@ -8,7 +8,7 @@ import strawberry
 from datastore.errors import BadUserInput
 from datastore.keyspace.matches import fixtures as keys
 from datastore.matches.cricket import LineupPlayer, Match, Scorecard, Venue, phase_of, to_json
-from datastore.matches.fixtures import summary_from
+from datastore.matches.fixtures import shown_of, summary_from
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import Season
 from datastore.matches.teams import Team
@@ -18,6 +18,7 @@ from resolvers.access import require
 from resolvers.arguments import EXPECTED_VERSION, After, Before, First, Last
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Info
+from resolvers.selection import selected_fields
 
 LONGEST_WINDOW = timedelta(days=3660)
 DEFAULT_PAST, DEFAULT_FUTURE = timedelta(days=7), timedelta(days=30)
@@ -124,13 +125,13 @@ ATTRIBUTES = {"start_time": "startTime", "scheduled_overs": "scheduledOvers"}
 
 
 async def match(info: Info, id: MatchId) -> Match | None:
-    return await info.context.fixtures.by_id(bounds.id("id", id))
+    return await info.context.fixtures.by_id(bounds.id("id", id), convert=shown_of(selected_fields(info)))
 
 
-async def matches(info: Info, ids: MatchIds) -> list[Match | BaseException | None]:
+async def matches(info: Info, ids: MatchIds) -> list[Match | Exception | None]:
     bounds.listed("ids", ids)
     # An error stands in the place of its own match only.
-    return await info.context.fixtures.by_ids([bounds.id("ids", id) for id in ids])
+    return await info.context.fixtures.by_ids([bounds.id("ids", id) for id in ids], shown_of(selected_fields(info)))
 
 
 async def matches_by_league(

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import strawberry
@@ -24,7 +25,7 @@ from resolvers import bounds
 from resolvers.context import Context, Info
 from resolvers.matches.conflation import conflated
 from resolvers.matches.fixtures import MatchId
-from resolvers.subscribing import follow
+from resolvers.subscribing import Shared, follow
 
 LONGEST_INTERVAL_MS = 60_000
 # These may wait for the interval; all others are told at once.
@@ -101,28 +102,47 @@ class LiveScores:
 
 async def match_updates(
     info: Info, match_id: MatchId, min_interval_ms: MinIntervalMs = 0
-) -> AsyncGenerator[MatchUpdate, None]:
+) -> Shared[MatchUpdate] | AsyncGenerator[MatchUpdate, None]:
     context, id = info.context, bounds.id("matchId", match_id)
+    seconds = _interval(min_interval_ms)
+    sequence = _Sequence(context, lambda image: image["matchId"] == id)
 
-    async def stands() -> list[MatchUpdate]:
-        return [await _stands(context, id)]
+    async def first(context: Context) -> MatchUpdate:
+        return await _stands(context, id)
 
-    updates = _in_sequence(context, lambda image: image["matchId"] == id, stands)
-    return _each(updates, _interval(min_interval_ms))
+    def events(begin: Callable[[], Awaitable[MatchUpdate | None]]) -> AsyncGenerator[MatchUpdate, None]:
+        async def stands() -> list[MatchUpdate]:
+            update = await begin()
+            return [] if update is None else [update]
+
+        return _each(conflated(sequence.updates(stands), seconds) if seconds else sequence.updates(stands))
+
+    if seconds:  # each has an interval of their own
+        return events(partial(first, context))
+    return Shared(context, Policy.DISCONNECT, events, first=first, since=partial(_SinceUpdate, sequence))
 
 
 async def live_scores(
     info: Info, league_code: AnyLeagueCode = None, min_interval_ms: MinIntervalMs = 0
-) -> AsyncGenerator[LiveScores, None]:
-    context = info.context
+) -> Shared[LiveScores] | AsyncGenerator[LiveScores, None]:
+    context, seconds = info.context, _interval(min_interval_ms)
     code = None if league_code is None else bounds.code("leagueCode", league_code)
+    sequence = _Sequence(context, lambda image: code in (None, image["leagueCode"]), only_live=True)
 
-    async def stands() -> list[MatchUpdate]:
+    async def first(context: Context) -> LiveScores:
         matches = ActiveMatches(context.new_store(), context.services.now())
-        return [_snapshot(active) for active in await matches.live_in(code)]
+        return LiveScores(True, [_snapshot(active) for active in await matches.live_in(code)])
 
-    updates = _in_sequence(context, lambda image: code in (None, image["leagueCode"]), stands, only_live=True)
-    return _together(updates, _interval(min_interval_ms))
+    def events(begin: Callable[[], Awaitable[LiveScores | None]]) -> AsyncGenerator[LiveScores, None]:
+        async def stands() -> Updates:
+            scores = await begin()
+            return [] if scores is None else scores.updates
+
+        return _together(conflated(sequence.updates(stands), seconds) if seconds else sequence.updates(stands))
+
+    if seconds:
+        return events(partial(first, context))
+    return Shared(context, Policy.DISCONNECT, events, first=first, since=partial(_SinceScores, sequence))
 
 
 async def match(parent: strawberry.Parent[MatchUpdate], info: Info) -> Match | None:
@@ -138,15 +158,15 @@ def _interval(milliseconds: int) -> float:
     return bounds.number("minIntervalMs", milliseconds, least=0, most=LONGEST_INTERVAL_MS) / 1000
 
 
-async def _each(updates: AsyncGenerator[Updates, None], seconds: float) -> AsyncGenerator[MatchUpdate, None]:
-    async with aclosing(conflated(updates, seconds)) as batches:
+async def _each(batches: AsyncGenerator[Updates, None]) -> AsyncGenerator[MatchUpdate, None]:
+    async with aclosing(batches):
         async for batch in batches:
             for update in batch:
                 yield update
 
 
-async def _together(updates: AsyncGenerator[Updates, None], seconds: float) -> AsyncGenerator[LiveScores, None]:
-    async with aclosing(conflated(updates, seconds)) as batches:
+async def _together(batches: AsyncGenerator[Updates, None]) -> AsyncGenerator[LiveScores, None]:
+    async with aclosing(batches):
         is_first = True
         async for batch in batches:
             told = [update for update in batch if update.tells_more]
@@ -154,43 +174,110 @@ async def _together(updates: AsyncGenerator[Updates, None], seconds: float) -> A
             is_first = False
 
 
-async def _in_sequence(
-    context: Context,
-    wanted: Callable[[Item], bool],
-    stands: Callable[[], Awaitable[Updates]],
-    *,
-    only_live: bool = False,
-) -> AsyncGenerator[Updates, None]:
+class _Sequence:
     """How things stand, then every version that follows, each once and without a gap.
 
     With `only_live` a match that is no longer polled is told to have left, and begins anew when it is back.
+    `seen` are the versions that have been told.
     """
-    seen: dict[str, int] = {}
 
-    async def first() -> Updates:
-        updates = await stands()
-        seen.update({update.match_id: update.version for update in updates})
-        return updates
+    def __init__(self, context: Context, wanted: Callable[[Item], bool], *, only_live: bool = False) -> None:
+        self.seen: dict[str, int] = {}
+        self._context = context
+        self._wanted = wanted
+        self._only_live = only_live
 
-    def select(change: Change) -> ActiveMatch | None:
+    async def updates(self, stands: Callable[[], Awaitable[Updates]]) -> AsyncGenerator[Updates, None]:
+        """Batches: first what `stands` reads, and then one of each update."""
+
+        async def first() -> Updates:
+            updates = await stands()
+            self.seen.update({update.match_id: update.version for update in updates})
+            return updates
+
+        changes: AsyncGenerator[ActiveMatch | Updates, None] = follow(
+            self._context, keys.ACTIVE_MATCHES, self._select, Policy.DISCONNECT, first=first
+        )
+        async with aclosing(changes):
+            async for change in changes:
+                update = await self._update(change) if isinstance(change, ActiveMatch) else None
+                if not isinstance(change, ActiveMatch):
+                    yield change
+                elif update is not None:
+                    yield [update]
+
+    def _select(self, change: Change) -> ActiveMatch | None:
         image = change.new
-        if image is None or not wanted(image) or not _differs(change.old or {}, image):
+        if image is None or not self._wanted(image) or not _differs(change.old or {}, image):
             return None  # removed, another's, or a tick that changed nothing
-        return context.services.parsed_matches.of(change)
+        return self._context.services.parsed_matches.of(change)
 
-    changes: AsyncGenerator[ActiveMatch | Updates, None] = follow(
-        context, keys.ACTIVE_MATCHES, select, Policy.DISCONNECT, first=first
-    )
-    async with aclosing(changes):
-        async for change in changes:
-            if not isinstance(change, ActiveMatch):
-                yield change
-            elif only_live and change.status is not ActiveStatus.ACTIVE:
-                if seen.pop(change.match_id, None) is not None:
-                    yield [replace(_snapshot(change), is_snapshot=False, left=True)]
-            elif (update := await _next(context, change, seen.get(change.match_id))) is not None:
-                seen[update.match_id] = update.version
-                yield [update]
+    async def _update(self, active: ActiveMatch) -> MatchUpdate | None:
+        if self._only_live and active.status is not ActiveStatus.ACTIVE:
+            if self.seen.pop(active.match_id, None) is None:
+                return None
+            return replace(_snapshot(active), is_snapshot=False, left=True)
+        update = await _next(self._context, active, self.seen.get(active.match_id))
+        if update is not None:
+            self.seen[update.match_id] = update.version
+        return update
+
+
+class _Behind:
+    """One who joins a sequence: of which matches they know more than had been told by then, or others.
+
+    They know a match from the version it had when they read it; what left before is unknown to them until it has left
+    the sequence, too.
+    """
+
+    def __init__(self, sequence: _Sequence) -> None:
+        self._told = dict(sequence.seen)
+        self._known: dict[str, int | None] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._known
+
+    def knows(self, updates: Updates) -> None:
+        known = {update.match_id: update.version for update in updates}
+        self._known = {id: known.get(id) for id in known | self._told if known.get(id) != self._told.get(id)}
+
+    def tells(self, id: str, update: MatchUpdate | None) -> bool:
+        """Whether an update is news, or that the match has left (None)."""
+        if id not in self._known:
+            return True
+        version = self._known[id]
+        if update is None or (version is None and update.is_snapshot):
+            del self._known[id]
+            return update is not None or version is not None
+        if version is None:
+            return False
+        if update.version >= version:
+            del self._known[id]
+        return update.version > version
+
+
+class _SinceUpdate(_Behind):
+    """What comes after an update."""
+
+    def begin(self, first: MatchUpdate) -> None:
+        self.knows([first])
+
+    def is_news(self, event: MatchUpdate) -> bool:
+        return self.tells(event.match_id, event)
+
+
+class _SinceScores(_Behind):
+    """What comes after the scores of all that were live."""
+
+    def begin(self, first: LiveScores) -> None:
+        self.knows(first.updates)
+
+    def is_news(self, event: LiveScores) -> bool:
+        """Of scores that come as they are made: each tells of one match."""
+        if event.ended:
+            return self.tells(event.ended[0], None)
+        return any([self.tells(update.match_id, update) for update in event.updates])
 
 
 def _differs(old: Item, new: Item) -> bool:

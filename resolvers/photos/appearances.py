@@ -1,7 +1,5 @@
 """The photos a person is on: SPARKS-7."""
 
-from dataclasses import dataclass
-
 import strawberry
 
 from datastore.errors import DomainError
@@ -13,17 +11,20 @@ from datastore.photos.library import Photo
 from datastore.photos.persons import Person
 from resolvers import bounds
 from resolvers.arguments import After, Before, First, Last, Order
-from resolvers.connections import Connection, Edge, Paging, listing
+from resolvers.connections import Connection, Listing, Paging, PlainEdge, listing
 from resolvers.context import Info
 from resolvers.photos.callers import NotConsistent, from_index
 from resolvers.photos.persons import PersonId
 
 
-@dataclass(frozen=True, slots=True)
-class PersonPhotoEdge(Edge[Photo]):
+class PersonPhotoEdge(PlainEdge[Photo]):
     """A photo in the list of a person's, with where they are on it."""
 
-    appearance: Appearance
+    __slots__ = ("appearance",)
+
+    def __init__(self, listing: Listing, appearance: Appearance) -> None:
+        super().__init__(listing, appearance.item, appearance.photo)
+        self.appearance = appearance
 
 
 async def photos_of_person(
@@ -57,7 +58,7 @@ async def _photos(info: Info, person_id: str, field: str, paging: Paging, order:
     arguments = {"personId": person_id, "order": order.value}
     of = listing(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments)
     page, appearances = await info.context.appearances.of_person(person_id, of.span(paging), order)
-    return Connection(page, [PersonPhotoEdge(of, each.item, each.photo, each) for each in appearances])
+    return Connection(page, [PersonPhotoEdge(of, each) for each in appearances])
 
 
 async def faces_there(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:

@@ -40,6 +40,7 @@ class Comment(Node):
     author = ask(
         user_patterns.USER,
         resolver=resolve.author,
+        by="user_id",
         graphql_type=LazyUser | None,
         description="The author as they are now.",
     )

@@ -26,6 +26,7 @@ class Follower:
     user = ask(
         user_patterns.USER,
         resolver=resolve.follower,
+        by="follower_id",
         graphql_type=LazyUser | None,
         description="The follower as they are now.",
     )
@@ -40,6 +41,7 @@ class Following:
     user = ask(
         user_patterns.USER,
         resolver=resolve.followed,
+        by="followee_id",
         graphql_type=LazyUser | None,
         description="The followed user as they are now.",
     )

@@ -21,7 +21,11 @@ class FeedEntry:
     post_id: strawberry.ID = strawberry.field(description="Which post.")
     author_id: strawberry.ID = strawberry.field(description="Who wrote it.")
     author = ask(
-        user_patterns.USER, resolver=resolve.author, graphql_type=User | None, description="The author as they are now."
+        user_patterns.USER,
+        resolver=resolve.author,
+        by="author_id",
+        graphql_type=User | None,
+        description="The author as they are now.",
     )
     created_at: datetime = strawberry.field(description="When the post was written.")
     post = ask(

@@ -18,7 +18,11 @@ class AuthorRank:
     rank: int = strawberry.field(description="The place, from 1.")
     author_id: strawberry.ID = strawberry.field(description="Who it is.")
     author = ask(
-        user_patterns.USER, resolver=resolve.author, graphql_type=User | None, description="The author as they are now."
+        user_patterns.USER,
+        resolver=resolve.author,
+        by="author_id",
+        graphql_type=User | None,
+        description="The author as they are now.",
     )
     posts: int = strawberry.field(description="Posts written in the month.")
     likes: int = strawberry.field(description="Likes received in the month.")

@@ -36,6 +36,7 @@ class Like:
     user = ask(
         user_patterns.USER,
         resolver=resolve.user,
+        by="user_id",
         graphql_type=LazyUser | None,
         description="The user as they are now.",
     )

@@ -40,6 +40,7 @@ class Notification(Node):
     actor = ask(
         user_patterns.USER,
         resolver=resolve.actor,
+        by="actor_id",
         graphql_type=User | None,
         description="Who did it, as they are now.",
     )

@@ -32,6 +32,7 @@ class Post(Node):
     author = ask(
         user_patterns.USER,
         resolver=resolve_users.author,
+        by="author_id",
         graphql_type=User | None,
         description="The author as they are now.",
     )

@@ -87,17 +87,31 @@ class Match(Node):
     match_id: strawberry.ID = strawberry.field(description="Unique among matches: its id at the source.")
     league_id: strawberry.ID = strawberry.field(description="Which league.")
     league_code: str = strawberry.field(description="The league's `code`.")
-    league = ask(league_patterns.LEAGUE, resolver=resolve.league, graphql_type=League | None, description="The league.")
+    league = ask(
+        league_patterns.LEAGUE,
+        resolver=resolve.league,
+        by="league_id",
+        graphql_type=League | None,
+        description="The league.",
+    )
     season = strawberry.field(
         resolver=resolve.season, graphql_type=Season | None, description="The season of the league."
     )
     home_team_id: strawberry.ID = strawberry.field(description="The home side, or the one named first.")
     home_team = ask(
-        team_patterns.TEAM, resolver=resolve.home_team, graphql_type=Team | None, description="The home side."
+        team_patterns.TEAM,
+        resolver=resolve.home_team,
+        by="home_team_id",
+        graphql_type=Team | None,
+        description="The home side.",
     )
     away_team_id: strawberry.ID = strawberry.field(description="The other side.")
     away_team = ask(
-        team_patterns.TEAM, resolver=resolve.away_team, graphql_type=Team | None, description="The other side."
+        team_patterns.TEAM,
+        resolver=resolve.away_team,
+        by="away_team_id",
+        graphql_type=Team | None,
+        description="The other side.",
     )
     start_time: datetime = strawberry.field(description="When it starts.")
     status: str = strawberry.field(description="Where it stands in the source's word: NS, 1st Innings, Finished.")

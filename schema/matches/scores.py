@@ -53,6 +53,7 @@ class Innings:
     team = ask(
         team_patterns.TEAM,
         resolver=resolve.innings_team,
+        by="team_id",
         graphql_type=Team | None,
         description="The side that bats.",
     )

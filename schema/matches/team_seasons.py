@@ -21,6 +21,7 @@ class TeamSeason:
     team = ask(
         team_patterns.TEAM,
         resolver=resolve.team,
+        by="team_id",
         graphql_type=Team | None,
         description="The team, or null when it is not known (yet).",
     )

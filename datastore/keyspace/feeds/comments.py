@@ -3,18 +3,13 @@
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.parts import Key, join
 
 COMMENT_PREFIX = "COMMENT#"
 
 
 def comment(post_id: str, comment_id: str) -> Key:
     return Key(partition(post_id), join("COMMENT", comment_id))
-
-
-def comment_parts(key: Key) -> tuple[str, str]:
-    """Post and comment id of a comment's key."""
-    return split(key.partition)[1], split(key.sort)[1]
 
 
 COMMENTS = AccessPattern(

@@ -8,8 +8,6 @@ from datastore.keyspace.feeds.users import META
 from datastore.keyspace.parts import Key, join, split
 from datastore.moments import iso
 
-TAG_PREFIX = "TAG#"
-
 
 def partition(post_id: str) -> str:
     """The item collection of a post: itself, its tags, comments and likes."""

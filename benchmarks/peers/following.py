@@ -1,0 +1,87 @@
+"""What the Python peers know of the tables: the events, made of what the stream tells.
+
+The stream is read with our own client, which costs them less than an SDK would.
+"""
+
+import argparse
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from datastore.changes import ChangeFeed
+from datastore.database import StoreOptions, open_database
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
+from datastore.streams import Change
+
+WAITING = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The command line of a peer. `interval` in seconds; `variant` is the peer's own to interpret."""
+
+    store: str
+    port: int
+    table: str
+    interval: float
+    variant: str
+
+    @classmethod
+    def parsed(cls) -> "Given":
+        arguments = argparse.ArgumentParser()
+        arguments.add_argument("--store", required=True)
+        arguments.add_argument("--port", type=int, required=True)
+        arguments.add_argument("--table", required=True)
+        arguments.add_argument("--interval", type=float, required=True)
+        arguments.add_argument("--variant", default="")
+        return cls(**vars(arguments.parse_args()))
+
+
+async def events(given: Given) -> AsyncIterator[Mapping[str, Any]]:
+    """Each event of the table from now on, as the subscription of that table answers with all its fields."""
+    tables = {ACTIVE_MATCHES.name: (ACTIVE_MATCHES, match_update), EARTHQUAKES.name: (EARTHQUAKES, earthquake)}
+    table, event = tables[given.table]
+    async with open_database(StoreOptions(store=given.store)) as database:
+        feed = ChangeFeed(database.client, poll_interval=given.interval)
+        async with feed.follow(table, _image, capacity=WAITING) as images:
+            async for image in images:
+                yield event(image)
+        await feed.aclose()
+
+
+def _image(change: Change) -> Mapping[str, Any] | None:
+    is_new = change.table == ACTIVE_MATCHES.name or (change.kind == "INSERT" and change.keys["sk"] == "EVENT")
+    return change.new if is_new else None
+
+
+def match_update(image: Mapping[str, Any]) -> Mapping[str, Any]:
+    innings = orjson.loads(image["previousScore"]).get("innings", [])
+    return {
+        "matchId": image["matchId"],
+        "version": int(image["version"]),
+        "changed": [part.upper() for part in image["changed"]],
+        "liveScore": {"status": image["previousStatus"], "innings": [_total(one) for one in innings]},
+    }
+
+
+def _total(innings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What has its default is not stored."""
+    overs, balls = innings.get("completed_overs", 0), innings.get("balls", 0)
+    return {
+        "runs": innings.get("runs", 0),
+        "wickets": innings.get("wickets", 0),
+        "overs": f"{overs}.{balls}" if balls else f"{overs}",
+    }
+
+
+def earthquake(image: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {
+        "eventId": image["eventId"],
+        "magnitude": float(image["mag"]),
+        "place": image["place"],
+        "latitude": float(image["lat"]),
+        "longitude": float(image["lon"]),
+    }

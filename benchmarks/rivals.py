@@ -1,0 +1,93 @@
+"""The servers that ours is measured against: see benchmarks/peers."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from benchmarks.contenders import SECRET, Contender, Running
+from benchmarks.load import connected
+from benchmarks.server import SECRET_VARIABLE, START_SECONDS, free_port, stop
+
+FOLDER = Path(__file__).resolve().parent / "peers"
+# V8 compiles what has run often: after a thousand requests a server still takes twice what it takes in the end.
+NODE_WARM_UP = 8
+INSTALL = ("npm", "ci", "--prefix", str(FOLDER), "--no-fund", "--no-audit", "--loglevel=error")
+
+
+class PeersMissing(Exception):
+    """The servers in Node cannot be installed; the message says why."""
+
+
+@asynccontextmanager
+async def _serving(command: Sequence[str], *options: str, store_url: str) -> AsyncIterator[Running]:
+    """A server that is started by a command with its port, the store's URL and its options, until this ends."""
+    port = free_port()
+    process = await asyncio.create_subprocess_exec(
+        *(*command, str(port), store_url, *options),
+        env=os.environ | {SECRET_VARIABLE: SECRET, "NODE_ENV": "production", "NODE_NO_WARNINGS": "1"},
+    )
+    try:
+        url = f"http://127.0.0.1:{port}"
+        await _listening(url, process)
+        yield Running(url, process.pid, {})
+    finally:
+        await stop(process)
+
+
+async def _listening(url: str, process: asyncio.subprocess.Process) -> None:
+    async with asyncio.timeout(START_SECONDS):
+        while process.returncode is None:
+            try:
+                async with connected(url, 1):
+                    return
+            except OSError:
+                await asyncio.sleep(0.05)
+    raise RuntimeError(f"A measured server ended with {process.returncode} before it listened.")
+
+
+def _contender(name: str, command: Sequence[str], *options: str, warm_up: int = 1) -> Contender:
+    def start(store_url: str) -> AbstractAsyncContextManager[Running]:
+        return _serving(command, *options, store_url=store_url)
+
+    return Contender(name, start, warm_up)
+
+
+def _node(name: str, server: str, client: str) -> Contender:
+    return _contender(name, ("node", str(FOLDER / server)), client, warm_up=NODE_WARM_UP)
+
+
+def _python(name: str, module: str, *options: str) -> Contender:
+    return _contender(name, (sys.executable, "-m", f"benchmarks.peers.{module}"), *options)
+
+
+APOLLO = _node("Apollo Server + AWS SDK", "apollo.js", "sdk")
+YOGA = _node("Yoga + graphql-jit + AWS SDK", "yoga.js", "sdk")
+YOGA_OWN = _node("Yoga + graphql-jit + own client", "yoga.js", "own")
+FLOOR = _python("by hand, own client", "floor", "protocol")
+PEERS = (
+    APOLLO,
+    YOGA,
+    _node("Mercurius (jit) + AWS SDK", "mercurius.js", "sdk"),
+    YOGA_OWN,
+    _python("Strawberry + boto3 in threads", "strawberry_server", "boto3"),
+    _python("Strawberry, tuned + aiobotocore", "strawberry_server", "aiobotocore", "tuned"),
+    _python("Strawberry, tuned + own client", "strawberry_server", "own", "tuned"),
+    _python("by hand, aiohttp client", "floor", "aiohttp"),
+    FLOOR,
+)
+
+
+async def install() -> None:
+    """The servers in Node, as their lock file has them, unless they are there. Raises `PeersMissing`."""
+    installed, lock = FOLDER / "node_modules" / ".package-lock.json", FOLDER / "package-lock.json"
+    if installed.exists() and installed.stat().st_mtime >= lock.stat().st_mtime:
+        return
+    try:
+        process = await asyncio.create_subprocess_exec(*INSTALL, stdout=asyncio.subprocess.DEVNULL)
+    except OSError as problem:
+        raise PeersMissing(f"npm is needed to measure the servers in {FOLDER}: {problem}") from None
+    if await process.wait():
+        raise PeersMissing(f"the servers in {FOLDER} could not be installed")

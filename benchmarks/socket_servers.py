@@ -1,0 +1,71 @@
+"""Servers of subscriptions: ours and others, each in a process of its own, that read the stream of the same table."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from benchmarks.rivals import FOLDER
+from benchmarks.server import Server, free_port, serving, stop
+from datastore.declarations import Table
+
+OURS = "this gateway"
+GRAPHQL_WS, STRAWBERRY = "graphql-ws", "Strawberry"
+START_SECONDS = 30.0
+_NODE = ("node", str(FOLDER / "graphql_ws.js"))
+_NODE_ENVIRONMENT = {"NODE_ENV": "production", "NODE_NO_WARNINGS": "1"}
+_BARE = (sys.executable, "-m", "benchmarks.peers.bare_sockets")
+# Those that execute for each subscriber, and sockets alone, without GraphQL.
+OTHERS = {
+    GRAPHQL_WS: _NODE,
+    f"{GRAPHQL_WS}, graphql-jit": (*_NODE, "--jit"),
+    STRAWBERRY: (sys.executable, "-m", "benchmarks.peers.strawberry_sockets"),
+    "bare sockets: uvicorn": (*_BARE, "--variant", "asgi"),
+    "bare sockets: asyncio": (*_BARE, "--variant", "raw"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SocketServer:
+    """A server that listens. `payload` is that of connection_init, `gateway` is there when it is ours."""
+
+    port: int
+    pid: int
+    payload: dict[str, str]
+    gateway: Server | None = None
+
+
+@asynccontextmanager
+async def listening(name: str, store: str, table: Table, interval: float, *options: str) -> AsyncIterator[SocketServer]:
+    """`OURS` or one of `OTHERS`, that asks the stream of the table for records every so many seconds.
+
+    `options` are for our server's command line.
+    """
+    if name == OURS:
+        async with serving(store, poll_interval=interval, options=options) as server:
+            port = int(server.url.rpartition(":")[2])
+            yield SocketServer(port, server.pid, {"Authorization": f"Bearer {server.token}"}, server)
+        return
+    port = free_port()
+    arguments = ("--store", store, "--port", str(port), "--table", table.name, "--interval", str(interval))
+    process = await asyncio.create_subprocess_exec(*OTHERS[name], *arguments, env=os.environ | _NODE_ENVIRONMENT)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while not await _listens(port):
+                if process.returncode is not None:
+                    raise RuntimeError(f"{name} ended with {process.returncode} before it listened.")
+                await asyncio.sleep(0.05)
+        yield SocketServer(port, process.pid, {})
+    finally:
+        await stop(process)
+
+
+async def _listens(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True

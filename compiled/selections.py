@@ -1,0 +1,181 @@
+"""Which fields a selection asks for, found out once: merged, in their order, fragments inlined, conditions noted.
+
+https://spec.graphql.org/September2025/#CollectFields()
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from graphql import (
+    BooleanValueNode,
+    DirectiveNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    GraphQLObjectType,
+    GraphQLSchema,
+    InlineFragmentNode,
+    OperationDefinitionNode,
+    SelectionSetNode,
+    VariableNode,
+    is_abstract_type,
+)
+
+# Variables and the values that they must all have; of none, it always holds.
+Condition = frozenset[tuple[str, bool]]
+ALWAYS: Condition = frozenset()
+INCREMENTAL = ("defer", "stream")
+INTROSPECTION = ("__schema", "__type")
+
+
+class Unsupported(Exception):
+    """What is not compiled: it is left to graphql-core."""
+
+
+class Occurrence(NamedTuple):
+    """A place where a field is asked for, under which condition, and the how manieth of its selection it is."""
+
+    node: FieldNode
+    condition: Condition
+    place: int
+
+
+Fields = dict[str, list[Occurrence]]
+Source = tuple[SelectionSetNode, Condition]
+
+
+def collect(
+    schema: GraphQLSchema,
+    fragments: Mapping[str, FragmentDefinitionNode],
+    runtime_type: GraphQLObjectType,
+    sources: Iterable[Source],
+) -> Fields:
+    """The fields of an object of that type by their keys in the answer, in the order of their first places."""
+    collector = _Collector(schema, fragments, runtime_type)
+    for selection_set, condition in sources:
+        collector.visit(selection_set, condition)
+    return collector.fields
+
+
+def is_ordered(fields: Fields) -> bool:
+    """Whether the keys stand in that order whichever conditions hold."""
+    return all(
+        occurrences[0].condition <= occurrence.condition
+        for occurrences in fields.values()
+        for occurrence in occurrences
+    )
+
+
+class Survey:
+    """What an operation holds, whichever conditions hold. Raises `Unsupported` for what is not compiled.
+
+    `conditional` are the variables on which it depends what is included; `fields` counts the fields there would be with
+    each fragment in each of its places.
+    """
+
+    def __init__(self, operation: OperationDefinitionNode, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+        self._fragments = fragments
+        self._fields: dict[str, int] = {}
+        self.conditional: set[str] = set()
+        self.fields = self._count(operation.selection_set)
+
+    def _count(self, selection_set: SelectionSetNode) -> int:
+        total = 0
+        for selection in selection_set.selections:
+            _condition(selection.directives or (), ALWAYS)
+            self.conditional.update(_depending(selection.directives or ()))
+            if isinstance(selection, FragmentSpreadNode):
+                total += self._of_fragment(selection.name.value)
+            elif isinstance(selection, FieldNode | InlineFragmentNode):
+                if isinstance(selection, FieldNode):
+                    total += 1
+                    if selection.name.value in INTROSPECTION:
+                        raise Unsupported("Introspection.")
+                if selection.selection_set is not None:
+                    total += self._count(selection.selection_set)
+        return total
+
+    def _of_fragment(self, name: str) -> int:
+        known = self._fields.get(name)
+        if known is None:
+            fragment = self._fragments.get(name)
+            if fragment is not None and fragment.variable_definitions:
+                raise Unsupported("Variables of fragments.")
+            known = self._fields[name] = 0 if fragment is None else self._count(fragment.selection_set)
+        return known
+
+
+class _Collector:
+    def __init__(
+        self,
+        schema: GraphQLSchema,
+        fragments: Mapping[str, FragmentDefinitionNode],
+        runtime_type: GraphQLObjectType,
+    ) -> None:
+        self._schema = schema
+        self._fragments = fragments
+        self._type = runtime_type
+        self._visited: dict[str, list[Condition]] = {}
+        self._places = 0
+        self.fields: Fields = {}
+
+    def visit(self, selection_set: SelectionSetNode, above: Condition) -> None:
+        for selection in selection_set.selections:
+            condition = _condition(selection.directives or (), above)
+            if condition is None:
+                continue
+            if isinstance(selection, FieldNode):
+                key = selection.alias.value if selection.alias else selection.name.value
+                self.fields.setdefault(key, []).append(Occurrence(selection, condition, self._places))
+                self._places += 1
+            elif isinstance(selection, InlineFragmentNode):
+                if self._applies(selection):
+                    self.visit(selection.selection_set, condition)
+            elif isinstance(selection, FragmentSpreadNode):
+                self._spread(selection.name.value, condition)
+
+    def _spread(self, name: str, condition: Condition) -> None:
+        fragment = self._fragments.get(name)
+        if fragment is None or not self._applies(fragment):
+            return
+        visited = self._visited.setdefault(name, [])
+        # Wherever this is included an earlier one was, which brought the same fields.
+        if not any(earlier <= condition for earlier in visited):
+            visited.append(condition)
+            self.visit(fragment.selection_set, condition)
+
+    def _applies(self, fragment: FragmentDefinitionNode | InlineFragmentNode) -> bool:
+        if fragment.type_condition is None:
+            return True
+        wanted = self._schema.get_type(fragment.type_condition.name.value)
+        return wanted is self._type or (is_abstract_type(wanted) and self._schema.is_sub_type(wanted, self._type))
+
+
+def _depending(directives: Iterable[DirectiveNode]) -> Iterator[str]:
+    """The variables that are looked at, also where another directive excludes the selection: they may be null."""
+    for directive in directives:
+        for argument in directive.arguments or ():
+            if directive.name.value in ("skip", "include") and isinstance(argument.value, VariableNode):
+                yield argument.value.name.value
+
+
+def _condition(directives: Iterable[DirectiveNode], above: Condition) -> Condition | None:
+    """What has to hold for a selection with these directives; None if it is never included."""
+    condition = set(above)
+    for directive in directives:
+        name = directive.name.value
+        if name in INCREMENTAL:
+            raise Unsupported("Incremental delivery.")
+        if name not in ("skip", "include"):
+            continue
+        wanted = name == "include"
+        value = directive.arguments[0].value if directive.arguments else None
+        if isinstance(value, BooleanValueNode):
+            if value.value is not wanted:
+                return None
+        elif isinstance(value, VariableNode):
+            condition.add((value.name.value, wanted))
+        else:
+            raise Unsupported("A condition that is neither true, false nor a variable.")
+    never = any((name, not wanted) in condition for name, wanted in condition)
+    return None if never else frozenset(condition)

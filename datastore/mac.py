@@ -1,0 +1,23 @@
+"""HMAC with SHA-256 under one key (RFC 2104)."""
+
+from hashlib import sha256
+
+BLOCK_BYTES = 64
+
+
+class Mac:
+    """`hmac.digest` takes up its key for each text anew, which takes longer than the text does: here it has it."""
+
+    __slots__ = ("_inner", "_outer")
+
+    def __init__(self, key: bytes) -> None:
+        padded = (sha256(key).digest() if len(key) > BLOCK_BYTES else key).ljust(BLOCK_BYTES, b"\0")
+        self._inner = sha256(bytes([byte ^ 0x36 for byte in padded]))
+        self._outer = sha256(bytes([byte ^ 0x5C for byte in padded]))
+
+    def digest(self, text: bytes) -> bytes:
+        """The 32 bytes for a text."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(text)
+        outer.update(inner.digest())
+        return outer.digest()

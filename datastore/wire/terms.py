@@ -1,0 +1,55 @@
+"""What a request is answered, what it may take, and how it fails."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Answer(NamedTuple):
+    """`checksum` is the `x-amz-crc32` header as it was sent, None without one."""
+
+    status: int
+    checksum: bytes | None
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Times in seconds. `silence` is for how long a server may neither take nor send a byte while it is to answer.
+
+    An answer has at most 16 MB of items, as they are stored; small values take several times that as JSON.
+    """
+
+    connections: int = 128
+    connect: float = 1.0
+    silence: float = 5.0
+    idle: float = 60.0
+    head_bytes: int = 2**16
+    answer_bytes: int = 2**27
+
+
+class NotConnected(Exception):
+    """No connection came about, so nothing was sent. `late` tells that it was given up."""
+
+    def __init__(self, *, late: bool = False) -> None:
+        super().__init__("no connection")
+        self.late = late
+
+
+class Lost(Exception):
+    """The connection was lost, or what came over it is no answer. The request may have been served.
+
+    `stale` tells that it had been kept from an earlier answer, and that not a byte of this one came: most likely the
+    server had just closed it.
+    """
+
+    def __init__(self, why: str, *, stale: bool = False) -> None:
+        super().__init__(why)
+        self.stale = stale
+
+
+class Silent(Exception):
+    """Nothing was heard for too long. The request may have been served."""
+
+
+class TooLate(Exception):
+    """The caller's deadline has passed. The request may have been served."""

@@ -1,0 +1,114 @@
+"""What an operation is opened with, what it is charged, and what is told of it: the same for all kinds of them."""
+
+import time
+from collections.abc import Collection
+from math import ceil
+
+from graphql.language import OperationType
+
+from datastore.errors import DomainError
+from datastore.metering import Meter
+from edge.answers import Allowance, Outcome, Stage, failure
+from edge.documents.prepared import Documents
+from edge.explain import Explanations
+from edge.requests import Budgets, Observe, OpenContext, OperationContext, OverBudget, Report, Request, Tracing
+
+_MUTATION = OperationType.MUTATION
+
+
+class Accounts:
+    """Opens contexts, keeps to budgets, and tells observers, traces and those who want explanations."""
+
+    def __init__(
+        self,
+        documents: Documents,
+        open_context: OpenContext,
+        *,
+        budgets: Budgets | None,
+        observers: Collection[Observe],
+        tracing: Tracing | None,
+        explanations: Explanations,
+    ) -> None:
+        self._documents = documents
+        self._open_context = open_context
+        self._budgets = budgets
+        self._observers = observers
+        self.tracing = tracing
+        self._explanations = explanations
+
+    def opened(self, request: Request) -> OperationContext:
+        context = self._open_context(request.caller.identity)
+        meter = context.meter
+        meter.detailed = request.asked.explain
+        meter.allowed = self._documents.most_read(request.estimate)
+        meter.finishes = request.operation.kind is _MUTATION
+        return context
+
+    def explain(self, request: Request, outcome: Outcome, meter: Meter) -> None:
+        if not request.asked.explain:
+            return
+        told = self._explanations.of(request.operation, request.caller, request.estimate, meter)
+        outcome.extend("dynamodb", told)
+
+    async def charge(self, request: Request) -> Allowance | None:
+        if self._budgets is None:
+            return None
+        return await self._budgets.charge(request.caller, request.charged)
+
+    def settles(self, units: float) -> bool:
+        """Whether `settle` has anything to do."""
+        return self._budgets is not None and units != 0
+
+    async def settle(self, request: Request, units: float) -> Allowance | None:
+        if self._budgets is None or not units:
+            return None
+        return await self._budgets.settle(request.caller, units)
+
+    def begin(self, report: Report) -> Report:
+        if self.tracing is not None:
+            self.tracing.began(report)
+        return report
+
+    def measure(self, report: Report, meter: Meter) -> float:
+        """What was spent since the last time, in read units."""
+        spent = report.measure(meter)
+        if self.tracing is not None:
+            self.tracing.measured(report)
+        return spent
+
+    def trace(self, report: Report) -> None:
+        """The latest calls of a report that others have too are told as its."""
+        if self.tracing is not None:
+            self.tracing.measured(report)
+
+    def tell(self, report: Report, began: float) -> None:
+        """It is over; `began` is by `time.perf_counter`."""
+        report.seconds = time.perf_counter() - began
+        if self.tracing is not None:
+            self.tracing.ended(report)
+        for observe in self._observers:
+            observe(report)
+
+
+def not_admitted(error: DomainError) -> Outcome:
+    """The outcome of an operation that was refused before it was executed."""
+    outcome = failure(error, Stage.ADMISSION)
+    if isinstance(error, OverBudget):
+        outcome.allowance = error.allowance
+    return outcome
+
+
+def owed(report: Report, spent: float, paid: float, least: float) -> float:
+    """What is to be settled of read units that were spent, so many `least`: something stays, whatever was read.
+
+    Nothing comes back where calls were given up: DynamoDB bills them, and tells nobody.
+    """
+    units = max(spent, least) - paid
+    return units if report.knows_all else max(0.0, units)
+
+
+def check_debt(allowance: Allowance | None) -> None:
+    """Events are paid for after they were sent; they may go on until they owe as much as a budget holds."""
+    if allowance is not None and allowance.remaining < -allowance.limit:
+        message = f"The events of this subscription overdrew your budget by {-allowance.remaining:,.0f} read units."
+        raise OverBudget(message, allowance, retryAfter=ceil(allowance.reset))

@@ -1,0 +1,321 @@
+"""Equal subscriptions: one source, one execution and one encoding of each event, delivered to all who listen."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, MutableSet, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from graphql.execution import Executor, execute_subscription_event
+
+from datastore.errors import Timeout
+from datastore.metering import Meter
+from edge.accounts import Accounts
+from edge.answers import Outcome, failure, outcome_of
+from edge.capacity.deadlines import Deadlines
+from edge.documents.prepared import PreparedOperation
+from edge.members import Member, Rights
+from edge.requests import OperationContext, OverBudget
+from edge.subscribers import Listener, Subscriber
+from resolvers.subscribing import Shared
+
+# Deliveries to so many take some milliseconds: then others have a turn.
+LISTENERS_PER_TURN = 250
+# Executions of one event for different callers, at once.
+EXECUTED_AT_ONCE = 32
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What was made of an event for one member, and whether that depends on who they are."""
+
+    event: Any
+    outcome: Outcome
+    member: Member
+    is_personal: bool
+    taken: Meter
+    knows_all: bool
+
+    def of(self, members: Sequence[Member]) -> tuple[list[Member], list[Member]]:
+        """Those whom it is for, and the others."""
+        rights = self.member.rights
+        alike = [member for member in members if not self.is_personal or member.rights == rights]
+        return alike, [] if len(alike) == len(members) else [one for one in members if one.rights != rights]
+
+
+Tell = Callable[[_Made, Sequence[Member]], Coroutine[Any, Any, None]]
+
+
+class Group:
+    """Subscriptions with one source, which runs until nobody is left.
+
+    What the operation answers may turn out to depend on who asks. Then it is `personal`, and executed for each caller.
+    Without `is_anyones` all members are one caller's, and the source may know who he is. For whom an event is not made
+    within `deadlines` it is over with TIMEOUT, and the others go on. `spawn` runs what goes on to
+    its end although the group may be over, and `forget` is told when nobody can join any more.
+    """
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        source: Shared[Any],
+        executor: Executor[Any],
+        context: OperationContext,
+        *,
+        deadlines: Deadlines,
+        is_anyones: bool,
+        personal: MutableSet[PreparedOperation],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        forget: Callable[["Group"], None],
+    ) -> None:
+        self.policy = source.policy
+        self._accounts = accounts
+        self._source = source
+        self._executor = executor
+        self._context = context
+        self._deadlines = deadlines
+        self._is_anyones = is_anyones
+        self._personal = personal
+        self._spawn = spawn
+        self._forget = forget
+        self._members: dict[Member, None] = {}
+        # Those who are to be told how things stand, once nothing can be missed any more.
+        self._joining: list[Member] = []
+        self._has_begun = False
+        self._reading: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
+        self._may_owe = False
+        self._open: set[OperationContext] = set()
+        context.stands_for = self._members.__len__
+        self._running = asyncio.create_task(self._run())
+
+    def join(self, subscriber: Subscriber, listener: Listener) -> Member:
+        """One more, who is told what comes from now on."""
+        member = Member(self, subscriber, listener)
+        self._members[member] = None
+        self._may_owe = True
+        if self._source.first is not None:
+            member.wait()
+            self._joining.append(member)
+            if self._has_begun:
+                self._read_soon(member)
+        return member
+
+    def leave(self, member: Member) -> None:
+        """It is over for one of them. The last one ends it."""
+        self._members.pop(member, None)
+        if not self._members:
+            self._forget(self)
+            for context in (self._context, *self._open):  # what is under way is given up
+                knows_all = context.meter.knows_all
+                member.subscriber.share(context.meter.take(), 1, knows_all=knows_all)
+            self._running.cancel()
+            if self._reading is not None:
+                self._reading.cancel()
+        try:
+            if not member.subscriber.end_if_settled():
+                self._spawn(member.subscriber.end())
+        except Exception:  # of an observer: the others' end is not to be held up
+            _log.exception("The end of a subscription could not be told of")
+
+    # The source, and what is told at first.
+
+    async def _run(self) -> None:
+        last: Outcome | None = None
+        try:
+            async with aclosing(self._source.events(self._begin)) as events:
+                async for event in events:
+                    if self._source.first is not None and not self._has_begun:
+                        self._has_begun = True
+                        self._read_soon(*self._joining)
+                    else:
+                        self._check_source()
+                        await self._tell(event)
+            if self._reading is not None:
+                await self._reading
+        except Exception as problem:
+            last = failure(problem)
+            if self._reading is not None:
+                self._reading.cancel()
+        finally:
+            self._forget(self)
+            self._context.close()
+        self._share_source()
+        await _each(list(self._members), lambda member: member.end(last))
+
+    def _check_source(self) -> None:
+        """What is made for one caller is nobody else's. A resolver that asks too late breaks what it has promised."""
+        if self._is_anyones and self._context.knows_who_asks:
+            raise RuntimeError("The source of a subscription that is shared has asked who asks.")
+
+    async def _begin(self) -> Any:
+        """How things stand, as it is told to those who are here already, or to those of them who may know."""
+        if self._source.first is None:
+            return None
+        while True:
+            members, self._joining = self._joining, []
+            if not members:
+                await asyncio.sleep(0)  # they have left, and this is to be cancelled
+                continue
+            made = await self._made(members[0])
+            _, others = made.of(members)
+            self._joining[:0] = others
+            await self._tell_first(made, members)
+            if not made.outcome.is_failure:
+                return made.event
+
+    def _read_soon(self, *members: Member) -> None:
+        """Have those told how things stand who have joined what has begun."""
+        for member in members:
+            member.since = self._source.since() if self._source.since is not None else None
+        if self._joining and (self._reading is None or self._reading.done()):
+            self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        """All who come while it is read for others are told the next that is read."""
+        while self._joining:
+            members, self._joining = self._joining, []
+            await self._for_each(members, None, self._tell_first)
+
+    async def _tell_first(self, made: _Made, members: Sequence[Member]) -> None:
+        members, _ = made.of(members)
+        self._charge(made.taken, members, knows_all=made.knows_all)
+        outcome, key = made.outcome, None if made.event is None else self._source.key(made.event)
+        if outcome.is_failure:
+            await _each(members, lambda member: member.end(outcome))
+        else:
+            await _each(members, lambda member: member.begin(made.event, outcome, key))
+        self._settle_soon()
+
+    # Its events.
+
+    async def _tell(self, event: Any) -> None:
+        self._share_source()
+        await self._for_each(list(self._members), event, self._deliver)
+        self._settle_soon()
+
+    async def _for_each(self, members: list[Member], event: Any, tell: Tell) -> None:
+        """Tell all what is made for one, as far as it is the same for them; for others it is made as well."""
+        if members and self._operation(members) not in self._personal:
+            made = await self._made(members[0], event)
+            if made.is_personal:
+                self._personal.add(self._operation(members))
+            alike, members = made.of(members)
+            await tell(made, alike)
+        if not members:
+            return
+        by_rights: dict[Rights | None, list[Member]] = {}
+        for member in members:
+            by_rights.setdefault(member.rights, []).append(member)
+        turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
+
+        async def tell_those(alike: list[Member]) -> None:
+            async with turns:
+                await tell(await self._made(alike[0], event), alike)
+
+        async with asyncio.TaskGroup() as tasks:
+            for alike in by_rights.values():
+                tasks.create_task(tell_those(alike))
+
+    @staticmethod
+    def _operation(members: Sequence[Member]) -> PreparedOperation:
+        """The same for all."""
+        return members[0].subscriber.request.operation
+
+    async def _made(self, member: Member, event: Any = None) -> _Made:
+        """What an event, or how things stand without one, is to a member and all who may be told the same."""
+        context = self._accounts.opened(member.subscriber.request)
+        self._open.add(context)
+        source = self._source
+        try:
+            with self._deadlines.limited():
+                if event is None and source.first is not None:
+                    event = await source.first(context)  # type: ignore[arg-type]
+                elif source.check is not None:
+                    await source.check(context, event)  # type: ignore[arg-type]
+                outcome = await self._executed(event, context)
+        except TimeoutError:
+            outcome = failure(too_late(self._deadlines))
+        except Exception as problem:
+            outcome = failure(problem)
+        finally:
+            self._open.discard(context)
+            knows_all = context.meter.knows_all
+            context.close()
+        return _Made(event, outcome, member, context.knows_who_asks, context.meter.take(), knows_all)
+
+    async def _executed(self, event: Any, context: OperationContext) -> Outcome:
+        executor = self._executor.build_per_event_executor(event)
+        executor.context_value = context
+        result: Any = execute_subscription_event(executor)
+        return outcome_of(await result if executor.is_awaitable(result) else result)
+
+    async def _deliver(self, made: _Made, members: Sequence[Member]) -> None:
+        self._charge(made.taken, members, knows_all=made.knows_all)
+        event, outcome, size, key = made.event, made.outcome, len(made.outcome.body), self._source.key(made.event)
+
+        def tell(member: Member) -> None:
+            if member.is_plain:
+                member.tell(outcome, size, key)
+            else:
+                member.offer(event, outcome, key)
+
+        if outcome.is_failure:
+            await _each(members, lambda member: member.end(outcome))
+        elif outcome.errors:
+            await _each(members, lambda member: member.offer(event, outcome, key))
+        else:
+            await _each(members, tell)
+
+    # What it costs.
+
+    def _share_source(self) -> None:
+        """What the source has read is shared by all."""
+        meter = self._context.meter
+        knows_all = meter.knows_all
+        self._charge(meter.take(), list(self._members), knows_all=knows_all)
+
+    def _charge(self, taken: Meter, members: Sequence[Member], *, knows_all: bool) -> None:
+        if not taken.calls and not taken.behind and knows_all:
+            return
+        here = [member.subscriber for member in members if not member.is_over]
+        here = here or [member.subscriber for member in self._members]
+        for subscriber in here:
+            subscriber.share(taken, len(here), knows_all=knows_all)
+        if here:
+            self._accounts.trace(here[0].report)
+        self._may_owe = True
+
+    def _settle_soon(self) -> None:
+        if not self._may_owe or not (self._settling is None or self._settling.done()):
+            return
+        due = [member for member in self._members if member.subscriber.is_due]
+        self._may_owe = any(not member.subscriber.report.events for member in due)
+        due = [member for member in due if member.subscriber.report.events]
+        if due:
+            self._settling = self._spawn(self._settle(due))
+
+    async def _settle(self, members: Iterable[Member]) -> None:
+        for member in members:
+            if not member.is_over:
+                try:
+                    await member.subscriber.settle()
+                except OverBudget as refusal:
+                    member.refuse(refusal)
+
+
+def too_late(deadlines: Deadlines) -> Timeout:
+    """Why a subscription is over of which an event could not be made in time."""
+    return Timeout(f"An event was not made within {deadlines.seconds:g} seconds: subscribe again.")
+
+
+async def _each(members: Sequence[Member], act: Callable[[Member], None]) -> None:
+    """For those who are still there; others have a turn in between."""
+    for number, member in enumerate(members, 1):
+        if not member.is_over:
+            act(member)
+        if number % LISTENERS_PER_TURN == 0:
+            await asyncio.sleep(0)

@@ -1,0 +1,33 @@
+"""The headers of a request, decoded as they are asked for: of those that come, few are looked at."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+
+class Headers(Mapping[str, str]):
+    """By name in lower case, as ASGI has them; several of one name are one list, which is what HTTP makes of them."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        pairs = list(pairs)
+        self._raw = dict(pairs)
+        if len(self._raw) != len(pairs):
+            self._raw.clear()
+            for name, value in pairs:
+                self._raw[name] = self._raw[name] + b", " + value if name in self._raw else value
+
+    def __getitem__(self, name: str) -> str:
+        return self._raw[name.encode("latin-1")].decode("latin-1")
+
+    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        value = self._raw.get(name.encode("latin-1"))
+        return default if value is None else value.decode("latin-1")
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name.encode("latin-1") in self._raw
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode("latin-1") for name in self._raw)
+
+    def __len__(self) -> int:
+        return len(self._raw)

@@ -1,0 +1,56 @@
+"""The work in hand of a client that leaves is cancelled."""
+
+import asyncio
+
+from starlette.types import Receive
+
+from edge.http.exchange import Exchange
+from edge.http.refusals import ClientGone
+
+
+class Watch:
+    """Cancels the task that makes it when its client disconnects, until it is stopped.
+
+    Our own protocol tells of that by its exchange. On other servers a task listens: it begins when the work first
+    suspends (`call_soon` runs only then), so work that never waits pays for none.
+    """
+
+    __slots__ = ("_exchange", "_gone", "_receive", "_start", "_task", "_work")
+
+    def __init__(self, exchange: Exchange | None, receive: Receive) -> None:
+        self._exchange = exchange
+        self._work = asyncio.current_task()
+        self._gone = False
+        self._receive = receive
+        self._task: asyncio.Task[None] | None = None
+        self._start: asyncio.Handle | None = None
+        if exchange is None:
+            self._start = asyncio.get_running_loop().call_soon(self._begin)
+        else:
+            exchange.when_gone(self._leave)
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self._leave()
+
+    def _leave(self) -> None:
+        self._gone = True
+        if self._work is not None:
+            self._work.cancel()
+
+    def absolve(self) -> None:
+        """Turn our own cancellation into `ClientGone`; one from outside is left as it is."""
+        if self._gone and self._work is not None and self._work.uncancel() == 0:
+            raise ClientGone from None
+
+    def stop(self) -> None:
+        if self._exchange is not None:
+            self._exchange.when_gone(None)
+        if self._start is not None:
+            self._start.cancel()
+        if self._task is not None:
+            self._task.cancel()

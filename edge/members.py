@@ -1,0 +1,144 @@
+"""Who is told what a group of equal subscriptions makes, from joining it to the end."""
+
+from collections.abc import Hashable
+from typing import Any, NamedTuple, Protocol
+
+from datastore.errors import DomainError
+from datastore.hub import Backlog, Policy
+from edge.answers import Outcome, failure
+from edge.subscribers import Listener, Subscriber
+from resolvers.access import Identity, Role
+from resolvers.subscribing import WAITING_EVENTS, Since
+
+
+class Rights(NamedTuple):
+    """All that an identity is to resolvers: who has the same is told the same."""
+
+    user_id: str
+    role: Role
+    email: str | None
+
+
+def rights_of(identity: Identity | None) -> Rights | None:
+    """None for those without a token."""
+    return None if identity is None else Rights(identity.user_id, identity.role, identity.email)
+
+
+class _Waiting(NamedTuple):
+    event: Any
+    outcome: Outcome
+    key: Hashable
+
+
+class Circle(Protocol):
+    """The group of a member."""
+
+    @property
+    def policy(self) -> Policy: ...
+    def leave(self, member: "Member") -> None: ...
+
+
+class Member:
+    """One who is told what the group makes (a `Following`).
+
+    Until they have been told how things stand, events wait for them; after that those are passed over that it showed.
+    """
+
+    __slots__ = ("_group", "_waiting", "is_over", "listener", "rights", "since", "subscriber")
+
+    def __init__(self, group: Circle, subscriber: Subscriber, listener: Listener) -> None:
+        self.subscriber = subscriber
+        self.listener = listener
+        self.rights = rights_of(subscriber.request.caller.identity)
+        self.is_over = False
+        self.since: Since | None = None
+        self._group = group
+        self._waiting: Backlog[_Waiting] | None = None
+
+    @property
+    def policy(self) -> Policy:
+        return self._group.policy
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is told all as it comes."""
+        return self.since is None and self._waiting is None
+
+    def wait(self) -> None:
+        """From now on events wait for it."""
+        self._waiting = Backlog(self.policy, WAITING_EVENTS)
+
+    def begin(self, event: Any, first: Outcome, key: Hashable) -> None:
+        """Told how things stand, and what has come since."""
+        if self.since is not None:
+            self.since.begin(event)
+        waiting, self._waiting = self._waiting, None
+        self._tell(first, key)
+        while waiting and not self.is_over:
+            self.offer(*waiting.take())
+
+    def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
+        """An event of the group's."""
+        if self._waiting is not None:
+            try:
+                self._waiting.add(_Waiting(event, outcome, key), key)
+            except Exception as problem:
+                self.stop(problem)
+        elif self.since is None or self.since.is_news(event):
+            self._tell(outcome, key)
+        if self._waiting is None and self.since is not None and self.since.is_settled:
+            self.since = None
+
+    def tell(self, outcome: Outcome, size: int, key: Hashable) -> None:
+        """An event without errors, to one who is told all as it comes."""
+        report = self.subscriber.report
+        report.events += 1
+        report.sent += size
+        self._deliver(outcome, key)
+
+    def _tell(self, outcome: Outcome, key: Hashable) -> None:
+        self.subscriber.note(outcome)
+        self._deliver(outcome, key)
+
+    def _deliver(self, outcome: Outcome, key: Hashable) -> None:
+        try:
+            self.listener.deliver(outcome, key)
+        except Exception as problem:  # a fault of its own is no fault of the others
+            self.stop(problem)
+
+    def withdraw(self, outcome: Outcome) -> None:
+        self.subscriber.report.events -= 1
+        self.subscriber.report.sent -= len(outcome.body)
+
+    def stop(self, problem: Exception | None = None) -> None:
+        if self.is_over:
+            return
+        if problem is None:
+            self._leave()
+        else:
+            self.end(failure(problem))
+
+    def refuse(self, error: DomainError) -> None:
+        """It may not go on."""
+        if not self.is_over:
+            self._finish(self.subscriber.refused(error))
+
+    def end(self, outcome: Outcome | None) -> None:
+        """It is over: by itself, or by this error."""
+        if not self.is_over:
+            if outcome is not None:
+                self.subscriber.note(outcome)
+            self._finish(outcome)
+
+    def _finish(self, outcome: Outcome | None) -> None:
+        self.is_over = True
+        self.subscriber.leave()
+        try:
+            self.listener.finish(outcome)  # what it withdraws now has not been told of
+        finally:
+            self._group.leave(self)
+
+    def _leave(self) -> None:
+        self.is_over = True
+        self.subscriber.leave()
+        self._group.leave(self)

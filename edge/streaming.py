@@ -1,0 +1,367 @@
+"""Subscriptions: how they begin, and who is told their events.
+
+Those that are equal have one source and one execution of each event (`groups`). Others are executed by themselves.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Hashable
+from contextlib import aclosing
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import orjson
+from graphql import ExecutionResult
+from graphql.execution import Executor, create_source_event_stream, execute_subscription_event
+
+from datastore.errors import DomainError, SlowSubscriber
+from datastore.hub import Backlog, Policy
+from edge.accounts import Accounts, not_admitted
+from edge.answers import Outcome, failure, outcome_of
+from edge.capacity.addresses import payer
+from edge.capacity.deadlines import Deadlines
+from edge.capacity.load import Load
+from edge.capacity.places import Places
+from edge.documents.prepared import Documents, PreparedOperation
+from edge.executing import answered, executor_of
+from edge.groups import Group, too_late
+from edge.members import Member, Rights, rights_of
+from edge.requests import OperationContext, OverBudget, Request
+from edge.subscribers import Following, Listener, Subscriber
+from resolvers.subscribing import WAITING_EVENTS, Shared
+
+_Asked = tuple[PreparedOperation, bytes]
+
+
+class _Own(NamedTuple):
+    """What has begun for one subscriber alone."""
+
+    context: OperationContext
+    executor: Executor[Any]
+    source: AsyncIterable[Any]
+
+
+class Streams:
+    """The subscriptions of a process, each within the places and the turns there are."""
+
+    def __init__(
+        self, documents: Documents, accounts: Accounts, load: Load, places: Places, deadlines: Deadlines
+    ) -> None:
+        self._documents = documents
+        self._accounts = accounts
+        self._load = load
+        self._places = places
+        self._deadlines = deadlines
+        # Groups of whoever asks, or else of those with the same rights.
+        self._groups: dict[_Asked, Group] = {}
+        self._own_groups: dict[tuple[_Asked, Rights | None], Group] = {}
+        self._personal: WeakSet[PreparedOperation] = WeakSet()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Wait until those that have ended are paid for, and told of."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    async def follow(self, request: Request, listener: Listener) -> Following:
+        """Have the answers delivered until it is over or stopped.
+
+        When this returns it runs; nothing is delivered before, except why it does not.
+        """
+        subscriber = Subscriber(self._accounts, self._places, request)
+        begun = await self._begun(subscriber)
+        if isinstance(begun, Group):
+            return begun.join(subscriber, listener)
+        if isinstance(begun, _Own):
+            driven = _Driven(listener)
+            driven.task = asyncio.create_task(self._drive(driven, subscriber, begun))
+            return driven
+        await subscriber.end()
+        if begun.is_failure:
+            listener.finish(begun)
+        else:
+            listener.deliver(begun, None)
+            listener.finish(None)
+        return _ENDED
+
+    async def stream(self, request: Request) -> AsyncGenerator[Outcome, None]:
+        """The answers, as they are asked for. The caller closes the generator: that releases the source."""
+        subscriber = Subscriber(self._accounts, self._places, request)
+        begun = await self._begun(subscriber)
+        if isinstance(begun, Outcome):
+            await subscriber.end()
+            yield begun
+            return
+        outcomes = _joined(begun, subscriber) if isinstance(begun, Group) else self._executed(subscriber, begun)
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
+                yield outcome
+
+    async def _begun(self, subscriber: Subscriber) -> Group | _Own | Outcome:
+        """What is to be joined, or the answer that is all there is. The subscriber is ended if this is cancelled."""
+        request = subscriber.request
+        context: OperationContext | None = None
+        try:
+            subscriber.take_place()
+            async with self._load.turn(payer(request.caller)):
+                await subscriber.admit()
+                asked = _asked(request)
+                group = self._group_of(request, asked)
+                if group is not None:
+                    return group
+                context = self._accounts.opened(request)
+                begun = await self._source(request, context)
+            if isinstance(begun, tuple):
+                executor, source = begun
+                if isinstance(source, Shared) and asked is not None:
+                    group = self._group_of(request, asked)
+                    if group is None:
+                        return self._new_group(request, asked, executor, source, context)
+                    self._put_down(subscriber, context)  # another was first
+                    return group
+                return _Own(context, executor, source)
+            outcome = answered(begun)
+            outcome.allowance = subscriber.allowance
+        except DomainError as error:
+            outcome = not_admitted(error)
+        except Exception as error:
+            outcome = failure(error)
+        except BaseException:
+            self._put_down(subscriber, context)
+            await subscriber.end()
+            raise
+        if context is not None:
+            self._accounts.explain(request, outcome, context.meter)
+        self._put_down(subscriber, context)
+        subscriber.note(outcome)
+        return outcome
+
+    def _put_down(self, subscriber: Subscriber, context: OperationContext | None) -> None:
+        if context is not None:
+            context.close()
+            subscriber.measure(context.meter)
+
+    async def _source(
+        self, request: Request, context: OperationContext
+    ) -> tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult:
+        """What executes its events, and where they come from; or the errors for which there are none."""
+        executor = executor_of(request).build(
+            self._documents.schema,
+            request.operation.document.node,
+            context_value=context,
+            raw_variable_values=request.asked.variables,
+            operation_name=request.operation.name,
+            hide_suggestions=self._documents.hides_suggestions,
+        )
+        if isinstance(executor, list):
+            return ExecutionResult(None, errors=executor)
+        source: Any = create_source_event_stream(executor)
+        source = await source if executor.is_awaitable(source) else source
+        return source if isinstance(source, ExecutionResult) else (executor, source)
+
+    # Those that are equal.
+
+    def _group_of(self, request: Request, asked: _Asked | None) -> Group | None:
+        if asked is None:
+            return None
+        group = None if request.operation in self._personal else self._groups.get(asked)
+        return group or self._own_groups.get((asked, rights_of(request.caller.identity)))
+
+    def _new_group(
+        self, request: Request, asked: _Asked, executor: Executor[Any], source: Shared[Any], context: OperationContext
+    ) -> Group:
+        is_anyones = not context.knows_who_asks and request.operation not in self._personal
+        key = asked, rights_of(request.caller.identity)
+
+        def forget(group: Group) -> None:
+            if self._groups.get(asked) is group:
+                del self._groups[asked]
+            if self._own_groups.get(key) is group:
+                del self._own_groups[key]
+
+        group = Group(
+            self._accounts,
+            source,
+            executor,
+            context,
+            deadlines=self._deadlines,
+            is_anyones=is_anyones,
+            personal=self._personal,
+            spawn=self._spawn,
+            forget=forget,
+        )
+        if is_anyones:
+            self._groups[asked] = group
+        else:
+            self._own_groups[key] = group
+        return group
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Those that nobody shares.
+
+    async def _executed(self, subscriber: Subscriber, own: _Own) -> AsyncGenerator[Outcome, None]:
+        """The answers, each made when it is asked for, and paid for once it has been sent."""
+        accounts, context, request = self._accounts, own.context, subscriber.request
+        try:
+            async with aclosing(_results(own, self._deadlines)) as results:
+                async for result in results:
+                    outcome = outcome_of(result)
+                    accounts.explain(request, outcome, context.meter)
+                    subscriber.note(outcome)
+                    yield outcome
+                    subscriber.measure(context.meter)
+                    await subscriber.settle()
+        except OverBudget as refusal:
+            yield subscriber.refused(refusal)
+        except Exception as error:
+            outcome = failure(error)
+            accounts.explain(request, outcome, context.meter)
+            subscriber.note(outcome)
+            yield outcome
+        finally:
+            self._put_down(subscriber, context)
+            await subscriber.end()
+
+    async def _drive(self, driven: "_Driven", subscriber: Subscriber, own: _Own) -> None:
+        """Ask for the next answer once the last one has been taken."""
+        driven.has_begun = True
+        last: Outcome | None = None
+        try:
+            if not driven.is_over:
+                async with aclosing(self._executed(subscriber, own)) as outcomes:
+                    async for outcome in outcomes:
+                        if outcome.is_failure:
+                            last = outcome
+                            break
+                        driven.listener.deliver(outcome, None)
+                        await driven.listener.drained()
+        except Exception as error:
+            last = failure(error)
+        finally:
+            own.context.close()
+            await subscriber.end()
+        if not driven.is_over:
+            driven.is_over = True
+            driven.listener.finish(last)
+
+
+def _asked(request: Request) -> _Asked | None:
+    """What is the same of equal subscriptions, None for one that is to be explained: that is made for its caller."""
+    if request.asked.explain:
+        return None
+    try:
+        return request.operation, orjson.dumps(request.asked.variables or None, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # numbers that JSON libraries do not agree on
+        return None
+
+
+async def _results(own: _Own, deadlines: Deadlines) -> AsyncGenerator[ExecutionResult, None]:
+    """The context is renewed when an event has come: before, its moment would be that of the event before."""
+    events = aiter(own.source)
+    try:
+        async for event in events:
+            own.context.renew()
+            try:
+                with deadlines.limited():
+                    result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))
+                    result = await result if own.executor.is_awaitable(result) else result
+            except TimeoutError:
+                raise too_late(deadlines) from None
+            yield result
+    finally:
+        close = getattr(events, "aclose", None)
+        if close is not None:
+            await close()
+
+
+async def _joined(group: Group, subscriber: Subscriber) -> AsyncGenerator[Outcome, None]:
+    """The events of a group, each when it is asked for."""
+    queue = _Queue()
+    queue.member = group.join(subscriber, queue)
+    try:
+        while (outcome := await queue.next()) is not None:
+            yield outcome
+    finally:
+        queue.member.stop()
+
+
+class _Queue:
+    """A listener that keeps what it is told until it is asked for."""
+
+    member: Member
+
+    def __init__(self) -> None:
+        self._waiting: Backlog[Outcome] | None = None
+        self._last: deque[Outcome | None] = deque()
+        self._wake = asyncio.Event()
+
+    def deliver(self, outcome: Outcome, key: Hashable) -> None:
+        if self._waiting is None:
+            self._waiting = Backlog(self.member.policy, WAITING_EVENTS)
+        try:
+            replaced = self._waiting.add(outcome, key)
+        except SlowSubscriber as problem:
+            self.member.withdraw(outcome)
+            while self._waiting:
+                self.member.withdraw(self._waiting.take())
+            self.member.stop(problem)
+        else:
+            if replaced is not None:
+                self.member.withdraw(replaced)
+            self._wake.set()
+
+    def finish(self, outcome: Outcome | None) -> None:
+        self._last.append(outcome)
+        self._wake.set()
+
+    async def drained(self) -> None:
+        """A group does not wait."""
+
+    async def next(self) -> Outcome | None:
+        while True:
+            if self._waiting:
+                return self._waiting.take()
+            if self._last:
+                return self._last.popleft()
+            self._wake.clear()
+            await self._wake.wait()
+
+
+class _Ended:
+    """A subscription that is over before it was followed."""
+
+    policy = Policy.DISCONNECT
+
+    def stop(self, problem: Exception | None = None) -> None: ...
+    def withdraw(self, outcome: Outcome) -> None: ...
+
+
+_ENDED = _Ended()
+
+
+class _Driven:
+    """A subscription that nobody else has, and that a task asks for its answers."""
+
+    policy = Policy.DISCONNECT
+
+    def __init__(self, listener: Listener) -> None:
+        self.listener = listener
+        self.is_over = self.has_begun = False
+        self.task: asyncio.Task[None] | None = None
+
+    def stop(self, problem: Exception | None = None) -> None:
+        if self.is_over:
+            return
+        self.is_over = True
+        if self.task is not None and self.has_begun:  # else it ends as soon as it begins
+            self.task.cancel()
+        if problem is not None:
+            self.listener.finish(failure(problem))
+
+    def withdraw(self, outcome: Outcome) -> None:
+        """It counts as sent: that it is not is rare here, where events wait until they can be."""

@@ -1,0 +1,146 @@
+"""A caller's subscription: his place, what he has paid and owes, and what will be told of it when it is over."""
+
+import time
+from collections.abc import Hashable
+from typing import Protocol
+
+from datastore.errors import DomainError
+from datastore.hub import Policy
+from datastore.metering import Meter
+from edge.accounts import Accounts, check_debt, not_admitted, owed
+from edge.answers import Allowance, Outcome, Stage
+from edge.capacity.addresses import payer
+from edge.capacity.places import Places
+from edge.requests import Request, report_on
+
+
+class Listener(Protocol):
+    """Who is told the answers of a subscription. Nothing here raises, and only `drained` waits."""
+
+    def deliver(self, outcome: Outcome, key: Hashable) -> None:
+        """An event. Others may be told the same object: `outcome.body` is encoded once for all.
+
+        Whoever cannot send it at once keeps it by `Following.policy`; `key` tells which waiting one it replaces.
+        """
+
+    def finish(self, outcome: Outcome | None) -> None:
+        """It is over, by itself (None) or by this error; what waits comes before. Not called after `stop()`."""
+
+    async def drained(self) -> None:
+        """Returns when it can send more: subscriptions that are nobody else's make no event before."""
+
+
+class Following(Protocol):
+    """A subscription that is delivered to a listener."""
+
+    @property
+    def policy(self) -> Policy:
+        """What happens to a listener that does not keep up, beyond 1,000 waiting events."""
+
+    def stop(self, problem: Exception | None = None) -> None:
+        """Nobody listens any more, or may not for this problem (`SlowSubscriber`): it is noted, and told to `finish`.
+
+        May be called again, and after the end.
+        """
+
+    def withdraw(self, outcome: Outcome) -> None:
+        """It was delivered and will not be sent: a newer one took its place, or the listener fell too far behind."""
+
+
+class Subscriber:
+    """One subscription from its beginning to its end. What an event reads is shared by those who were told it."""
+
+    def __init__(self, accounts: Accounts, places: Places, request: Request) -> None:
+        self.request = request
+        self.report = accounts.begin(report_on(request))
+        self.allowance: Allowance | None = None
+        self._accounts = accounts
+        self._places = places
+        self._payer = payer(request.caller)
+        self._has_place = False
+        self._began = time.perf_counter()
+        self._spent = self._paid = 0.0
+        self._keeps = 0.0  # of what was charged at the start, whatever was read
+        self._is_new = True
+        self._is_over = False
+
+    async def admit(self) -> None:
+        """Charge the estimate. Raises `OverBudget`."""
+        self.allowance = await self._accounts.charge(self.request)
+        self._paid = self.request.charged
+        self._keeps = self.request.least
+
+    def take_place(self) -> None:
+        """Raises `Throttled` or `Unavailable`."""
+        self._places.take(self._payer)
+        self._has_place = True
+
+    def note(self, outcome: Outcome) -> None:
+        """It is told this."""
+        self.report.events += outcome.stage is Stage.EXECUTION
+        self.report.add(outcome)
+
+    def refused(self, error: DomainError) -> Outcome:
+        """The last that it is told."""
+        outcome = not_admitted(error)
+        if self.report.events:  # it ran until now
+            outcome.stage = Stage.EXECUTION
+        self.report.add(outcome)
+        return outcome
+
+    def measure(self, meter: Meter) -> None:
+        """What was done for it alone since the last time."""
+        self._spent += self._accounts.measure(self.report, meter)
+
+    def share(self, taken: Meter, among: int, *, knows_all: bool) -> None:
+        """What was done for so many."""
+        self._spent += self.report.count(taken, among, knows_all=knows_all)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to settle that is worth it: what was charged at the start, or a unit."""
+        return (self._is_new and self._paid > 0) or self._owes >= 1
+
+    @property
+    def _owes(self) -> float:
+        return self._spent - self._paid
+
+    async def settle(self) -> None:
+        """Pay for what was read, or have back what was paid too much at the start. Raises `OverBudget`."""
+        check_debt(await self._settled())
+
+    async def _settled(self) -> Allowance | None:
+        units = self._owed
+        self._is_new = False
+        self._spent, self._keeps = max(self._spent, self._keeps), 0.0
+        self._paid += units
+        return await self._accounts.settle(self.request, units)
+
+    @property
+    def _owed(self) -> float:
+        return owed(self.report, self._spent, self._paid, self._keeps)
+
+    def end_if_settled(self) -> bool:
+        """End it where nothing is left to settle, and tell whether it is over; otherwise `end` is to be awaited."""
+        if not self._is_over and not self._accounts.settles(self._owed):
+            self._is_over = True
+            self.leave()
+            self._accounts.tell(self.report, self._began)
+        return self._is_over
+
+    async def end(self) -> None:
+        """It is over: its place is free, the rest is settled, and it is told of. May be called again."""
+        if self._is_over:
+            return
+        self._is_over = True
+        self.leave()
+        try:
+            await self._settled()
+        finally:
+            self._accounts.tell(self.report, self._began)
+
+    def leave(self) -> None:
+        """Free its place."""
+        if self._has_place:
+            self._has_place = False
+            self._places.leave(self._payer)

@@ -1,0 +1,103 @@
+"""Frames of WebSockets, as a server reads and writes them (RFC 6455, section 5)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # it is compiled, and not everywhere
+    from websockets.utils import apply_mask
+
+CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
+_OPCODES = frozenset({CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
+_FINAL, _RESERVED, _MASKED = 0x80, 0x70, 0x80
+# 5.5: of a frame that controls the connection. A close frame begins with its code, in two bytes.
+MOST_CONTROL_BYTES = 125
+MAX_REASON_BYTES = MOST_CONTROL_BYTES - 2
+# 7.4: those that may be said; 3000 to 4999 are for libraries and applications.
+_CLOSE_CODES = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
+NO_CODE = 1005
+
+unmask: Callable[[bytes | bytearray, bytes | bytearray], bytes] = apply_mask
+
+
+class Fault(Exception):
+    """The peer broke the protocol: the connection is closed with this code."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Frame(NamedTuple):
+    """A frame that came, and where in what was read it ends."""
+
+    opcode: int
+    final: bool
+    data: bytes
+    end: int
+
+
+def read_frame(read: bytearray, start: int, stop: int, room: int) -> Frame | None:
+    """The frame that begins at `start`; None when not all of it has come, which is up to `stop`.
+
+    `room` is for how many bytes its message has a place. Raises `Fault`.
+    """
+    if stop - start < 2:
+        return None
+    first, second = read[start], read[start + 1]
+    opcode = first & 0x0F
+    if first & _RESERVED or opcode not in _OPCODES:
+        raise Fault(1002, "a frame of an unknown kind")
+    if not second & _MASKED:
+        raise Fault(1002, "a frame without a mask")
+    length, at = second & 0x7F, start + 2
+    if opcode >= CLOSE and (length > MOST_CONTROL_BYTES or not first & _FINAL):
+        raise Fault(1002, "a control frame that is too long, or in parts")
+    if length >= 126:
+        size = 2 if length == 126 else 8
+        if stop - at < size:
+            return None
+        length = int.from_bytes(read[at : at + size], "big")
+        at += size
+    if length > room and opcode < CLOSE:
+        raise Fault(1009, f"a frame of {length:,} bytes, where the message may have {room:,} more")
+    end = at + 4 + length
+    if stop < end:
+        return None
+    data = unmask(read[at + 4 : end], read[at : at + 4]) if length else b""
+    return Frame(opcode, first >= _FINAL, data, end)
+
+
+def code_of(data: bytes) -> int:
+    """The code in a close frame, `NO_CODE` without one. Raises `Fault`."""
+    if not data:
+        return NO_CODE
+    code = int.from_bytes(data[:2], "big")
+    if len(data) < 2 or not (code in _CLOSE_CODES or 3000 <= code < 5000):
+        raise Fault(1002, "a close frame with an invalid code")
+    try:
+        data[2:].decode()
+    except UnicodeDecodeError:
+        raise Fault(1007, "a close frame whose reason is not UTF-8") from None
+    return code
+
+
+def head(opcode: int, length: int) -> bytes:
+    """What stands before the data of a whole message, which a server does not mask."""
+    if length < 126:
+        return bytes((_FINAL | opcode, length))
+    if length < 65_536:
+        return bytes((_FINAL | opcode, 126, length >> 8, length & 0xFF))
+    return bytes((_FINAL | opcode, 127)) + length.to_bytes(8, "big")
+
+
+def frame(opcode: int, data: bytes) -> bytes:
+    return head(opcode, len(data)) + data
+
+
+def close_frame(code: int, reason: str = "") -> bytes:
+    """The reason is cut to what there is room for."""
+    cut = reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
+    return frame(CLOSE, code.to_bytes(2, "big") + cut.encode())

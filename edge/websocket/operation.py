@@ -1,0 +1,201 @@
+"""An operation on a socket: it has a task only while it is begun or, being no subscription, executed."""
+
+import asyncio
+from collections.abc import Coroutine, Hashable
+from dataclasses import replace
+from typing import Any, Protocol
+
+import orjson
+from graphql.language import OperationType
+
+from datastore.errors import SlowSubscriber
+from datastore.hub import Backlog, Policy
+from edge.answers import Outcome, domain_error, encode, failure
+from edge.execution import Runner
+from edge.operations import Caller, Operation, Transport
+from edge.requests import Request
+from edge.subscribers import Following
+from edge.websocket.carrying import Carrier
+from edge.websocket.messages import Broken, Farewell
+from resolvers.subscribing import WAITING_EVENTS
+
+EVENTS_PER_TURN = 16
+
+
+class Mouth(Protocol):
+    """The socket that an operation is spoken on."""
+
+    runner: Runner
+    carrier: Carrier
+
+    @property
+    def caller(self) -> Caller: ...
+    def may_speak(self) -> bool:
+        """False when the peer's token has expired; that has ended the socket."""
+
+    def wait(self, operation: "OpenOperation") -> None:
+        """Call `send_one` when the peer has read enough."""
+
+    def over(self, operation: "OpenOperation") -> None:
+        """Its id is free again."""
+
+    def end(self, farewell: Farewell) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
+
+
+class OpenOperation:
+    """Holds its id until its last message has gone out: the peer cannot know earlier that it is over.
+
+    To a subscription it is the `Listener`.
+    """
+
+    __slots__ = ("_count", "_drained", "_following", "_last", "_mouth", "_next", "_over", "_task", "_waiting", "id")
+
+    def __init__(self, mouth: Mouth, id: str) -> None:
+        self.id = id
+        self._mouth = mouth
+        self._next = b'{"id":%b,"type":"next","payload":' % orjson.dumps(id)
+        self._following: Following | None = None
+        self._waiting: Backlog[Outcome] | None = None  # made when something has to wait
+        self._last: bytes | None = None  # the message that ends it, while it waits
+        self._drained: asyncio.Future[None] | None = None
+        self._count = 0
+        self._over = False
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, asked: Operation) -> None:
+        self._task = self._mouth.spawn(self._begin(asked))
+
+    def stop(self) -> None:
+        """Nobody listens any more."""
+        self._over = True
+        following = self._following
+        if following is not None:
+            while self._waiting:
+                following.withdraw(self._waiting.take())
+            following.stop()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _begin(self, asked: Operation) -> None:
+        try:
+            await self._run(asked)
+        except Broken:
+            raise
+        except Exception as error:
+            self.finish(failure(error))
+        finally:
+            self._task = None
+
+    async def _run(self, asked: Operation) -> None:
+        runner = self._mouth.runner
+        if not self._mouth.may_speak():
+            return
+        request = await runner.prepare(_with_wishes(asked), self._mouth.caller, Transport.WEBSOCKET)
+        if not isinstance(request, Request):
+            self.finish(request)
+        elif request.kind is OperationType.SUBSCRIPTION:
+            self._following = await runner.follow(request, self)
+            if self._over:
+                self._following.stop()
+        else:
+            outcome = await runner.run(request)
+            if outcome.is_failure:
+                self.finish(outcome)
+            else:
+                self.deliver(outcome, None)
+                self.finish(None)
+
+    # What a subscription tells
+
+    def deliver(self, outcome: Outcome, key: Hashable) -> None:
+        mouth = self._mouth
+        if self._over or not mouth.may_speak():
+            return
+        carrier = mouth.carrier
+        if self._waiting or not carrier.writable:
+            self._keep(outcome, key)
+        else:
+            carrier.send(self._next, outcome.body, b"}")
+
+    def finish(self, outcome: Outcome | None) -> None:
+        if self._over or (outcome is not None and not self._mouth.may_speak()):
+            return
+        slow = None if outcome is None else _slowness(outcome)
+        if slow is not None:
+            self._mouth.end(Farewell(4410, f"Too slow: {slow}"))
+            return
+        if outcome is None:
+            self._last = encode({"id": self.id, "type": "complete"})
+        else:
+            self._last = encode({"id": self.id, "type": "error", "payload": outcome.described})
+        if self._waiting or not self._mouth.carrier.writable:
+            self._mouth.wait(self)
+        else:
+            self._end(self._last)
+
+    async def drained(self) -> None:
+        # A source that always has an event ready, and a peer that takes it, would leave nobody else a turn.
+        self._count += 1
+        if self._count % EVENTS_PER_TURN == 0:
+            await asyncio.sleep(0)
+        while not self._over and (self._waiting or not self._mouth.carrier.writable):
+            self._drained = asyncio.get_running_loop().create_future()
+            self._mouth.wait(self)
+            await self._drained
+
+    # While the peer does not read
+
+    def _keep(self, outcome: Outcome, key: Hashable) -> None:
+        following = self._following
+        if self._waiting is None:
+            self._waiting = Backlog(Policy.DISCONNECT if following is None else following.policy, WAITING_EVENTS)
+        try:
+            replaced = self._waiting.add(outcome, key)
+        except SlowSubscriber as problem:
+            assert following is not None  # what is no subscription has one answer
+            following.withdraw(outcome)
+            while self._waiting:
+                following.withdraw(self._waiting.take())
+            following.stop(problem)
+            return
+        if replaced is not None and following is not None:
+            following.withdraw(replaced)
+        self._mouth.wait(self)
+
+    def send_one(self) -> bool:
+        """Send what has waited for longest, and tell whether there is more."""
+        if self._waiting and self._mouth.may_speak():
+            self._mouth.carrier.send(self._next, self._waiting.take().body, b"}")
+        elif self._last is not None:
+            self._end(self._last)
+        if self._waiting:
+            return True
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        return self._last is not None and not self._over
+
+    def _end(self, last: bytes) -> None:
+        self._over = True
+        self._mouth.over(self)
+        self._mouth.carrier.send(last)
+
+
+def _with_wishes(asked: Operation) -> Operation:
+    """What HTTP has headers for comes in the extensions here."""
+    if not asked.extensions:
+        return asked
+    traceparent = asked.extensions.get("traceparent")
+    return replace(
+        asked,
+        explain=asked.extensions.get("explain") is True,
+        traceparent=traceparent if isinstance(traceparent, str) else None,
+    )
+
+
+def _slowness(outcome: Outcome) -> SlowSubscriber | None:
+    for error in outcome.errors:
+        slow = domain_error(error)
+        if isinstance(slow, SlowSubscriber):
+            return slow
+    return None

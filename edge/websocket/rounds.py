@@ -1,0 +1,51 @@
+"""One timer for all sockets, where each would have its own."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from math import inf
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+# Whose time has come, in one turn of the event loop: a ping takes some microseconds.
+MOST_AT_ONCE = 100
+
+
+class Rounds(Generic[T]):
+    """Calls `act` for each member once, `seconds` after it was added; then it is no member any more.
+
+    Those that were added first are due first, so nothing needs to be sorted.
+    """
+
+    def __init__(self, seconds: float, act: Callable[[T], None]) -> None:
+        self._seconds = seconds
+        self._act = act
+        self._due: OrderedDict[T, float] = OrderedDict()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, member: T) -> None:
+        loop = asyncio.get_running_loop()
+        self._due[member] = due = loop.time() + self._seconds
+        if self._timer is None:
+            self._timer = loop.call_at(due, self._go_round)
+
+    def drop(self, member: T) -> None:
+        """It need not be a member."""
+        self._due.pop(member, None)
+        if not self._due and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _go_round(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        try:
+            for _ in range(min(MOST_AT_ONCE, len(self._due))):
+                member, due = next(iter(self._due.items()), (None, inf))
+                if member is None or due > now:
+                    break
+                del self._due[member]
+                self._act(member)
+        finally:
+            self._timer = loop.call_at(next(iter(self._due.values())), self._go_round) if self._due else None

@@ -1,0 +1,154 @@
+"""Awaitables by chance: everything a resolver may answer with that has to be waited for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextvars import ContextVar
+from random import Random
+from typing import Any
+
+PLACE: ContextVar[str] = ContextVar("PLACE")
+
+Finish = Callable[[], Any]
+
+
+class Waiting:
+    """Makes awaitables that end in what `finish` answers or raises. `open` holds who began and has not ended."""
+
+    def __init__(self) -> None:
+        self.open: set[str] = set()
+        self.began = 0
+        self.batches = 0
+        self._wanted: dict[str, tuple[asyncio.Future[Any], Finish]] = {}
+        self._loaded: dict[str, asyncio.Future[Any]] = {}
+
+    def later(self, chance: Random, key: str, finish: Finish) -> Awaitable[Any]:
+        """An awaitable that may be a coroutine, so it has to be awaited."""
+        kind = chance.random()
+        if kind < 0.65:
+            return self.coroutine(chance, key, finish)
+        if kind < 0.75:
+            return asyncio.ensure_future(self.coroutine(chance, key, finish))
+        return self.unhurried(chance, key, finish)
+
+    def unhurried(self, chance: Random, key: str, finish: Finish) -> Awaitable[Any]:
+        """An awaitable that nobody needs to await."""
+        kind = chance.random()
+        if kind < 0.3:
+            return _Lazy(lambda: self.coroutine(chance, key, finish))
+        if kind < 0.4:
+            return _Bare(chance.randint(0, 3), finish)
+        return self._future(chance, finish)
+
+    async def coroutine(self, chance: Random, key: str, finish: Finish) -> Any:
+        self.began += 1
+        place = f"{key} {self.began}"
+        self.open.add(place)
+        token = PLACE.set(place)
+        try:
+            for _ in range(chance.choice((0, 0, 1, 1, 2))):
+                await self._step(chance)
+            if PLACE.get() != place:
+                raise RuntimeError(f"{place} runs in the context of {PLACE.get()}")
+            PLACE.reset(token)
+            return finish()
+        finally:
+            try:
+                if chance.random() < 0.05:
+                    await asyncio.sleep(0)
+            finally:
+                self.open.discard(place)
+
+    async def _step(self, chance: Random) -> None:
+        kind = chance.randrange(12)
+        if kind < 3:
+            for _ in range(chance.randint(1, 3)):
+                await asyncio.sleep(0)
+        elif kind < 6:
+            await asyncio.sleep(chance.randint(1, 3))
+        elif kind == 6:
+            await self._future(chance, lambda: None)
+        elif kind == 7:
+            await asyncio.gather(asyncio.sleep(1), asyncio.sleep(0))
+        elif kind == 8:
+            try:
+                async with asyncio.timeout(chance.randint(0, 1)):
+                    await asyncio.sleep(2)
+            except TimeoutError:
+                pass
+        elif kind == 9:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(asyncio.sleep(1))
+                group.create_task(asyncio.sleep(0))
+        elif kind == 10:
+            await asyncio.wait_for(asyncio.sleep(chance.randint(0, 1)), 5)
+        else:
+            await _Bare(2, lambda: None)
+
+    def _future(self, chance: Random, finish: Finish) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        kind = chance.random()
+        if kind < 0.3:
+            _settle(future, finish)
+        elif kind < 0.6:
+            loop.call_soon(_settle, future, finish)
+        else:
+            loop.call_later(chance.randint(1, 3), _settle, future, finish)
+        return future
+
+    def load(self, key: str, finish: Finish) -> asyncio.Future[Any]:
+        """One future for all who ask for the key; those of one turn are settled together, as a loader does."""
+        future = self._loaded.get(key)
+        if future is None:
+            loop = asyncio.get_running_loop()
+            self._loaded[key] = future = loop.create_future()
+            if not self._wanted:
+                loop.call_soon(loop.call_soon, self._batch)
+            self._wanted[key] = future, finish
+        return future
+
+    def _batch(self) -> None:
+        self.batches += 1
+        wanted, self._wanted = self._wanted, {}
+        loop = asyncio.get_running_loop()
+        for future, finish in wanted.values():
+            loop.call_later(1, _settle, future, finish)
+
+
+def _settle(future: asyncio.Future[Any], finish: Finish) -> None:
+    if future.done():
+        return
+    try:
+        future.set_result(finish())
+    except StopIteration as error:  # no future takes it
+        future.set_exception(RuntimeError(str(error)))
+    except Exception as error:
+        future.set_exception(error)
+    if not future.cancelled():
+        future.exception()  # whether somebody looks at it is not for the loop to tell
+
+
+class _Lazy:
+    """An awaitable that is no coroutine, and begins only when it is awaited."""
+
+    def __init__(self, begin: Callable[[], Awaitable[Any]]) -> None:
+        self._begin = begin
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._begin().__await__()
+
+
+class _Bare:
+    """An awaitable of its own making: it gives the loop some turns, without any future."""
+
+    def __init__(self, turns: int, finish: Finish) -> None:
+        self._turns = turns
+        self._finish = finish
+
+    def __await__(self) -> Generator[None, None, Any]:
+        for _ in range(self._turns):
+            yield
+        try:
+            return self._finish()
+        except StopIteration as error:  # no generator may raise it
+            raise RuntimeError(str(error)) from error

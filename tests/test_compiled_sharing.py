@@ -1,0 +1,210 @@
+"""Fields that are resolved alike are resolved once for an operation, whatever becomes of the places they stand in."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import strawberry
+from graphql import ExecutionResult, GraphQLSchema, execute, parse
+from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
+
+from compiled import operation_of
+from compiled.strawberry_fields import StrawberryExecutor
+
+SAME = {"same_for": ("users", "user_id")}
+
+
+class Compiling(StrawberryExecutor):
+    compile_after = 1
+    types_by_class = True
+
+
+@dataclass
+class World:
+    """What resolvers see: how users are read, and how often each was."""
+
+    read: Callable[[str], Awaitable["Person | None"]]
+    reads: Counter[str] = field(default_factory=Counter)
+    cancelled: list[str] = field(default_factory=list)
+    name: str = "before"
+
+    async def user(self, user_id: str) -> "Person | None":
+        self.reads[user_id] += 1
+        try:
+            return await self.read(user_id)
+        except asyncio.CancelledError:
+            self.cancelled.append(user_id)
+            raise
+
+
+@dataclass(frozen=True)
+class Person:
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Note:
+    user_id: str
+    fails: bool = False
+
+
+Info = strawberry.Info[World, None]
+
+
+async def user_of(parent: strawberry.Parent[Note], info: Info) -> "Person | None":
+    return await info.context.user(parent.user_id)
+
+
+async def checked(parent: strawberry.Parent[Note]) -> str:
+    await asyncio.sleep(0)
+    if parent.fails:
+        raise ValueError("no note")
+    return "yes"
+
+
+async def rename(info: Info, name: str) -> "Note":
+    info.context.name = name
+    return Note("a")
+
+
+def notes_of(ids: list[str]) -> list[Note]:
+    return [Note(id.lstrip("!"), id.startswith("!")) for id in ids]
+
+
+@strawberry.type
+class User:
+    name: str
+
+
+@strawberry.type
+class Written:
+    user_id: strawberry.ID
+    author = strawberry.field(resolver=user_of, graphql_type=User | None, metadata=SAME)
+    editor = strawberry.field(resolver=user_of, graphql_type=User | None, metadata=SAME)
+    checked = strawberry.field(resolver=checked, graphql_type=str)
+
+
+@strawberry.type
+class Query:
+    notes = strawberry.field(resolver=notes_of, graphql_type=list[Written | None])
+
+
+@strawberry.type
+class Mutation:
+    rename = strawberry.field(resolver=rename, graphql_type=Written)
+
+
+SCHEMA: GraphQLSchema = strawberry.Schema(Query, Mutation)._schema
+
+
+async def asked(executor: Any, world: World, text: str, variables: dict[str, Any] | None = None) -> ExecutionResult:
+    document = parse(text)
+    if executor is Compiling:
+        result: Any = operation_of(Compiling, SCHEMA, document, document.definitions[0]).execute(world, variables)  # type: ignore[arg-type]
+    else:
+        result = execute(SCHEMA, document, None, world, variables, executor_class=executor)
+    return result if isinstance(result, ExecutionResult) else await result
+
+
+async def soon(user_id: str) -> Person | None:
+    await asyncio.sleep(0)
+    return None if user_id == "nobody" else Person(user_id.upper())
+
+
+async def at_once(user_id: str) -> Person | None:
+    return None if user_id == "nobody" else Person(user_id.upper())
+
+
+async def broken(user_id: str) -> Person | None:
+    await asyncio.sleep(0)
+    if user_id == "b":
+        raise ValueError("no user b")
+    return Person(None if user_id == "c" else user_id.upper())
+
+
+NOTES = "query Q($ids: [String!]!) { notes(ids: $ids) { userId author { name } editor { n: name } } }"
+CHECKED = "query Q($ids: [String!]!) { notes(ids: $ids) { checked author { name } } }"
+
+
+@pytest.mark.parametrize("read", [soon, at_once, broken])
+@pytest.mark.parametrize("text", [NOTES, CHECKED])
+async def test_the_answer_is_what_it_is_when_each_is_resolved_by_itself(
+    read: Callable[[str], Awaitable[Person | None]], text: str
+) -> None:
+    variables = {"ids": ["a", "b", "!a", "c", "b", "nobody", "a", "c", "!b"]}
+    shared, single = World(read), World(read)
+    expected = await asked(StrawberryGraphQLCoreExecutionContext, single, text, variables)
+    for _ in range(2):  # by now the classes of values are known
+        found = await asked(Compiling, shared, text, variables)
+        assert found.data == expected.data
+        assert _told(found) == _told(expected)
+
+
+def _told(result: ExecutionResult) -> list[Any]:
+    return sorted((str(error.path), error.message, str(error.locations)) for error in result.errors or ())
+
+
+@pytest.mark.parametrize("read", [soon, at_once])
+async def test_each_value_is_resolved_once(read: Callable[[str], Awaitable[Person | None]]) -> None:
+    world = World(read)
+    result = await asked(Compiling, world, NOTES, {"ids": ["a", "b"] * 25 + ["nobody"]})
+    assert result.errors is None
+    assert world.reads == {"a": 1, "b": 1, "nobody": 1}
+
+
+async def test_a_failure_is_told_at_each_place() -> None:
+    result = await asked(Compiling, World(broken), NOTES, {"ids": ["b", "a", "b"]})
+    assert sorted(str(error.path) for error in result.errors or ()) == [
+        str(["notes", place, name]) for place in (0, 2) for name in ("author", "editor")
+    ]
+    assert result.data is not None
+    assert [note["author"] for note in result.data["notes"]] == [None, {"name": "A"}, None]
+
+
+async def test_who_waits_for_a_place_that_became_null_still_gets_the_value() -> None:
+    released = asyncio.Event()
+
+    async def late(user_id: str) -> Person | None:
+        await released.wait()
+        return Person(user_id.upper())
+
+    world = World(late)
+    answering = asyncio.ensure_future(asked(Compiling, world, CHECKED, {"ids": ["!a", "a", "!b"]}))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert world.cancelled == ["b"]  # whose only place is null by now
+    released.set()
+    result = await answering
+    assert result.data == {"notes": [None, {"checked": "yes", "author": {"name": "A"}}, None]}
+    assert world.reads == {"a": 1, "b": 1}
+
+
+async def test_cancelled_it_leaves_nothing_behind() -> None:
+    async def never(user_id: str) -> Person | None:
+        await asyncio.Event().wait()
+        return None
+
+    world = World(never)
+    answering = asyncio.ensure_future(asked(Compiling, world, NOTES, {"ids": ["a", "a", "b"]}))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    answering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(answering, 5)
+    assert sorted(world.cancelled) == ["a", "b"]
+
+
+async def test_a_mutation_sees_what_the_one_before_it_did() -> None:
+    world = World(soon)
+
+    async def now(_: str) -> Person:
+        await asyncio.sleep(0)
+        return Person(world.name)
+
+    world.read = now
+    text = 'mutation { a: rename(name: "x") { author { name } } b: rename(name: "y") { author { name } } }'
+    result = await asked(Compiling, world, text)
+    assert result.data == {"a": {"author": {"name": "x"}}, "b": {"author": {"name": "y"}}}

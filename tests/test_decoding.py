@@ -1,0 +1,273 @@
+"""Records made of items as DynamoDB answers them: the same as are made of plain items, damaged ones included."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from conftest import NOON
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datastore.attributes import decode_item, encode_item
+from datastore.decoding import Decoder, derived, number, text
+from datastore.errors import Internal
+from datastore.feeds.comments import Comment, comment_from
+from datastore.feeds.home_feeds import FeedEntry, entry_from
+from datastore.feeds.posts import Post, post_from
+from datastore.feeds.users import User, user_from
+from datastore.feeds.visibility import Visibility
+from datastore.keyspace.parts import split
+from datastore.matches.cricket import InningsScore, Match, MatchPhase, Scorecard, Venue, phase_of, to_json
+from datastore.matches.fixtures import match_from, match_item, summary_from
+from datastore.matches.teams import Team, team_from
+from datastore.moments import from_iso
+from datastore.records import DAMAGE, parsed, raw_parsed
+
+WORDS = st.sampled_from(["", "a", "Zoë 日本", '"\\\n', "\x00", "12"])
+NUMBERS = st.integers(-3, 10**20) | st.floats(0.5, 100) | st.just(7)
+MOMENTS = st.sampled_from(["2026-06-25T14:30:00.000Z", "2026-06-25T14:30:00.5+02:00", "2026-06-25", "", "soon"])
+KEYS = st.sampled_from(
+    ["USER#ada", "POST#a%23b", "TAG#", "META", "x", "COMMENT#c", "2026-06-25T14:30:00.000Z#07#POST#p"]
+)
+JSON = st.sampled_from(["[]", "null", "{", to_json([InningsScore(1, "a"), InningsScore(2, "a")]), to_json(Venue("V"))])
+VALUES = (
+    WORDS
+    | NUMBERS
+    | MOMENTS
+    | KEYS
+    | JSON
+    | st.sampled_from(["public", "followers", "live", "unknown", "Finished"])
+    | st.booleans()
+    | st.none()
+    | st.lists(WORDS | NUMBERS, max_size=3)
+    | st.sets(WORDS, min_size=1, max_size=2)
+    | st.dictionaries(WORDS, NUMBERS, max_size=1)
+    | st.binary(max_size=3)
+)
+
+
+def user_by_hand(item: Mapping[str, Any]) -> User:
+    return User(
+        split(item["PK"])[1],
+        item["name"],
+        item.get("bio"),
+        item.get("avatar_ref"),
+        from_iso(item["created_at"]),
+        max(0, int(item.get("posts", 0))),
+        max(0, int(item.get("followers", 0))),
+        max(0, int(item.get("following", 0))),
+        from_iso(item["merged_since"]) if "merged_since" in item else None,
+        int(item.get("version") or 0),
+    )
+
+
+def post_by_hand(item: Mapping[str, Any]) -> Post:
+    position = split(item["GSI1SK"] if "GSI1SK" in item else item["GSI2SK"])
+    moment, _, _ = position
+    return Post(
+        split(item["PK"])[1],
+        item["author_id"] if "author_id" in item else split(item["GSI1PK"])[1],
+        from_iso(moment),
+        Visibility(item["visibility"]),
+        item["text"],
+        item.get("media_ref"),
+        tuple(item.get("tags", ())),
+        max(0, int(item.get("likes", 0))) if "GSI1PK" in item else None,
+        max(0, int(item.get("comments", 0))) if "GSI1PK" in item else None,
+        tuple(item.get("mentions", ())) if "created_at" in item else None,
+    )
+
+
+def comment_by_hand(item: Mapping[str, Any]) -> Comment:
+    return Comment(
+        split(item["PK"])[1],
+        split(item["SK"])[1],
+        item["user_id"],
+        from_iso(item["created_at"]),
+        item["text"],
+        tuple(item.get("mentions", ())),
+        item["post_author"],
+        Visibility(item["post_visibility"]),
+    )
+
+
+def entry_by_hand(item: Mapping[str, Any]) -> FeedEntry:
+    moment, _, _, post_id = split(item["SK"])
+    return FeedEntry(
+        split(item["PK"])[1], post_id, item["author_id"], from_iso(moment), bool(item.get("followers_only"))
+    )
+
+
+def team_by_hand(item: Mapping[str, Any]) -> Team:
+    return Team(
+        item["teamId"],
+        item["name"],
+        item["code"],
+        item.get("imageUrl"),
+        item.get("countryId"),
+        item.get("national") is True,
+        from_iso(item["updatedAt"]) if item.get("updatedAt") else None,
+        int(item.get("version") or 0),
+    )
+
+
+BY_HAND: dict[Decoder[Any], Any] = {
+    user_from: user_by_hand,
+    post_from: post_by_hand,
+    comment_from: comment_by_hand,
+    entry_from: entry_by_hand,
+    team_from: team_by_hand,
+}
+SOUND: dict[Decoder[Any], dict[str, Any]] = {
+    user_from: {"PK": "USER#ada", "name": "Ada", "created_at": "2026-06-25T14:30:00.000Z", "bio": "x", "posts": 3},
+    post_from: {
+        "PK": "POST#p",
+        "SK": "META",
+        "author_id": "ada",
+        "GSI1PK": "USER#ada",
+        "GSI1SK": "2026-06-25T14:30:00.000Z#POST#p",
+        "created_at": "2026-06-25T14:30:00.000Z",
+        "visibility": "public",
+        "text": "Hi",
+        "tags": ["a", "b"],
+        "likes": 2,
+        "comments": -1,
+    },
+    comment_from: {
+        "PK": "POST#p",
+        "SK": "COMMENT#c",
+        "user_id": "bob",
+        "created_at": "2026-06-25T14:30:00.000Z",
+        "text": "Hi",
+        "post_author": "ada",
+        "post_visibility": "followers",
+    },
+    entry_from: {"PK": "FEED#ada", "SK": "2026-06-25T14:30:00.000Z#07#POST#p", "author_id": "bob"},
+    team_from: {"teamId": "t", "name": "India", "code": "IND", "national": True, "version": 4},
+}
+MORE = ("bio", "avatar_ref", "followers", "merged_since", "version", "media_ref", "mentions", "GSI2SK", "imageUrl")
+
+
+def told(made: Any) -> Any:
+    return "damaged" if isinstance(made, Internal) else made
+
+
+@pytest.mark.parametrize("convert", BY_HAND, ids=lambda convert: convert.name)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_record_is_what_its_item_says_however_it_is_read(convert: Decoder[Any], data: st.DataObject) -> None:
+    """Some attributes are missing, and some are of any type."""
+    item = dict(SOUND[convert])
+    for name in data.draw(st.lists(st.sampled_from([*item, *MORE]), max_size=3, unique=True)):
+        item.pop(name, None)
+        if data.draw(st.booleans()):
+            item[name] = data.draw(VALUES)
+    raw = encode_item(item)
+    plain = decode_item(raw)
+    try:
+        expected = BY_HAND[convert](plain)
+    except DAMAGE:
+        expected = "damaged"
+
+    assert told(raw_parsed(convert, raw)) == expected
+    assert told(parsed(convert, plain)) == expected
+
+
+def test_sound_items_are_records() -> None:
+    assert {type(convert(item)) for convert, item in SOUND.items()} == {User, Post, Comment, FeedEntry, Team}
+
+
+MATCH = Match(
+    "m",
+    "l",
+    "T20I",
+    "a",
+    "b",
+    NOON,
+    "Finished",
+    MatchPhase.FINISHED,
+    venue=Venue("Eden Gardens"),
+    innings=(InningsScore(1, "a", 170), InningsScore(2, "b", 12)),
+    scorecards=(Scorecard(1),),
+    updated_at=NOON,
+    revision=3,
+)
+
+
+def test_a_match_is_what_was_stored() -> None:
+    raw = encode_item(match_item(MATCH, NOON))
+
+    assert match_from.raw(raw) == match_from(decode_item(raw)) == MATCH
+    assert summary_from.raw(raw).revision is None
+
+
+def test_what_an_index_lacks_of_a_match_follows_from_the_rest() -> None:
+    item = match_item(MATCH, NOON)
+    for name in ("phase", "followOn", "scorecards", "revision"):
+        del item[name]
+    bats_again = {**item, "scores": to_json([InningsScore(1, "a"), InningsScore(2, "a")]), "status": None}
+
+    read = match_from.raw(encode_item(item))
+    again = match_from.raw(encode_item(bats_again))
+
+    assert (read.phase, read.follow_on, read.scorecards, read.revision) == (phase_of("Finished"), False, None, 0)
+    assert (again.follow_on, again.status, again.phase) == (True, "NS", MatchPhase.UPCOMING)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"scores": "{"}, {"venue": "3"}, {"phase": "never"}, {"startTime": "soon"}, {"matchId": None}]
+)
+def test_a_damaged_match_is_one_either_way(damage: dict[str, Any]) -> None:
+    item = {**match_item(MATCH, NOON), **damage}
+    if damage == {"matchId": None}:
+        del item["matchId"]
+
+    assert {told(raw_parsed(match_from, encode_item(item))), told(parsed(match_from, item))} == {"damaged"}
+
+
+def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
+    short = match_from.without(frozenset({"venue", "scorecards", "updated_at"}))
+    raw = encode_item({**match_item(MATCH, NOON), "venue": "{damaged"})
+
+    read = short.raw(raw)
+
+    assert (read.venue, read.scorecards, read.updated_at, read.innings) == (None, None, None, MATCH.innings)
+    assert short is match_from.without(frozenset({"venue", "scorecards", "updated_at"}))
+
+
+def test_a_record_without_a_value_that_it_needs_is_refused_when_it_is_declared() -> None:
+    with pytest.raises(TypeError, match="`created_at`"):
+        user_from.without(frozenset({"version", "created_at"}))
+    with pytest.raises(TypeError, match="`second`"):
+        Decoder(lambda first, second: (first, second), first=text("first"), _second=text("second"))
+
+
+def test_numbers_keep_what_they_are() -> None:
+    convert = Decoder(lambda value, twice: (value, twice), value=number("n"), twice=derived(lambda n: [n, n], "value"))
+    texts_of_numbers = [
+        "0",
+        "-7",
+        "12345678901234567890123",
+        "1.5",
+        "0.1",
+        "1E+3",
+        "1.00000000000000000000000000000000001",
+    ]
+
+    for stored in texts_of_numbers:
+        raw = {"n": {"N": stored}}
+        made = convert.raw(raw)
+        assert made == convert(decode_item(raw)) == (decode_item(raw)["n"], [decode_item(raw)["n"]] * 2)
+        assert type(made[0]) is type(decode_item(raw)["n"])
+
+
+def test_a_missing_attribute_without_a_default_is_damage() -> None:
+    convert = Decoder(lambda name, at: (name, at), name=text("name", default=text("title")), at=text("at", from_iso))
+
+    assert convert.raw({"title": {"S": "x"}, "at": {"S": "2026-06-25T12:00:00.000Z"}}) == (
+        "x",
+        datetime(2026, 6, 25, 12, tzinfo=UTC),
+    )
+    with pytest.raises(LookupError):
+        convert.raw({"at": {"S": "2026-06-25T12:00:00.000Z"}})

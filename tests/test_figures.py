@@ -1,0 +1,28 @@
+"""Figures are told as `prometheus_client` tells its own."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+import edge.observing.operation_metrics  # noqa: F401 - switches series of creation times off
+from edge.observing.figures import Counts, Spreads
+
+BOUNDS = (0.5, 1.0, 10.0)
+LABELS = st.tuples(st.sampled_from(["a", 'b "quoted"\n\\']), st.sampled_from(["x", ""]))
+VALUES = st.one_of(st.sampled_from([0.0, *BOUNDS]), st.floats(0, 1e6))
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(LABELS, VALUES)))
+def test_figures_are_told_as_prometheus_client_tells_its_own(seen: list[tuple[tuple[str, str], float]]) -> None:
+    ours, theirs = CollectorRegistry(), CollectorRegistry()
+    count = Counts(ours, "seen", "What was seen.", ("kind", "other"))
+    spread = Spreads(ours, "size", "How large.", BOUNDS, ("kind", "other"))
+    their_count = Counter("seen", "What was seen.", ("kind", "other"), registry=theirs)
+    their_spread = Histogram("size", "How large.", ("kind", "other"), buckets=BOUNDS, registry=theirs)
+    for labels, value in seen:
+        count.add(labels, value)
+        spread.observe(labels, value)
+        their_count.labels(*labels).inc(value)
+        their_spread.labels(*labels).observe(value)
+    assert generate_latest(ours) == generate_latest(theirs)

@@ -1,0 +1,16 @@
+"""HMAC with its key taken up once: the same as hashlib's own."""
+
+import hmac
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datastore.mac import Mac
+
+
+@settings(max_examples=30)
+@given(key=st.binary() | st.binary(min_size=63, max_size=66), texts=st.lists(st.binary(), min_size=1, max_size=3))
+def test_every_text_has_the_code_that_the_standard_library_makes(key: bytes, texts: list[bytes]) -> None:
+    mac = Mac(key)
+
+    assert [mac.digest(text) for text in texts] == [hmac.digest(key, text, "sha256") for text in texts]
