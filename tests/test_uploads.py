@@ -28,7 +28,7 @@ from datastore.photos.reservations import Reservation
 from datastore.photos.uploads import Uploads
 from datastore.store import Store
 from pipelines.photos.janitor import Janitor
-from runtime import new_id
+from runtime import Gateway, new_id
 
 CONFLICT = refuse(400, "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
 OWN_ID = uuid7(NOON, "a client's own")
@@ -492,6 +492,6 @@ async def test_one_that_is_released_while_it_is_confirmed_leaves_nothing(
 
 
 async def test_a_serving_gateway_has_a_janitor(served: Served) -> None:
-    jobs = [getattr(job, "__self__", None) for job in served.gateway._jobs()]
+    jobs = [getattr(job, "__self__", None) for job in Gateway._jobs(served.gateway)]
 
     assert [type(job) for job in jobs if isinstance(job, Janitor)] == [Janitor]
