@@ -4,7 +4,7 @@ https://spec.graphql.org/September2025/#CompleteValue()
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from strawberry.execution import optimized_is_awaitable as is_awaitable
 
 from compiled.paths import Path, keys_of
 from compiled.plans import FieldPlan
+from compiled.resolvers import attribute
 from compiled.strands import Strand
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def _add_item(run: "Run", plan: FieldPlan, depth: int, item: Any, done: list[Any
     except Exception as error:
         completed = run.failed(error, plan, place, depth)
     if isinstance(completed, Strand):
-        adopted(completed, done, len(done))
+        completed.out = done  # type: ignore[attr-defined]
     done.append(completed)
 
 
@@ -128,11 +129,6 @@ def _finish_item(depth: int) -> Any:
         return complete(run, plan, depth, item, path)
 
     return finish
-
-
-def adopted(waiting: Any, out: Any, key: str | int) -> None:
-    """Tell what is awaited where its value belongs."""
-    waiting.out, waiting.key = out, key
 
 
 def failed_item(run: "Run", error: Exception, plan: FieldPlan, path: Path, items: Any) -> None:
@@ -150,7 +146,7 @@ def leaves(run: "Run", plans: tuple[FieldPlan, ...], source: Any, path: Path | N
     for plan in plans:
         place = (path, plan.key)
         try:
-            value = resolved(run, plan, getattr(source, plan.resolver.name), place)
+            value = resolved(run, plan, attribute(run, plan, source, place), place)
         except Exception as error:
             value = run.failed(error, plan, place)
         found.append(value)
@@ -161,16 +157,14 @@ def ordered(run: "Run", plans: tuple[FieldPlan, ...], found: dict[str, Any]) -> 
     """The answer of an object with its keys in the order that follows from the variables."""
     included = [plan for plan in plans if plan.key in found]
     included.sort(key=lambda plan: plan.place(run.variables))
-    answer = {plan.key: found[plan.key] for plan in included}
-    adopt_all(answer)
-    return answer
+    return {plan.key: found[plan.key] for plan in included}
 
 
-def adopt_all(out: dict[str, Any]) -> None:
-    """Tell all that is awaited in an object where its value belongs."""
-    for key, value in out.items():
+def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:
+    """Tell what is awaited among these values of an object that it belongs there."""
+    for value in values:
         if isinstance(value, Strand):
-            adopted(value, out, key)
+            value.out = out  # type: ignore[attr-defined]
 
 
 def _let_go(rest: Iterator[Any]) -> None:

@@ -147,7 +147,7 @@ class Program:
         return run.result()
 
     def _root(self, root: Select, run: Run) -> None:
-        run.shared = {}  # what a mutation before this one made of it
+        run.shared.clear()  # what a mutation before this one made of it
         try:
             part = root(run, run.root, None)
         except GraphQLError as error:
@@ -160,4 +160,4 @@ class Program:
             run.data = part
             return
         run.data.update(part)
-        adopt_all(run.data)
+        adopt_all(run.data, part.values())

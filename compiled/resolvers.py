@@ -25,7 +25,8 @@ class Direct(NamedTuple):
 
     `convert(run, plan, path, arguments)` makes of coerced arguments what the function takes, as `(keywords, lasting)`;
     what is `lasting` may be given to each call of an execution. `same_for` is a group of fields and an attribute: where
-    that is equal, all fields of the group are resolved alike, so that one call does for them all.
+    that is equal, all fields of the group are resolved alike, so that one call does for them all. `at_hand` is an
+    attribute that has the answer unless it is None; it goes with leaves that take no arguments.
     """
 
     function: Callable[..., Any]
@@ -36,6 +37,7 @@ class Direct(NamedTuple):
     info_class: Callable[["Run", FieldPlan, Path], Any]
     convert: Callable[["Run", FieldPlan, Path, dict[str, Any]], tuple[dict[str, Any], bool]]
     same_for: tuple[Hashable, str] | None = None
+    at_hand: str | None = None
 
 
 class Raw(NamedTuple):
@@ -62,6 +64,21 @@ def default(run: "Run", plan: FieldPlan, source: Any, path: Path) -> Any:
 
 def _arguments(run: "Run", plan: FieldPlan) -> dict[str, Any]:
     return plan.arguments(run) if plan.takes_arguments else {}
+
+
+def attribute(run: "Run", plan: FieldPlan, source: Any, path: Path) -> Any:
+    """What an object has for a field that it may have at hand."""
+    resolver: Attribute | Direct = plan.resolver
+    if isinstance(resolver, Attribute):
+        return getattr(source, resolver.name)
+    value = getattr(source, resolver.at_hand or "")
+    if value is not None:
+        return value
+    given = [source] if resolver.takes_self else []
+    named = dict.fromkeys(resolver.parents, source)
+    if resolver.info:
+        named[resolver.info] = resolver.info_class(run, plan, path)
+    return resolver.function(*given, **named)
 
 
 def keywords(run: "Run", plan: FieldPlan, path: Path) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """One execution of a compiled operation: what it waits for, what went wrong, and what is null for that."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any
 
-from graphql import ExecutionResult, GraphQLError, GraphQLResolveInfo, Undefined, located_error
+from graphql import ExecutionResult, GraphQLError, GraphQLResolveInfo, located_error
 from graphql.execution import Executor, default_field_resolver
 from graphql.execution.values import VariableValues
 
@@ -18,62 +19,105 @@ if TYPE_CHECKING:
 
 
 class Waiting(Strand):
-    """A value that is awaited: it stands in its own place (`out[key]`) until it is there.
+    """A value that is awaited: it stands in its own place (`out[path[1]]`) until it is there.
 
     Of a list whose items are still to come, `items` are those that came. `followers` are other places that wait for
-    this value, under its key `shared`; they have no awaitable of their own.
+    this value, as `shared[of]` is it meanwhile; they have no awaitable of their own.
     """
 
-    __slots__ = ("depth", "finish", "followers", "is_given_up", "items", "key", "out", "path", "plan", "run", "shared")
+    __slots__ = ("depth", "finish", "followers", "is_given_up", "items", "of", "out", "path", "plan", "run", "shared")
     items: list[Any]
+    shared: dict[Hashable, Any]
+    of: Hashable
 
-    def __init__(
-        self, run: "Run", plan: FieldPlan, awaitable: Any | None, path: Path, depth: int, finish: Finish
-    ) -> None:
-        if awaitable is None:
-            self._coroutine = None
-        else:
-            Strand.__init__(self, awaitable, run.loop)
+    def __init__(self, run: "Run", plan: FieldPlan, awaitable: Any, path: Path, depth: int, finish: Finish) -> None:
+        Strand.__init__(self, awaitable, run.loop)
         self.run = run
         self.plan = plan
         self.path = path
         self.depth = depth
         self.finish = finish
-        self.key = path[1]
         self.out: Any = None
         self.is_given_up = False
-        self.followers: list[Waiting] | None = None
-        self.shared: Hashable = None
+        self.followers: list[Follower] | None = None
 
     def ended(self, error: BaseException | None) -> None:
         """Its value takes its place, or null does."""
-        run = self.run
+        run, known = self.run, None
         if self.followers is not None:
-            run.learn(self, error)
-        if error is None and not self.is_given_up:
+            known = self._learn(error)
+        if self.is_given_up:
+            pass
+        elif error is None:
+            finish = self.finish if known is None else known.finish
             try:
-                value = self.finish(run, self.plan, self.value, self.path, complete_awaited)
+                value = finish(run, self.plan, self.value, self.path, complete_awaited)
             except BaseException as problem:  # what is awaited next may have been cancelled already
-                run.fail(self, problem)
+                run.fail(problem, self.plan, self.path, self.depth, self.out)
             else:
-                self.out[self.key] = value
+                self.out[self.path[1]] = value
                 if value.__class__ is Waiting:
-                    value.out, value.key = self.out, self.key
-        elif not self.is_given_up:
-            run.fail(self, error)
+                    value.out = self.out
+        else:
+            run.fail(error, self.plan, self.path, self.depth, self.out)
+        if self.followers:
+            self._tell_followers(known, error)
         live = run.live
         live.discard(self)
-        for follower in self.followers or ():
-            follower.value = self.value
-            follower.ended(error)
         if not live and run.idle is not None and not run.idle.done():
             run.idle.set_result(None)
 
-    def cancel(self, msg: object = None) -> bool:
-        """Have it raise `CancelledError`, unless others wait for its value."""
-        if any(not follower.is_given_up for follower in self.followers or ()):
-            return False
-        return Strand.cancel(self, msg)
+    def _learn(self, error: BaseException | None) -> "Known | None":
+        """What was resolved for several places is there; or it failed, and who asks from now on has it tried anew."""
+        if error is not None:
+            self.forget()
+            return None
+        known = Known(self.value)
+        if self.shared.get(self.of) is self:
+            self.shared[self.of] = known
+        return known
+
+    def _tell_followers(self, known: "Known | None", error: BaseException | None) -> None:
+        """In their order. Those that are given up meanwhile leave the list."""
+        run, followers = self.run, self.followers
+        assert followers is not None, "Asked before."
+        followers.reverse()
+        while followers:
+            plan, out, around = followers.pop()
+            if known is not None:
+                value = known.answers.get(plan)
+                if value is None:
+                    path = (around, plan.key)
+                    try:
+                        value = known.answer(run, plan, path)
+                    except BaseException as problem:
+                        run.fail(problem, plan, path, 0, out)
+                        continue
+                    if value.__class__ is Waiting:
+                        value.out = out
+                out[plan.key] = value
+            else:
+                run.fail(error, plan, (around, plan.key), 0, out)
+
+    def give_up(self, place: Path | None) -> bool:
+        """Whether nobody waits for it any more, now that nobody does for this place, or all."""
+        left = place is None or lies_in(self.path, place)
+        if left:
+            self.is_given_up = True
+        if self.followers:
+            waiting = [] if place is None else [one for one in self.followers if not lies_in(one[2], place)]
+            left = left or len(waiting) < len(self.followers)
+            self.followers[:] = waiting
+        return left and self.is_given_up and not self.followers
+
+    def forget(self) -> None:
+        """Nobody is to follow it any more."""
+        if self.followers is not None and self.shared.get(self.of) is self:
+            del self.shared[self.of]
+
+
+# A field, the object in whose answer it belongs, and the place of that object.
+Follower = tuple[FieldPlan, dict[str, Any], Path | None]
 
 
 class Known:
@@ -86,13 +130,11 @@ class Known:
         self.answers: dict[FieldPlan, Any] = {}
 
     def answer(self, run: "Run", plan: FieldPlan, path: Path) -> Any:
-        """What is answered at this place: the very object that is answered elsewhere, where nothing can differ."""
-        found = self.answers.get(plan)
-        if found is None:
-            errors = len(run.errors)
-            found = plan.finish(run, plan, self.value, path, complete_awaited)
-            if plan.answers_alike and found.__class__ is dict and len(run.errors) == errors:
-                self.answers[plan] = found
+        """What is answered at this place. `answers` has what is the very same object wherever it is answered."""
+        errors = len(run.errors)
+        found = plan.finish(run, plan, self.value, path, complete_awaited)
+        if plan.answers_alike and found.__class__ is dict and len(run.errors) == errors:
+            self.answers[plan] = found
         return found
 
     def finish(self, run: "Run", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:
@@ -144,7 +186,8 @@ class Run:
         self.data: dict[str, Any] | None = None
         self.errors: list[GraphQLError] = []
         self.live: set[Waiting] = set()
-        self.shared: dict[Hashable, Any] = {}
+        # By group of fields, and by what is the same where they are resolved alike.
+        self.shared: defaultdict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         self.arguments: dict[FieldPlan, dict[str, Any]] = {}
         self.keywords: dict[FieldPlan, dict[str, Any]] = {}
         resolver = default_field_resolver if executor is None else executor.field_resolver
@@ -188,17 +231,16 @@ class Run:
             return waiting
         return waiting.finish(self, plan, waiting.value, path, complete_awaited)
 
-    def fail(self, waiting: Waiting, error: BaseException | None) -> None:
-        """What was awaited, or its value, failed."""
+    def fail(self, error: BaseException | None, plan: FieldPlan, path: Path, depth: int, out: Any) -> None:
+        """What was awaited, or its value, failed: its place in `out` is null, or one around it."""
         if not isinstance(error, Exception):
             self.interrupt(error)
             return
-        plan, path = waiting.plan, waiting.path
         located = located_error(error, plan.nodes(self.variables), keys_of(path))
-        if plan.required[waiting.depth]:
-            self._null_around(located, plan, waiting.depth, path)
+        if plan.required[depth]:
+            self._null_around(located, plan, depth, path)
         else:
-            waiting.out[waiting.key] = None
+            out[path[1]] = None
             self.note(located, path)
 
     def _null_around(self, error: GraphQLError, plan: FieldPlan | None, depth: int, path: Any) -> None:
@@ -255,10 +297,9 @@ class Run:
 
     def give_up(self, path: Path | None = None) -> None:
         """Cancel what is awaited for this place, or all."""
-        given_up = [waiting for waiting in self.live if path is None or lies_in(waiting.path, path)]
+        given_up = [waiting for waiting in self.live if waiting.give_up(path)]
         for waiting in given_up:
-            waiting.is_given_up = True
-        for waiting in given_up:
+            waiting.forget()
             waiting.cancel()
 
     def interrupt(self, error: BaseException | None) -> None:
@@ -267,41 +308,18 @@ class Run:
             self.interruption = error
         self.give_up()
 
-    # Values that are the same at several places
-
-    def known(self, plan: FieldPlan, key: Hashable, path: Path) -> Any:
-        """The answer of a field that is resolved as another was, or its stand-in; `Undefined` if none was."""
-        found = self.shared.get(key)
-        if found is None:
-            return Undefined
-        if found.__class__ is Known:
-            return found.answer(self, plan, path)
-        follower = Waiting(self, plan, None, path, 0, plan.finish)
-        found.followers.append(follower)
-        self.live.add(follower)
-        return follower
-
-    def lead(self, plan: FieldPlan, key: Hashable, awaitable: Any, path: Path) -> Any:
-        """As `start`, for all fields that are resolved alike."""
+    def lead(self, plan: FieldPlan, shared: dict[Hashable, Any], of: Hashable, awaitable: Any, path: Path) -> Any:
+        """As `start`, for all fields that are resolved alike: `shared[of]` is `Known`, or who waits for it."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         waiting = Waiting(self, plan, awaitable, path, 0, plan.finish)
         if waiting.begin():
-            waiting.shared, waiting.followers = key, []
-            self.shared[key] = waiting
+            waiting.shared, waiting.of, waiting.followers = shared, of, []
+            shared[of] = waiting
             self.live.add(waiting)
             return waiting
-        known = self.shared[key] = Known(waiting.value)
+        known = shared[of] = Known(waiting.value)
         return known.answer(self, plan, path)
-
-    def learn(self, leader: Waiting, error: BaseException | None) -> None:
-        """What was resolved for several places is there; or it failed, and who asks from now on has it tried anew."""
-        if error is not None:
-            del self.shared[leader.shared]
-            return
-        known = self.shared[leader.shared] = Known(leader.value)
-        for waiting in (leader, *(leader.followers or ())):
-            waiting.finish = known.finish
 
     async def settled(self) -> None:
         """Wait until nothing is awaited any more. Cancelled, it cancels all that is, and waits for that."""

@@ -24,7 +24,7 @@ from graphql import (
 from compiled.completing import adopt_all, failed_item, items_from, leaves, ordered, resolved
 from compiled.plans import FieldPlan, Finish, Select
 from compiled.resolvers import Attribute, Direct, Itself, Raw, default, keywords
-from compiled.running import Waiting
+from compiled.running import Known, Waiting
 from compiled.selections import Condition
 
 FUNCTIONS_KEPT = 2048
@@ -37,6 +37,8 @@ EXACT = {
     GraphQLFloat: "{0}.__class__ is float and {0} - {0} == 0.0",
 }
 _NAMES: dict[str, Any] = {
+    "Known": Known,
+    "TEXTS": frozenset([str]),
     "Undefined": Undefined,
     "Waiting": Waiting,
     "adopt_all": adopt_all,
@@ -56,13 +58,18 @@ def selection(plans: Sequence[FieldPlan], *, in_order: bool) -> Select:
     for number, plan in enumerate(plans):
         plan.number = number
         function.give("k", plan, plan.key)
+    if any(_is_shared(plan) for plan in plans):
+        function.add(1, "shared = run.shared")
     if not in_order or any(plan.conditions for plan in plans):
         _one_by_one(function, plans)
+        alone = plans
         if not in_order:
             function.given["plans"] = tuple(plans)
             function.add(1, "d = ordered(run, plans, d)")
     else:
-        _at_once(function, plans)
+        alone = _at_once(function, plans)
+    for plan in alone:
+        _adopt(function, plan)
     function.add(1, "return d")
     select: Select = function.made()
     return select
@@ -116,26 +123,24 @@ def _made(text: str) -> Callable[..., Any]:
 # Selections
 
 
-def _at_once(function: _Function, plans: Sequence[FieldPlan]) -> None:
-    awaited: list[FieldPlan] = []
-    grouped = False
+def _at_once(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldPlan]:
+    """The fields that are each resolved alone, for the others are attributes."""
+    alone: list[FieldPlan] = []
+    if any(map(_is_attribute_leaf, plans)):
+        function.add(1, "odd = ()")
     for is_leaf, some in groupby(plans, _is_attribute_leaf):
         group = list(some)
         if is_leaf:
-            if not grouped:
-                function.add(1, "odd = False")
-            grouped = True
             _leaves(function, group)
         else:
             for plan in group:
                 _field(function, 1, plan)
-            awaited += [plan for plan in group if not isinstance(plan.resolver, str)]
+            alone += group
     entries = ", ".join(f"k{plan.number}: v{plan.number}" for plan in plans)
     function.add(1, f"d = {{{entries}}}")
-    for plan in awaited:
-        function.add(1, f"if v{plan.number}.__class__ is Waiting:", f"    v{plan.number}.out = d")
-    if grouped:
-        function.add(1, "if odd:", "    adopt_all(d)")
+    if len(alone) < len(plans):
+        function.add(1, "if odd:", "    adopt_all(d, odd)")
+    return alone
 
 
 def _one_by_one(function: _Function, plans: Sequence[FieldPlan]) -> None:
@@ -143,12 +148,23 @@ def _one_by_one(function: _Function, plans: Sequence[FieldPlan]) -> None:
     for plan in plans:
         indent, value = 1, f"v{plan.number}"
         if plan.conditions:
-            function.add(1, f"if {' or '.join(map(_holds, plan.conditions))}:")
+            function.add(1, f"{value} = None", f"if {' or '.join(map(_holds, plan.conditions))}:")
             indent = 2
         _field(function, indent, plan)
         function.add(indent, f"d[k{plan.number}] = {value}")
-        if not isinstance(plan.resolver, str):
-            function.add(indent, f"if {value}.__class__ is Waiting:", f"    {value}.out = d")
+
+
+def _adopt(function: _Function, plan: FieldPlan) -> None:
+    """Tell what is awaited for a field that its value belongs in `d`, or that this waits for it, too."""
+    value, p, shared = f"v{plan.number}", f"P{plan.number}", f"s{plan.number}"
+    if isinstance(plan.resolver, str):
+        return
+    function.add(1, f"if {value}.__class__ is Waiting:")
+    if _is_shared(plan):
+        function.add(2, f"if {value} is {shared}:", f"    {value}.followers.append(({p}, d, path))", "else:")
+        function.add(3, f"{value}.out = d")
+    else:
+        function.add(2, f"{value}.out = d")
 
 
 def _leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
@@ -157,17 +173,18 @@ def _leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
     for plan in plans:
         _give_leaf(function, plan, str(plan.number))
     function.add(1, "try:")
-    function.add(2, *[f"{value} = o.{plan.resolver.name}" for value, plan in zip(values, plans, strict=True)])
+    function.add(2, *[f"{value} = o.{_attribute(plan)}" for value, plan in zip(values, plans, strict=True)])
     tests = [f"({_usual(plan, value)})" for value, plan in zip(values, plans, strict=True)]
     function.add(2, f"usual = {' and '.join(tests)}")
-    converted = [plan for plan in plans if plan.innermost not in EXACT]
+    converted = [plan for plan in plans if plan.depth or plan.innermost not in EXACT]
     if converted:
         function.add(2, "if usual:")
         for plan in converted:
             _converted(function, 3, plan)
     function.add(1, "except Exception:", "    usual = False")
     group = function.give("G", plans[0], tuple(plans))
-    function.add(1, "if not usual:", "    odd = True", f"    {', '.join(values)}, = leaves(run, {group}, o, path)")
+    function.add(1, "if not usual:", f"    {', '.join(values)}, = found = leaves(run, {group}, o, path)")
+    function.add(2, "odd = (*odd, *found)")
 
 
 def _converted(function: _Function, indent: int, plan: FieldPlan) -> None:
@@ -175,6 +192,9 @@ def _converted(function: _Function, indent: int, plan: FieldPlan) -> None:
     if not plan.required[0]:
         function.add(indent, f"if {value} is not None:")
         indent += 1
+    if plan.depth:
+        function.add(indent, f"{value} = list({value})")
+        return
     function.add(indent, f"{value} = S{plan.number}({value})")
     function.add(indent, f"if {value} is None or {value} is Undefined:", "    usual = False")
 
@@ -186,14 +206,12 @@ def _field(function: _Function, indent: int, plan: FieldPlan) -> None:
         return
     plan.finish = finish(plan)
     p = function.give("P", plan, plan)
+    if _is_shared(plan):
+        _shared_field(function, indent, plan)
+        return
     call, awaits = _call(function, plan, place)
     function.add(indent, f"{place} = (path, k{plan.number})", "try:")
-    if awaits and _is_shared(plan):
-        group, attribute = plan.resolver.same_for
-        function.add(indent + 1, f"g = ({function.give('g', plan, group)}, o.{attribute})")
-        function.add(indent + 1, f"{value} = run.known({p}, g, {place})", f"if {value} is Undefined:")
-        function.add(indent + 2, f"{value} = run.lead({p}, g, {call}, {place})")
-    elif awaits:
+    if awaits:
         function.add(indent + 1, f"{value} = run.start({p}, {call}, {place})")
     else:
         c = function.give("c", plan, plan.finish)
@@ -201,8 +219,28 @@ def _field(function: _Function, indent: int, plan: FieldPlan) -> None:
     function.add(indent, "except Exception as error:", f"    {value} = run.failed(error, {p}, {place})")
 
 
+def _shared_field(function: _Function, indent: int, plan: FieldPlan) -> None:
+    """One that is resolved once for all places: it is known, or waited for already, or this is the first of them."""
+    value, p, place, shared = f"v{plan.number}", f"P{plan.number}", f"p{plan.number}", f"s{plan.number}"
+    group, attribute = plan.resolver.same_for
+    call, _ = _call(function, plan, place)
+    function.add(indent, f"{place} = None", "try:")
+    function.add(indent + 1, f"g = shared[{function.give('g', plan, group)}]", f"of = o.{attribute}")
+    function.add(indent + 1, f"{shared} = g.get(of)", f"if {shared} is None:")
+    function.add(indent + 2, f"{place} = (path, k{plan.number})", f"{value} = run.lead({p}, g, of, {call}, {place})")
+    function.add(indent + 1, f"elif {shared}.__class__ is Known:", f"    {value} = {shared}.answers.get({p})")
+    function.add(indent + 2, f"if {value} is None:", f"    {place} = (path, k{plan.number})")
+    function.add(indent + 3, f"{value} = {shared}.answer(run, {p}, {place})")
+    function.add(indent + 1, "else:", f"    {value} = {shared}")
+    function.add(indent, "except Exception as error:")
+    function.add(indent + 1, f"{value} = run.failed(error, {p}, {place} or (path, k{plan.number}))")
+
+
 def _is_shared(plan: FieldPlan) -> bool:
-    return isinstance(plan.resolver, Direct) and plan.resolver.same_for is not None and not plan.takes_arguments
+    resolver = plan.resolver
+    if not isinstance(resolver, Direct) or resolver.same_for is None or plan.parent is None:
+        return False
+    return resolver.is_async and not plan.takes_arguments
 
 
 def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
@@ -269,7 +307,21 @@ def _finish_objects(function: _Function, plan: FieldPlan) -> None:
 
 
 def _is_attribute_leaf(plan: FieldPlan) -> bool:
-    return isinstance(plan.resolver, Attribute) and plan.leaf and plan.depth == 0
+    return _attribute(plan) is not None and plan.leaf and (plan.depth == 0 or _is_of_texts(plan))
+
+
+def _attribute(plan: FieldPlan) -> str | None:
+    """The attribute that has the value, if one has."""
+    match plan.resolver:
+        case Attribute(name):
+            return name
+        case Direct(at_hand=name) if not plan.takes_arguments:
+            return name
+    return None
+
+
+def _is_of_texts(plan: FieldPlan) -> bool:
+    return plan.depth == 1 and plan.innermost in (GraphQLString, GraphQLID)
 
 
 def _holds(condition: Condition) -> str:
@@ -278,6 +330,11 @@ def _holds(condition: Condition) -> str:
 
 
 def _usual(plan: FieldPlan, value: str) -> str:
-    exact = EXACT.get(plan.innermost)
-    test = exact.format(value) if exact else f"{value}.__class__ in K{plan.number}"
-    return test if plan.required[0] else f"{value} is None or {test}"
+    if _is_of_texts(plan):
+        test = f"({value}.__class__ is tuple or {value}.__class__ is list) and TEXTS.issuperset(map(type, {value}))"
+    elif exact := EXACT.get(plan.innermost):
+        test = exact.format(value)
+    else:
+        test = f"{value}.__class__ in K{plan.number}"
+    # None is not at hand.
+    return f"{value} is None or {test}" if not plan.required[0] and isinstance(plan.resolver, Attribute) else test

@@ -23,8 +23,8 @@ from compiled.plans import UNCHANGING, FieldPlan
 from compiled.resolvers import Attribute, Direct, Itself, Resolver, of_field
 from compiled.running import Run
 
-# In the metadata of a field: see `resolvers.Direct.same_for`.
-SAME_FOR = "same_for"
+# In the metadata of a field: see `resolvers.Direct`.
+SAME_FOR, AT_HAND = "same_for", "at_hand"
 CONVERTER, MADE_IN = "strawberry.schema.schema_converter", "from_resolver.<locals>"
 
 
@@ -105,6 +105,7 @@ def _direct(plan: FieldPlan) -> Resolver | None:
         DirectInfo,
         _Arguments(field),
         field.metadata.get(SAME_FOR),
+        field.metadata.get(AT_HAND),
     )
 
 

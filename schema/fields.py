@@ -32,17 +32,24 @@ def ask(
     description: str,
     extent: Extent = NOT_SAID,
     by: str | None = None,
+    at_hand: str | None = None,
 ) -> Any:
     """A field answered by access patterns: its description names them, and tests find them in its metadata.
 
     `by` is the attribute of the object whose value is all that the answer depends on: an operation then has one answer
-    for all places where it is equal, also of other fields with these patterns.
+    for all places where it is equal, also of other fields with these patterns. `at_hand` is the attribute of the object
+    that is the answer already, unless it is None: then alone the resolver has to be asked.
     """
+    metadata: dict[str, Any] = {"patterns": patterns, "extent": extent}
+    if by is not None:
+        metadata["same_for"] = (" ".join(pattern.id for pattern in patterns), by)
+    if at_hand is not None:
+        metadata["at_hand"] = at_hand
     return strawberry.field(
         resolver=resolver,
         graphql_type=graphql_type,
         description=_described(description, patterns),
-        metadata={"patterns": patterns, "extent": extent} | ({"same_for": (patterns, by)} if by else {}),
+        metadata=metadata,
         extensions=[TellCurrent()] if any(pattern.guard for pattern in patterns) else [],
     )
 

@@ -48,7 +48,7 @@ class Person:
 @dataclass(frozen=True)
 class Note:
     user_id: str
-    fails: bool = False
+    fails: int = 0  # after so many turns
 
 
 Info = strawberry.Info[World, None]
@@ -59,7 +59,8 @@ async def user_of(parent: strawberry.Parent[Note], info: Info) -> "Person | None
 
 
 async def checked(parent: strawberry.Parent[Note]) -> str:
-    await asyncio.sleep(0)
+    for _ in range(parent.fails or 1):
+        await asyncio.sleep(0)
     if parent.fails:
         raise ValueError("no note")
     return "yes"
@@ -71,7 +72,13 @@ async def rename(info: Info, name: str) -> "Note":
 
 
 def notes_of(ids: list[str]) -> list[Note]:
-    return [Note(id.lstrip("!"), id.startswith("!")) for id in ids]
+    return [Note(id.lstrip("!"), id.count("!")) for id in ids]
+
+
+async def later_notes(ids: list[str]) -> list[Note]:
+    for _ in range(2):
+        await asyncio.sleep(0)
+    return notes_of(ids)
 
 
 @strawberry.type
@@ -90,6 +97,7 @@ class Written:
 @strawberry.type
 class Query:
     notes = strawberry.field(resolver=notes_of, graphql_type=list[Written | None])
+    later = strawberry.field(resolver=later_notes, graphql_type=list[Written | None])
 
 
 @strawberry.type
@@ -180,6 +188,51 @@ async def test_who_waits_for_a_place_that_became_null_still_gets_the_value() -> 
     result = await answering
     assert result.data == {"notes": [None, {"checked": "yes", "author": {"name": "A"}}, None]}
     assert world.reads == {"a": 1, "b": 1}
+
+
+async def test_when_nobody_waits_any_more_it_is_given_up() -> None:
+    async def never(user_id: str) -> Person | None:
+        await asyncio.Event().wait()
+        return None
+
+    world = World(never)
+    result = await asyncio.wait_for(asked(Compiling, world, CHECKED, {"ids": ["!a", "!!!a", "!!a"]}), 5)
+    assert result.data == {"notes": [None, None, None]}
+    assert world.reads == {"a": 1}
+    assert world.cancelled == ["a"]
+
+
+async def test_who_asks_for_what_is_just_given_up_has_it_read_anew() -> None:
+    async def slowly_left(user_id: str) -> Person | None:
+        try:
+            await asyncio.sleep(1 if world.reads[user_id] == 1 else 0)
+        except asyncio.CancelledError:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            raise
+        return Person(user_id.upper())
+
+    world = World(slowly_left)
+    text = CHECKED.replace("author { name } }", "author { name } } later(ids: $later) { author { name } }")
+    text = text.replace("$ids: [String!]!", "$ids: [String!]!, $later: [String!]!")
+    result = await asked(Compiling, world, text, {"ids": ["!a"], "later": ["a", "a"]})
+    assert result.data == {"notes": [None], "later": [{"author": {"name": "A"}}] * 2}
+    assert world.reads == {"a": 2}
+    assert world.cancelled == ["a"]
+
+
+@pytest.mark.parametrize("conditions", [{"x": True, "y": True}, {"x": False, "y": True}, {"x": True, "y": False}])
+async def test_keys_stand_in_their_order_where_variables_decide_about_it(conditions: dict[str, bool]) -> None:
+    text = """query Q($ids: [String!]!, $x: Boolean!, $y: Boolean!) {
+        notes(ids: $ids) {
+            author @include(if: $x) { name } userId editor { name } author @include(if: $y) { name }
+        }
+    }"""
+    variables = {"ids": ["a", "b", "a", "b"], **conditions}
+    expected = await asked(StrawberryGraphQLCoreExecutionContext, World(soon), text, variables)
+    for _ in range(2):
+        found = await asked(Compiling, World(soon), text, variables)
+        assert str(found.data) == str(expected.data)
 
 
 async def test_cancelled_it_leaves_nothing_behind() -> None:

@@ -44,12 +44,23 @@ class Post(Node):
     mentions = ask(
         patterns.POST,
         resolver=resolve.mentions,
+        at_hand="mentions",
         graphql_type=list[strawberry.ID],
         description="The ids that its text mentions, whether or not there are such users.",
     )
-    like_count = ask(patterns.POST, resolver=resolve.like_count, graphql_type=int, description="How many like it.")
+    like_count = ask(
+        patterns.POST,
+        resolver=resolve.like_count,
+        at_hand="likes",
+        graphql_type=int,
+        description="How many like it.",
+    )
     comment_count = ask(
-        patterns.POST, resolver=resolve.comment_count, graphql_type=int, description="How many comments it has."
+        patterns.POST,
+        resolver=resolve.comment_count,
+        at_hand="comments",
+        graphql_type=int,
+        description="How many comments it has.",
     )
     comments = ask(
         comment_patterns.COMMENTS,

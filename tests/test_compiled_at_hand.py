@@ -1,0 +1,136 @@
+"""What an object has at hand is answered without asking a resolver; where it has not, the resolver is asked."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import strawberry
+from graphql import ExecutionResult, GraphQLSchema, execute, parse
+from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
+
+from compiled import operation_of
+from compiled.strawberry_fields import StrawberryExecutor
+
+
+class Compiling(StrawberryExecutor):
+    compile_after = 1
+    types_by_class = True
+
+
+@dataclass(frozen=True)
+class Note:
+    title: Any
+    likes: Any
+    tags: Any = ()
+
+
+asked_for: list[str] = []
+Info = strawberry.Info[None, None]
+
+
+def like_count(parent: strawberry.Parent[Note], info: Info) -> int | Awaitable[int]:
+    asked_for.append(info.field_name)
+    return parent.likes if parent.likes is not None else counted(parent)
+
+
+async def counted(note: Note) -> int:
+    await asyncio.sleep(0)
+    if note.title == "uncounted":
+        raise ValueError("not counted")
+    return 7
+
+
+def tags(parent: strawberry.Parent[Note]) -> Any:
+    asked_for.append("tags")
+    return parent.tags
+
+
+@strawberry.type
+class Written:
+    title: str
+    likes = strawberry.field(resolver=like_count, graphql_type=int, metadata={"at_hand": "likes"})
+    maybe = strawberry.field(resolver=like_count, graphql_type=int | None, metadata={"at_hand": "likes"})
+    tags = strawberry.field(resolver=tags, graphql_type=list[str] | None, metadata={"at_hand": "tags"})
+
+
+def notes(info: Info) -> Any:
+    return info.root_value
+
+
+@strawberry.type
+class Query:
+    notes = strawberry.field(resolver=notes, graphql_type=list[Written | None])
+
+
+SCHEMA: GraphQLSchema = strawberry.Schema(Query)._schema
+TEXT = "{ notes { title likes maybe tags } }"
+
+
+async def answered(given: list[Note], *, compiled: bool, text: str = TEXT) -> ExecutionResult:
+    document = parse(text)
+    if compiled:
+        operation = operation_of(Compiling, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
+        result: Any = operation.execute(None, root=given)
+        result = result if isinstance(result, ExecutionResult) else await result
+        asked_for.clear()
+        result = operation.execute(None, root=given)
+    else:
+        result = execute(SCHEMA, document, given, executor_class=StrawberryGraphQLCoreExecutionContext)
+    return result if isinstance(result, ExecutionResult) else await result
+
+
+async def test_no_resolver_is_asked_for_what_is_at_hand() -> None:
+    result = await answered([Note("a", 1, ["x"]), Note("b", 0, ("x", "y"))], compiled=True)
+    assert result.errors is None
+    assert result.data == {
+        "notes": [
+            {"title": "a", "likes": 1, "maybe": 1, "tags": ["x"]},
+            {"title": "b", "likes": 0, "maybe": 0, "tags": ["x", "y"]},
+        ]
+    }
+    assert asked_for == []
+
+
+async def test_the_resolver_is_asked_for_what_is_not_at_hand() -> None:
+    result = await answered([Note("a", 1), Note("b", None)], compiled=True)
+    assert result.data is not None
+    assert result.data["notes"][1] == {"title": "b", "likes": 7, "maybe": 7, "tags": []}
+    assert asked_for == ["likes", "maybe"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        Note("b", None),
+        Note("b", "no number"),
+        Note("b", ValueError("no likes")),
+        Note("b", 1, None),
+        Note("b", 1, ("x", 5)),
+        Note("b", 1, ("x", None)),
+        Note("b", 1, 5),
+        Note("b", 1, {"x": 1, "y": 2}),
+        Note(None, 1),
+    ],
+    ids=str,
+)
+async def test_what_is_odd_is_answered_as_ever(odd: Note) -> None:
+    given = [Note("a", 1), odd, Note("c", 2)]
+
+    expected, found = await answered(given, compiled=False), await answered(given, compiled=True)
+    assert found.data == expected.data
+    assert _told(found) == _told(expected)
+
+
+@pytest.mark.parametrize("name", ["likes", "maybe"])
+async def test_a_resolver_that_is_asked_may_fail(name: str) -> None:
+    given, text = [Note("a", 1), Note("uncounted", None)], f"{{ notes {{ title {name} }} }}"
+    expected = await answered(given, compiled=False, text=text)
+    found = await answered(given, compiled=True, text=text)
+    assert found.data == expected.data
+    assert _told(found) == _told(expected)
+
+
+def _told(result: ExecutionResult) -> list[Any]:
+    return sorted((str(error.path), error.message) for error in result.errors or ())
