@@ -3,12 +3,14 @@
 import asyncio
 import gc
 import os
+import shutil
 import socket
+import sqlite3
 import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,6 +46,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REAL_DATA = ROOT.parent / "shared" / "data"
 SECRET = "a secret for tests, long enough to sign with"
 TESTS_PER_ENGINE = 10
+READY = [f"ready{number}__" for number in range(TESTS_PER_ENGINE)]  # see `Engines.prefix`
 # Modules that take long begin first, so that no worker is left alone with one in the end.
 LONG = {"test_commands", "test_serve", "test_graphiql", "test_match_takeover", "test_ingest", "test_match_replays"}
 LONG |= {"test_photo_paging", "test_earthquake_pages"}
@@ -190,9 +193,13 @@ class Listener:
 
 
 class Engines:
-    """Engines one after another, each for some tests: to make a table takes the longer the more tables there are."""
+    """Engines one after another, each for some tests: to make a table takes the longer the more tables there are.
 
-    def __init__(self) -> None:
+    With a template each begins as a copy of that file, and `prefix` names tables in it that no other test has had.
+    """
+
+    def __init__(self, template: Path | None = None) -> None:
+        self._template = template
         self._tests = 0
         self._url = ""
         self._running = ExitStack()
@@ -204,20 +211,43 @@ class Engines:
             # Its file lies in memory where the system has a place for that.
             shared = Path("/dev/shm")
             folder = TemporaryDirectory(dir=shared if shared.is_dir() else None)
-            path = Path(self._running.enter_context(folder))
-            self._url = self._running.enter_context(_engine(path / "engine.sqlite"))
+            path = Path(self._running.enter_context(folder)) / "engine.sqlite"
+            if self._template:
+                shutil.copyfile(self._template, path)
+            self._url = self._running.enter_context(_engine(path))
         self._tests += 1
         return self._url
+
+    @property
+    def prefix(self) -> str:
+        """That of the tables for the test the engine was last given to."""
+        return READY[(self._tests - 1) % TESTS_PER_ENGINE]
 
     def close(self) -> None:
         self._running.close()
 
 
 @pytest.fixture(scope="session")
-def engines() -> Iterator[Engines]:
-    engines = Engines()
+def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
+    engines = Engines(_with_tables(tmp_path_factory.mktemp("engines")))
     yield engines
     engines.close()
+
+
+def _with_tables(folder: Path) -> Path:
+    """An engine's file with tables for as many tests as share an engine: to copy it is quicker than to make them."""
+
+    async def make(url: str) -> None:
+        for prefix in READY:
+            async with open_database(StoreOptions(store=url, prefix=prefix)) as database:
+                await _create(database)
+
+    made, template = folder / "made.sqlite", folder / "template.sqlite"
+    with _engine(made) as url:
+        asyncio.run(make(url))
+    with closing(sqlite3.connect(made)) as connection:
+        connection.execute("VACUUM INTO ?", [str(template)])
+    return template
 
 
 @pytest.fixture
@@ -276,9 +306,14 @@ def settings() -> Settings:
 
 
 @pytest.fixture
-def store_options(engine: str) -> StoreOptions:
-    """Tables of the test's own: their names begin with a prefix nobody else has."""
-    return StoreOptions(store=engine, prefix=f"t{uuid.uuid4().hex[:12]}__")
+def store_options(engines: Engines, engine: str) -> StoreOptions:
+    """Tables of the test's own, made already: their names begin with a prefix nobody else has."""
+    return StoreOptions(store=engine, prefix=engines.prefix)
+
+
+def new_prefix() -> str:
+    """For tables that are not made yet."""
+    return f"t{uuid.uuid4().hex[:12]}__"
 
 
 @pytest.fixture
@@ -290,7 +325,13 @@ async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
 
 
 async def make_tables(database: Database) -> None:
-    """The declared tables that are missing, made with our own client: boto3 would take ten times as long, each time."""
+    """The declared tables that are missing."""
+    if database.prefix not in READY:
+        await _create(database)
+
+
+async def _create(database: Database) -> None:
+    """With our own client: boto3 would take ten times as long, each time."""
 
     async def make(table: Table) -> None:
         name = database.prefix + table.name

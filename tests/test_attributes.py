@@ -1,6 +1,6 @@
 """Attribute values to the real engine and back: nothing changes on the way, and what does not fit is refused."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from typing import Any
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datastore.attributes import decode, decode_item, encode, encode_item, stored_bytes
 from datastore.client import RequestRefused
-from datastore.database import Database, StoreOptions, open_database
+from datastore.database import Database
 
 KEY = {"PK": {"S": "A"}, "SK": {"S": "B"}}
 ENGINE_SETTINGS = settings(
@@ -49,13 +49,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=12,
 )
-
-
-@pytest.fixture
-async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
-    async with open_database(store_options) as database:
-        await database.create_tables()
-        yield database
 
 
 def nest(depth: int) -> Any:

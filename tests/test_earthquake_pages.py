@@ -114,12 +114,12 @@ async def load(options: StoreOptions) -> None:
 
 
 @pytest.fixture
-def store_options(request: pytest.FixtureRequest, engine: str) -> StoreOptions:
+def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -> StoreOptions:
     """The real month for a test that asks for it, tables of its own for any other."""
     if "november" in request.fixturenames:
         options: StoreOptions = request.getfixturevalue("november")
         return options
-    return StoreOptions(store=engine, prefix=f"t{uuid.uuid4().hex[:12]}__")
+    return store_options
 
 
 @dataclass(frozen=True)

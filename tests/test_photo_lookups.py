@@ -1,8 +1,8 @@
 """Items of the photo library found by their partition alone, and what is shown when some of it cannot be read."""
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,9 +24,9 @@ from datastore.store import Store
 
 
 @pytest.fixture
-def store_options(proxy: Proxy) -> StoreOptions:
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
     """The gateway's calls go through the proxy."""
-    return StoreOptions(store=proxy.url, prefix=f"t{uuid.uuid4().hex[:12]}__")
+    return replace(store_options, store=proxy.url)
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
+from conftest import new_prefix
 
 from datastore import tables
 from datastore.database import Database, StoreOptions, open_database
@@ -29,6 +30,12 @@ RICH = Table(
     stream="NEW_AND_OLD_IMAGES",
 )
 ALL = (*TABLES, PLAIN, RICH)
+
+
+@pytest.fixture
+def store_options(engine: str) -> StoreOptions:
+    """A place for tables, none of them made."""
+    return StoreOptions(store=engine, prefix=new_prefix())
 
 
 @pytest.fixture
