@@ -1,131 +1,191 @@
 """A loader whose batches can be given up: what is queued is not asked for when nobody waits for it any more."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable
+from collections.abc import Coroutine, Hashable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-from aiodataloader import DataLoader, Loader
+from aiodataloader import DataLoader
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 ReturnT = TypeVar("ReturnT")
-Waiter = asyncio.Future[None]
+
+
+class Failure:
+    """What went wrong with a read, for each who waits for it: with the traceback of what failed, and no reader's."""
+
+    __slots__ = ("_traceback", "problem")
+
+    def __init__(self, problem: BaseException) -> None:
+        self.problem = problem
+        self._traceback = problem.__traceback__
+
+    def raised(self) -> BaseException:
+        return self.problem.with_traceback(self._traceback)
+
+
+class Read(Generic[KeyT, ReturnT]):
+    """What is read of one key: on its way while it has a `batch`, then a `value`, which may be a `Failure`."""
+
+    __slots__ = ("batch", "key", "value")
+
+    def __init__(self, key: KeyT, batch: "Batch | None", value: ReturnT | Failure | None = None) -> None:
+        self.key = key
+        self.batch = batch
+        # Any, so that it is taken out at a glance: a `Failure` here is one of an `Exception`.
+        self.value: Any = value
+
+
+class Batch:
+    """Reads that go out together, and a future for each who waits for any of them."""
+
+    __slots__ = ("reads", "waiters")
+
+    def __init__(self) -> None:
+        self.reads: list[Read[Any, Any]] = []
+        self.waiters: list[asyncio.Future[None]] = []
 
 
 class Batches(DataLoader[KeyT, ReturnT]):
     """Sends what is asked for in one turn together, in tasks of its own.
 
     They outlive a reader who goes, since others may wait for the same; `give_up` ends them when none does.
+
+    A read has no future: all of a batch are there at once, and whoever waits has one for themselves.
     """
 
     def __init__(self, *, max_batch_size: int | None = None) -> None:
         # As aiodataloader's own does it, which also looks into the class each time: half of what a loader cost.
         self.loop = asyncio.get_event_loop()
         self.max_batch_size = max_batch_size
-        self._cache = {}
-        self._queue: list[Loader] = []
+        self._reads: dict[KeyT, Read[KeyT, ReturnT]] = {}
+        self._queued: list[Batch] = []
+        self._sent: set[Batch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._on_their_way: dict[int, list[Loader]] = {}
-        self._waiters: dict[asyncio.Future[ReturnT], list[Waiter]] = {}
 
-    def get_cache_key(self, key: KeyT) -> KeyT:
-        return key
+    def load(self, key: KeyT) -> "asyncio.Future[ReturnT]":
+        """What `wait` brings, asked for at once."""
+        return self.loop.create_task(self._brought(self._read_of(key)))
 
     async def wait(self, key: KeyT) -> ReturnT:
-        """What `load` brings. One reader's cancellation is not the others': they wait for the same read.
+        """What is found. One reader's cancellation is not the others': they wait for the same read."""
+        return await self._brought(self._read_of(key))
 
-        As `asyncio.shield` does it, but with a future alone for each reader, and one turn of the loop less.
-        """
-        read = self._cache.get(key)
-        if read is None:
-            read = self._cache[key] = self.loop.create_future()
-            self.do_resolve_reject(key, read)
-        if not read.done():
-            await self._over(read)
-        return read.result()
+    def clear(self, key: KeyT) -> Self:
+        self._reads.pop(key, None)
+        return self
 
-    def _over(self, read: asyncio.Future[ReturnT]) -> Waiter:
-        """What one reader waits for, until the read is done."""
-        waiter: Waiter = self.loop.create_future()
-        self._waiters.setdefault(read, []).append(waiter)
-        return waiter
+    def clear_all(self) -> Self:
+        self._reads.clear()
+        return self
 
-    def do_resolve_reject(self, key: KeyT, future: "asyncio.Future[ReturnT]") -> None:
-        """Queue a read; the first of a batch has it sent."""
-        self._queue.append(Loader(key=key, future=future))
-        if len(self._queue) == 1:
+    def prime(self, key: KeyT, value: ReturnT) -> Self:
+        if key not in self._reads:
+            self._reads[key] = Read(key, None, Failure(value) if isinstance(value, BaseException) else value)
+        return self
+
+    def knows(self, key: KeyT) -> bool:
+        """Whether it was read already, or is on its way."""
+        return key in self._reads
+
+    def _read_of(self, key: KeyT) -> Read[KeyT, ReturnT]:
+        return self._reads.get(key) or self._begun(key)
+
+    def _begun(self, key: KeyT) -> Read[KeyT, ReturnT]:
+        """Queue a read; the first of those that go out together has them sent."""
+        queued = self._queued
+        if not queued:
+            queued.append(Batch())
             # As aiodataloader does it: behind all that is ready to run now.
             self.loop.call_soon(self._begin)
+        elif len(queued[-1].reads) == self.max_batch_size:
+            queued.append(Batch())
+        batch = queued[-1]
+        read = self._reads[key] = Read(key, batch)
+        batch.reads.append(read)
+        return read
+
+    async def _brought(self, read: Read[KeyT, ReturnT]) -> ReturnT:
+        if read.batch is not None:
+            await self._over(read.batch)
+        value: ReturnT | Failure = read.value
+        if isinstance(value, Failure):
+            raise value.raised()
+        return value
+
+    def _over(self, batch: Batch) -> "asyncio.Future[None]":
+        """What one reader waits for, until the batch is there: theirs alone, so that they may cancel it."""
+        waiter = self.loop.create_future()
+        batch.waiters.append(waiter)
+        return waiter
 
     def _begin(self) -> None:
-        self._start(self.dispatch(), self._queue)
+        self._start(self.dispatch(), self._queued)
 
-    def _start(self, work: Coroutine[Any, Any, None], reads: list[Loader]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None], batches: list[Batch]) -> None:
         task = self.loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, reads))
+        task.add_done_callback(partial(self._ended, batches))
 
-    def _ended(self, reads: list[Loader], task: asyncio.Task[None]) -> None:
+    def _ended(self, batches: list[Batch], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             # Perhaps before it began, and not by `give_up`: a shutdown ends tasks, too.
-            self._on_their_way.pop(id(reads), None)
-            if self._queue is reads:
-                self._queue = []
-            self._let_go(reads)
+            if self._queued is batches:
+                self._queued = []
+            self._let_go(batches)
 
     async def dispatch(self) -> None:
         """Send what is queued: a first batch in this task, others at its side."""
-        queue, self._queue = self._queue, []
-        size = self.max_batch_size or len(queue) or 1
-        batches = [queue[at : at + size] for at in range(0, len(queue), size)]
-        for batch in batches:
-            self._on_their_way[id(batch)] = batch
+        batches, self._queued = self._queued, []
+        self._sent.update(batches)
         for batch in batches[1:]:
-            self._start(self._send(batch), batch)
+            self._start(self._send(batch), [batch])
+        del batches[1:]
         if batches:
             await self._send(batches[0])
 
-    async def _send(self, batch: list[Loader]) -> None:
-        """As aiodataloader's `dispatch_queue_batch`, without its doubts about what `batch_load_fn` is and answers."""
+    async def _send(self, batch: Batch) -> None:
+        reads = batch.reads
         try:
-            values = await self.batch_load_fn([read.key for read in batch])
-            for read, value in zip(batch, values, strict=True):
-                if read.future.done():
-                    continue
-                if isinstance(value, Exception):
-                    read.future.set_exception(value)
+            values = await self.batch_load_fn([read.key for read in reads])
+            for read, value in zip(reads, values, strict=True):
+                if isinstance(value, BaseException):
+                    self._fail(read, value)
                 else:
-                    read.future.set_result(value)
-        except Exception as problem:  # of a batch that fails nothing is remembered
-            for read in batch:
-                self.clear(read.key)
-                if not read.future.done():
-                    read.future.set_exception(problem)
+                    read.value = value
+                    read.batch = None
+        except Exception as problem:
+            for read in reads:
+                self._fail(read, problem)
         finally:
-            self._on_their_way.pop(id(batch), None)
-        for read in batch:
-            self._wake(read.future)
-
-    def _wake(self, read: asyncio.Future[ReturnT]) -> None:
-        for waiter in self._waiters.pop(read, ()):
+            self._sent.discard(batch)
+        for waiter in batch.waiters:
             if not waiter.done():
                 waiter.set_result(None)
-            elif not read.cancelled():
-                read.exception()  # seen: whoever waited for it has gone
+
+    def _fail(self, read: Read[KeyT, ReturnT], problem: BaseException) -> None:
+        """A failure is told to those who wait for it, and not remembered: asked for again, it is read again."""
+        if self._reads.get(read.key) is read:
+            del self._reads[read.key]
+        if read.batch is not None:
+            read.value = Failure(problem)
+            read.batch = None
 
     def give_up(self) -> None:
         """End what is queued or on its way. Asked for again, it is read again."""
-        left = [*self._queue, *(read for batch in self._on_their_way.values() for read in batch)]
-        self._queue, self._on_their_way = [], {}
+        left = [*self._queued, *self._sent]
+        self._queued = []
         for task in self._tasks:
             task.cancel()
         self._let_go(left)
 
-    def _let_go(self, reads: list[Loader]) -> None:
+    def _let_go(self, batches: Iterable[Batch]) -> None:
         """Nobody brings them any more: whoever waits for one is cut off, and nothing is remembered of it."""
-        for read in reads:
-            if not read.future.done():
-                read.future.cancel()
-                self.clear(read.key)
-                self._wake(read.future)
+        for batch in batches:
+            self._sent.discard(batch)
+            for read in batch.reads:
+                if read.batch is not None:
+                    self._fail(read, asyncio.CancelledError())
+            for waiter in batch.waiters:
+                waiter.cancel()

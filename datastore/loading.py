@@ -12,7 +12,7 @@ from datastore.client import Client
 from datastore.declarations import AccessPattern, Table
 from datastore.decoding import Decoder
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
-from datastore.giving_up import Batches
+from datastore.giving_up import Batches, Failure, Read
 from datastore.keyspace.parts import Key, checked, key_of
 from datastore.metering import Deadline, Meter
 from datastore.records import Record, raw_record
@@ -35,13 +35,12 @@ Address = tuple[Table, Key]
 class Found:
     """An item as DynamoDB answered it (`raw`), and what was made of it: once, however many read it."""
 
-    __slots__ = ("_convert", "_item", "_record", "raw")
+    __slots__ = ("_item", "_made", "raw")
 
     def __init__(self, raw: Raw) -> None:
         self.raw = raw
         self._item: Item | None = None
-        self._convert: Decoder[Any] | None = None
-        self._record: Any = None
+        self._made: tuple[Decoder[Any], Any] | None = None
 
     @property
     def item(self) -> Item:
@@ -52,9 +51,10 @@ class Found:
 
     def record(self, convert: Decoder[Record]) -> Record:
         """As a record. Raises `Internal` when it is damaged."""
-        if self._convert is not convert:
-            self._record, self._convert = raw_record(convert, self.raw), convert
-        record: Record = self._record
+        made = self._made
+        if made is None or made[0] is not convert:
+            made = self._made = convert, raw_record(convert, self.raw)
+        record: Record = made[1]
         return record
 
 
@@ -129,47 +129,46 @@ class PointReads(Batches[Address, Found | None]):
         await super().dispatch()
 
     async def _quiet(self) -> None:
-        size, turns = len(self._queue), 0
+        size, turns = self._size(), 0
         while turns < self._turns:
             await asyncio.sleep(0)
-            turns = turns + 1 if size == len(self._queue) else 0
-            size = len(self._queue)
+            turns = turns + 1 if size == self._size() else 0
+            size = self._size()
+
+    def _size(self) -> int:
+        return sum(len(batch.reads) for batch in self._queued)
 
     def read(self, pattern: AccessPattern, key: Key) -> Awaitable[Found | None]:
         """What is found, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
-        return self.wait(self._address(pattern, key))
+        return self._brought(self._asked_by(pattern, key))
 
     async def read_all(self, pattern: AccessPattern, keys: Sequence[Key]) -> list[Found | Exception | None]:
-        """What is found of each, or what went wrong with it: in one task, however many they are."""
-        reads = [self._begun(pattern, key) for key in keys]
-        return [read if isinstance(read, Exception) else await self._outcome(read) for read in reads]
-
-    def _begun(self, pattern: AccessPattern, key: Key) -> "asyncio.Future[Found | None] | Exception":
-        try:
-            return self.load(self._address(pattern, key))
-        except BadUserInput as refusal:
-            return refusal
-
-    async def _outcome(self, read: "asyncio.Future[Found | None]") -> Found | Exception | None:
-        try:
-            if not read.done():
-                await self._over(read)
-            return read.result()
-        except Exception as problem:
-            return problem
+        """What is found of each, or what went wrong with it: they are waited for together, however many they are."""
+        reads: list[Read[Address, Found | None]] = []
+        for key in keys:
+            try:
+                reads.append(self._asked_by(pattern, key))
+            except BadUserInput as refusal:
+                reads.append(Read((pattern.table, key), None, Failure(refusal)))
+        for read in reads:
+            if read.batch is not None:
+                await self._over(read.batch)
+        return [_problem(read.value) if read.value.__class__ is Failure else read.value for read in reads]
 
     def read_ahead(self, pattern: AccessPattern, key: Key) -> None:
         """Have a key read with the others of this turn, for one who will ask for it soon. A failure is theirs."""
-        address = self._address(pattern, key, ahead=True)
-        self.load(address).add_done_callback(lambda read: read.cancelled() or read.exception())
+        self._asked_by(pattern, key, ahead=True)
 
-    def _address(self, pattern: AccessPattern, key: Key, *, ahead: bool = False) -> Address:
+    def _asked_by(self, pattern: AccessPattern, key: Key, *, ahead: bool = False) -> Read[Address, Found | None]:
         table = pattern.table
-        address = table, checked(key, sorts=table.sort is not None)
-        self._patterns[address] = pattern.id
+        address = table, key
+        read = self._reads.get(address)
+        if read is None:
+            checked(key, sorts=table.sort is not None)
+            self._patterns[address] = pattern.id
         if self._meter.detailed:
-            self._asks.note(address, pattern, known=address in self._cache, ahead=ahead)
-        return address
+            self._asks.note(address, pattern, known=read is not None, ahead=ahead)
+        return self._begun(address) if read is None else read
 
     def prime(self, key: Address, value: Found | None) -> Self:
         if self._meter.detailed:
@@ -180,11 +179,7 @@ class PointReads(Batches[Address, Found | None]):
         """An item, None or an exception for each address."""
         if len(addresses) == 1:
             return [await self._one(*addresses[0])]
-        values = await self._many(addresses)
-        for address, value in zip(addresses, values, strict=True):
-            if isinstance(value, BaseException):
-                self.clear(address)  # a failure is not remembered: asked again, it is read again
-        return values
+        return await self._many(addresses)
 
     async def _one(self, table: Table, key: Key) -> Found | None:
         request = point_requests(table, self._prefix, self._consistent).get_item(key)
@@ -193,8 +188,16 @@ class PointReads(Batches[Address, Found | None]):
 
     async def _many(self, addresses: Sequence[Address]) -> list[Found | BaseException | None]:
         found: dict[tuple[Table, tuple[str, str]], Found | BaseException] = {}
-        tables = {self._prefix + table.name: table for table, _ in addresses}
-        request: Prepared | Mapping[str, Any] = self._batch(addresses)
+        keys: dict[Table, list[Key]] = {}
+        for table, key in addresses:
+            keys.setdefault(table, []).append(key)
+        tables = {self._prefix + table.name: table for table in keys}
+        request: Prepared | Mapping[str, Any] = batch_get_item(
+            {
+                name: point_requests(table, self._prefix, self._consistent).entry(keys[table])
+                for name, table in tables.items()
+            }
+        )
         delays = UNPROCESSED.delays(random.random)
         asks = self._asked(addresses)  # the same in each round
         wanted = None
@@ -241,20 +244,16 @@ class PointReads(Batches[Address, Found | None]):
             request,
             timeout=self._deadline.remaining(),
             meter=self._meter,
-            patterns=tuple({self._patterns[address]: None for address in addresses}),
+            patterns=tuple(dict.fromkeys(map(self._patterns.__getitem__, addresses))),
             asks=asks,
         )
 
-    def _batch(self, addresses: Sequence[Address]) -> Prepared:
-        keys: dict[Table, list[Key]] = {}
-        for table, key in addresses:
-            keys.setdefault(table, []).append(key)
-        return batch_get_item(
-            {
-                self._prefix + table.name: point_requests(table, self._prefix, self._consistent).entry(of_table)
-                for table, of_table in keys.items()
-            }
-        )
+
+def _problem(failure: Failure) -> Exception:
+    """What is told in the place of an item. Raises what cuts off whoever waits for it."""
+    if isinstance(failure.problem, Exception):
+        return failure.problem
+    raise failure.raised()
 
 
 def _receive(table: Table, items: Sequence[Raw], found: dict[tuple[Table, tuple[str, str]], Any]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,19 @@ class Doubled(Batches[int, int]):
         self.asked += keys
         await self.open.wait()
         return [2 * key for key in keys]
+
+
+class Halved(Batches[int, int]):
+    """Half of each number; odd ones fail, the first time that they are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[list[int]] = []
+
+    async def batch_load_fn(self, keys: Sequence[int]) -> list[Any]:
+        self.asked.append(list(keys))
+        await asyncio.sleep(0)
+        return [ValueError(key) if key % 2 and len(self.asked) == 1 else key // 2 for key in keys]
 
 
 def at_work(readers: Sequence[asyncio.Task[int]]) -> set[asyncio.Task[int]]:
@@ -54,3 +68,42 @@ async def test_who_waits_for_a_batch_that_is_cut_off_is_cut_off_too(sent: Callab
     numbers.open.set()
     async with asyncio.timeout(5):
         assert await asyncio.gather(*map(numbers.wait, range(4))) == [0, 2, 4, 6]
+
+
+async def test_each_is_told_of_its_own_failure_which_is_forgotten() -> None:
+    numbers = Halved()
+
+    told = await asyncio.gather(*map(numbers.wait, (4, 5, 7, 5)), return_exceptions=True)
+    again = await numbers.load_many([4, 5, 6])
+
+    assert [told[0], *map(repr, told[1:])] == [2, "ValueError(5)", "ValueError(7)", "ValueError(5)"]
+    assert again == [2, 2, 3]
+    assert numbers.asked == [[4, 5, 7], [5, 6]]
+
+
+async def test_what_is_loaded_is_as_a_loader_of_any_kind_has_it() -> None:
+    numbers = Halved()
+    numbers.prime(8, 40).prime(8, 41)
+
+    early = numbers.load(2)
+    numbers.load(4).cancel()
+
+    assert (await numbers.load(8), await early) == (40, 1)
+    assert await numbers.clear(8).load(8) == 4
+    numbers.clear_all()
+    assert await numbers.load_many([2, 8]) == [1, 4]
+    assert numbers.asked == [[2, 4], [8], [2, 8]]
+
+
+async def test_a_batch_of_another_number_of_values_fails_and_is_forgotten() -> None:
+    class Short(Halved):
+        async def batch_load_fn(self, keys: Sequence[int]) -> list[Any]:
+            return (await super().batch_load_fn(keys))[: 1 if len(self.asked) == 1 else None]
+
+    numbers = Short()
+
+    told = await asyncio.gather(*map(numbers.wait, (2, 4)), return_exceptions=True)
+
+    assert [type(one) for one in told][1] is ValueError
+    assert await numbers.load_many([2, 4]) == [1, 2]
+    assert numbers.asked == [[2, 4], [2, 4]]

@@ -29,17 +29,12 @@ class Lookups(Batches[Place, Item | None]):
     async def find(self, pattern: AccessPattern, partition: str, prefix: str) -> Item | None:
         place = pattern, partition, prefix
         if self._store.meter.detailed:
-            self._asks.note(place, pattern, known=place in self._cache)
-        # One reader's cancellation is not the others': they wait for the same Query.
-        return await asyncio.shield(self.load(place))
+            self._asks.note(place, pattern, known=self.knows(place))
+        return await self.wait(place)
 
     async def batch_load_fn(self, places: Sequence[Place]) -> list[Any]:
         """An item, None or an exception for each place."""
-        found = await asyncio.gather(*[self._first(place) for place in places], return_exceptions=True)
-        for place, item in zip(places, found, strict=True):
-            if isinstance(item, BaseException):
-                self.clear(place)  # a failure is not remembered: asked again, it is looked for again
-        return found
+        return await asyncio.gather(*[self._first(place) for place in places], return_exceptions=True)
 
     async def _first(self, place: Place) -> Item | None:
         pattern, partition, prefix = place
