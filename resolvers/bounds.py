@@ -1,7 +1,7 @@
 """What inputs may hold: each check names the field and the limit."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sized
+from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -91,6 +91,16 @@ id = partial(text, longest=LONGEST_ID)
 name = partial(text, longest=200)
 code = partial(text, longest=20)
 note = partial(text, longest=1000)
+
+
+def ids(field: str, values: Sequence[str]) -> Sequence[str]:
+    """Each as `id` takes it."""
+    signs = "".join(values)
+    # As nearly always: there is nothing to strip, nor to look at one by one.
+    plain = signs.isascii() and signs.isprintable() and " " not in signs and all(values)
+    if plain and max(map(len, values), default=0) <= LONGEST_ID:
+        return values
+    return [id(field, value) for value in values]
 
 
 def url(field: str, value: str) -> str:

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from conftest import NOON
+from graphql import GraphQLObjectType
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from strawberry.utils.str_converters import to_snake_case
 
+import schema as api
 from datastore.attributes import decode_item, encode_item
 from datastore.decoding import Decoder, derived, number, text
 from datastore.errors import Internal
@@ -18,10 +22,23 @@ from datastore.feeds.posts import Post, post_from
 from datastore.feeds.users import User, user_from
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.parts import split
-from datastore.matches.cricket import InningsScore, Match, MatchPhase, Scorecard, Venue, phase_of, to_json
-from datastore.matches.fixtures import match_from, match_item, summary_from
+from datastore.matches.cricket import (
+    InningsScore,
+    Match,
+    MatchPhase,
+    Result,
+    ResultKind,
+    Scorecard,
+    Target,
+    Toss,
+    Venue,
+    phase_of,
+    to_json,
+)
+from datastore.matches.fixtures import match_from, match_item, shown_of, summary_from
+from datastore.matches.leagues import League, league_from
 from datastore.matches.teams import Team, team_from
-from datastore.moments import from_iso
+from datastore.moments import from_iso, iso
 from datastore.records import DAMAGE, parsed, raw_parsed
 
 WORDS = st.sampled_from(["", "a", "Zoë 日本", '"\\\n', "\x00", "12"])
@@ -112,12 +129,28 @@ def team_by_hand(item: Mapping[str, Any]) -> Team:
     )
 
 
+def league_by_hand(item: Mapping[str, Any]) -> League:
+    return League(
+        item["leagueId"],
+        item["name"],
+        item["code"],
+        item.get("active") is True,
+        item.get("seasonId"),
+        item.get("imageUrl"),
+        item.get("countryId"),
+        item.get("type"),
+        from_iso(item["updatedAt"]) if item.get("updatedAt") else None,
+        int(item.get("version") or 0),
+    )
+
+
 BY_HAND: dict[Decoder[Any], Any] = {
     user_from: user_by_hand,
     post_from: post_by_hand,
     comment_from: comment_by_hand,
     entry_from: entry_by_hand,
     team_from: team_by_hand,
+    league_from: league_by_hand,
 }
 SOUND: dict[Decoder[Any], dict[str, Any]] = {
     user_from: {"PK": "USER#ada", "name": "Ada", "created_at": "2026-06-25T14:30:00.000Z", "bio": "x", "posts": 3},
@@ -145,6 +178,7 @@ SOUND: dict[Decoder[Any], dict[str, Any]] = {
     },
     entry_from: {"PK": "FEED#ada", "SK": "2026-06-25T14:30:00.000Z#07#POST#p", "author_id": "bob"},
     team_from: {"teamId": "t", "name": "India", "code": "IND", "national": True, "version": 4},
+    league_from: {"leagueId": "l", "name": "Premier League", "code": "IPL", "active": True, "type": "league"},
 }
 MORE = ("bio", "avatar_ref", "followers", "merged_since", "version", "media_ref", "mentions", "GSI2SK", "imageUrl")
 
@@ -175,7 +209,7 @@ def test_a_record_is_what_its_item_says_however_it_is_read(convert: Decoder[Any]
 
 
 def test_sound_items_are_records() -> None:
-    assert {type(convert(item)) for convert, item in SOUND.items()} == {User, Post, Comment, FeedEntry, Team}
+    assert {type(convert(item)) for convert, item in SOUND.items()} == {User, Post, Comment, FeedEntry, Team, League}
 
 
 MATCH = Match(
@@ -192,6 +226,23 @@ MATCH = Match(
     scorecards=(Scorecard(1),),
     updated_at=NOON,
     revision=3,
+)
+
+
+MATCH_FIELDS = cast(GraphQLObjectType, api.build()._schema.type_map["Match"]).fields
+WHOLE = replace(
+    MATCH,
+    season_id="2026",
+    round="Final",
+    format="T20",
+    note="By a run",
+    toss=Toss("a"),
+    scheduled_overs=20,
+    target=Target(171),
+    result=Result(ResultKind.WIN, "A won"),
+    follow_on=True,
+    player_of_match="p",
+    version=2,
 )
 
 
@@ -234,6 +285,24 @@ def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
 
     assert (read.venue, read.scorecards, read.updated_at, read.innings) == (None, None, None, MATCH.innings)
     assert short is match_from.without(frozenset({"venue", "scorecards", "updated_at"}))
+
+
+def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
+    raw = encode_item(match_item(WHOLE, NOON) | {"liveUpdatedAt": iso(NOON), "archivedAt": iso(NOON)})
+    fields = {to_snake_case(name): name for name in MATCH_FIELDS}
+    values = {name: fields.get(name) for name in Match.__struct_fields__} | {"season_id": "season"}
+    shown = {name: field for name, field in values.items() if field is not None}
+
+    assert [name for name in Match.__struct_fields__ if name not in shown] == ["fence", "last_ball_id"]
+    for name, field in shown.items():
+        alone = getattr(shown_of(frozenset({field})).raw(raw), name)
+        with_others = getattr(shown_of(frozenset(fields.values()) - {"displayState"}).raw(raw), name)
+        assert alone == with_others == getattr(match_from.raw(raw), name)
+        assert alone not in ((), None, 0, False, ""), "Say something else of it, so that one sees it is there."
+    assert shown_of(frozenset({"matchId", "displayState"})) is match_from
+    assert shown_of(frozenset({"matchId", "homeTeam"})).raw(raw) == Match(
+        *("m", "l", "T20I", "a", "b", NOON, "Finished", MatchPhase.FINISHED), round="Final", format="T20"
+    )
 
 
 def test_a_record_without_a_value_that_it_needs_is_refused_when_it_is_declared() -> None:

@@ -308,6 +308,25 @@ async def test_a_state_is_built_once_and_then_read(served: Served) -> None:
     assert kept.made == ["GetItem DisplayStateCache"]
 
 
+async def test_a_state_of_a_match_says_all_whatever_else_is_shown_of_the_match(served: Served) -> None:
+    over = fixture(
+        phase=MatchPhase.FINISHED,
+        status="Finished",
+        innings=(first(), second()),
+        result=Result(ResultKind.WIN, "Chennai won by 33 runs", winner_team_id="2", by_runs=33),
+        version=7,
+    )
+    await put_in_place(served.store(), over)
+    shown = '{ %s { displayState(teamId: "1") { version headline situation } } }'
+
+    one = await served.ask(shown % 'match(id: "m1")')
+    some = await served.ask(shown % 'matches(ids: ["m1"])')
+    alone = await served.ask('{ displayState(matchId: "m1", teamId: "1") { version headline situation } }')
+
+    assert alone.data["displayState"]["situation"] == "Chennai won by 33 runs"
+    assert (one.data["match"], some.data["matches"]) == (alone.data, [alone.data])
+
+
 @pytest.mark.parametrize(
     ("phase", "seconds"), [(MatchPhase.LIVE, 60), (MatchPhase.UPCOMING, 600), (MatchPhase.FINISHED, 86_400)]
 )

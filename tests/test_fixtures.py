@@ -11,6 +11,7 @@ from conftest import NOON, Answer, Served
 from msgspec.structs import replace
 
 from datastore.attributes import decode_item
+from datastore.errors import BadUserInput
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES, fixture
 from datastore.matches.cricket import (
@@ -29,6 +30,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.teams import Team, Teams
+from resolvers import bounds
 from resolvers.access import Role
 from resolvers.nodes import global_id
 
@@ -138,6 +140,20 @@ def asked_for(answer: Answer, table: str) -> list[str]:
 
 
 # FIX-1: a match
+
+
+@pytest.mark.parametrize(
+    ("ids", "taken"),
+    [([], []), (["1", "m-2"], ["1", "m-2"]), (["1", " 2 "], ["1", "2"]), (["é", "\u00a0x"], ["é", "x"])],
+)
+def test_ids_are_taken_without_the_space_around_them(ids: list[str], taken: list[str]) -> None:
+    assert list(bounds.ids("ids", ids)) == taken
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "\n", "\u200b", "x" * 101])
+def test_one_wrong_id_among_others_is_told(wrong: str) -> None:
+    with pytest.raises(BadUserInput, match="`ids` must have between 1 and 100"):
+        bounds.ids("ids", ["1", wrong])
 
 
 async def test_a_match_is_answered_whole_or_null(served: Served) -> None:

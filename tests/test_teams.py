@@ -174,6 +174,7 @@ async def test_texts_of_just_the_longest_length_are_taken_without_the_space_arou
     [
         (TEAM, "id"),
         ("query ($id: ID!) { league(id: $id) { name } }", "id"),
+        ('query ($id: ID!) { matches(ids: ["m1", $id]) { matchId } }', "ids"),
         ("query ($id: ID!) { seasonTeams(seasonId: $id) { nodes { teamId } } }", "seasonId"),
     ],
 )

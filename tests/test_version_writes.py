@@ -1,7 +1,6 @@
 """Updates at a version whose answers are lost, and puts that others come before: through a proxy to the engine."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ from conftest import NOON
 from fault_proxy import Fault, Proxy, Seen, client_of, forward, lose_answer, reset
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from photo_items import livestream, person
 
 from datastore.database import Database

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec.structs import astuple
 
 T = TypeVar("T")
 
@@ -23,6 +24,19 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     No record can come to hold itself, so the garbage collector need not look at them: 200 matches are 50,000.
     """
+
+
+class Reference(Record, frozen=True):
+    """Reference data that are kept, of which a `version` is the last value.
+
+    What it is says nothing of the version: two that differ in it alone are equal.
+    """
+
+    def __eq__(self, other: object) -> bool:
+        return self.__class__ is other.__class__ and astuple(self)[:-1] == astuple(other)[:-1]
+
+    def __hash__(self) -> int:
+        return hash(astuple(self)[:-1])
 
 
 class MatchPhase(StrEnum):

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.decoding import Decoder, derived, flag, number, text
-from datastore.errors import Internal, NotFound
+from datastore.errors import NotFound
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.keyspace.versioning import REVISION
@@ -38,6 +38,8 @@ from datastore.versions import PUT_VERSIONS, expecting, updated, version, versio
 
 UPDATES_AT_ONCE = 8
 PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
+# As others write what is not known, or was not when it was stored.
+NO_PHASE = ("", MatchPhase.UNKNOWN.value)
 SOON = timedelta(hours=24)
 LATELY = timedelta(minutes=10)
 
@@ -60,8 +62,9 @@ class Fixtures:
         self, match_ids: Sequence[str], convert: Decoder[Match] | None = None
     ) -> list[Match | Exception | None]:
         """FIX-2: in the order asked, None for those that are not there, what went wrong for those that fail."""
-        found = await self._store.find_all(keys.MATCHES, [keys.fixture(match_id) for match_id in match_ids])
-        return [_read(one, convert or match_from) if isinstance(one, Found) else one for one in found]
+        found = await self._store.find_all(keys.MATCHES, list(map(keys.fixture, match_ids)))
+        read = partial(raw_parsed, convert or match_from)
+        return [read(one.raw) if isinstance(one, Found) else one for one in found]
 
     async def latest(self, match_id: str) -> Match | None:
         """The same, read consistently: what leads to a write must not be old."""
@@ -215,7 +218,7 @@ def _status(stored: str | None) -> str:
 
 def _phase(status: str, stored: str | None) -> MatchPhase:
     """A word that was new when it was stored may be known by now, as lists read it."""
-    return phase_of(status) if stored in (None, "", MatchPhase.UNKNOWN.value) else PHASE_NAMES[stored]
+    return phase_of(status) if stored is None or stored in NO_PHASE else PHASE_NAMES[stored]
 
 
 def _unknown() -> None:
@@ -337,27 +340,35 @@ match_from = Decoder(
 )
 
 
-def _read(found: Found, convert: Decoder[Match]) -> Match | Internal:
-    return raw_parsed(convert, found.raw)
-
-
-# Fields of the API, and the values of a match that only they show: those take most of the time to decode.
-_SHOWN_BY = {
-    "venue": ("venue",),
-    "toss": ("toss",),
-    "target": ("target",),
-    "result": ("result",),
-    "scorecards": ("scorecards",),
-    "updatedAt": ("updated_at",),
-    "liveUpdatedAt": ("live_updated_at",),
-    "archivedAt": ("archived_at",),
+# Parts of a match that are read only where they are shown: the fields of the API that show them, and the values. So few
+# that there is a decoder for each choice of them.
+_PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("venue",): ("venue",),
+    ("result",): ("result",),
+    ("toss", "target"): ("toss", "target"),
+    ("innings", "followOn"): ("_innings", "innings", "_follow_on", "follow_on"),
+    ("scorecards",): ("scorecards",),
+    ("season", "note", "playerOfMatch", "scheduledOvers", "ballsPerOver"): (
+        *("season_id", "note", "player_of_match", "scheduled_overs", "balls_per_over"),
+    ),
+    ("version", "revision"): ("version", "fence", "last_ball_id", "revision"),
+    ("updatedAt", "liveUpdatedAt", "archivedAt"): ("updated_at", "live_updated_at", "archived_at"),
 }
+# The fields that show none of these, or have them read anew.
+_OTHERS = (
+    *("__typename", "id", "matchId", "leagueId", "leagueCode", "league", "homeTeamId", "homeTeam"),
+    *("awayTeamId", "awayTeam", "startTime", "status", "phase", "round", "format", "lineups", "liveScore"),
+    *("active", "isFollowed", "followers", "liveActivities"),
+)
+_KNOWN = frozenset(chain(_OTHERS, *_PARTS))
 
 
 @lru_cache(256)
 def shown_of(fields: frozenset[str]) -> Decoder[Match]:
     """What makes a match of an item of the table where these fields of it are shown."""
-    left = [values for field, values in _SHOWN_BY.items() if field not in fields]
+    if not fields <= _KNOWN:
+        return match_from  # for a display state all of a match counts
+    left = [values for shown_by, values in _PARTS.items() if fields.isdisjoint(shown_by)]
     return match_from.without(frozenset(chain.from_iterable(left)))
 
 

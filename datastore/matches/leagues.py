@@ -1,31 +1,31 @@
 """Leagues and competitions: reference data (LG-1 … LG-6)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
+from datastore.decoding import Decoder, flag, number, text
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import leagues as keys
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.parts import Key
+from datastore.keyspace.versioning import VERSION
+from datastore.matches.cricket import Reference
 from datastore.moments import from_iso, iso
 from datastore.records import readable, record
 from datastore.remembered import RememberedScans
 from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version_of, versioned
+from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
 
 TRIES = 5
 
 
-@dataclass(frozen=True, slots=True)
-class League:
-    """A league. `code` is its short name (IPL), `active` tells that its matches are synced and polled.
-
-    What a league is says nothing of its `version`: two that differ in it alone are equal.
-    """
+class League(Reference, frozen=True):
+    """A league. `code` is its short name (IPL), `active` tells that its matches are synced and polled."""
 
     league_id: str
     name: str
@@ -36,7 +36,7 @@ class League:
     country_id: str | None = None
     type: str | None = None
     updated_at: datetime | None = None
-    version: int = field(default=0, compare=False)
+    version: int = 0
 
 
 ATTRIBUTES = {
@@ -64,7 +64,8 @@ class Leagues:
 
     async def by_id(self, league_id: str) -> League | None:
         """LG-1."""
-        return record(league_from, await self._store.get(keys.LEAGUE, Key(league_id)))
+        found = await self._store.find(keys.LEAGUE, Key(league_id))
+        return None if found is None else found.record(league_from)
 
     async def all(self, *, active: bool | None = None) -> Sequence[League]:
         """LG-2, LG-3: the leagues by name, all or those that are (not) active, as they were at most 30 seconds ago."""
@@ -157,17 +158,24 @@ def league_item(league: League) -> Item:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def league_from(item: Mapping[str, Any]) -> League:
-    updated_at = item.get("updatedAt")
-    return League(
-        league_id=item["leagueId"],
-        name=item["name"],
-        code=item["code"],
-        active=item.get("active") is True,  # as LG-3 has it
-        season_id=item.get("seasonId"),
-        image_url=item.get("imageUrl"),
-        country_id=item.get("countryId"),
-        type=item.get("type"),
-        updated_at=from_iso(updated_at) if updated_at else None,
-        version=version_of(item),
-    )
+def _is_true(value: object) -> bool:
+    return value is True
+
+
+def _updated(moment: str | None) -> datetime | None:
+    return from_iso(moment) if moment else None
+
+
+league_from = Decoder(
+    League,
+    league_id=text("leagueId"),
+    name=text("name"),
+    code=text("code"),
+    active=flag("active", _is_true, default=False),  # as LG-3 has it
+    season_id=text("seasonId", default=None),
+    image_url=text("imageUrl", default=None),
+    country_id=text("countryId", default=None),
+    type=text("type", default=None),
+    updated_at=text("updatedAt", _updated, default=None),
+    version=number(VERSION, version, default=0),
+)

@@ -1,19 +1,21 @@
 """How each team fares in a season of a league (TS-1, TS-2)."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from msgspec.structs import replace
+
 from datastore.attributes import Item
 from datastore.keyspace.matches import team_seasons as keys
+from datastore.matches.cricket import Record
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class TeamSeason:
+class TeamSeason(Record, frozen=True):
     """A team's row in the table of a season; a figure is None where the provider does not tell it."""
 
     season_id: str

@@ -1,9 +1,10 @@
 """Teams: reference data, kept in step with the provider (TM-1 … TM-4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from datastore.attributes import Item
 from datastore.decoding import Decoder, flag, number, text
@@ -12,6 +13,7 @@ from datastore.keyspace.matches import teams as keys
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.keyspace.parts import Key
 from datastore.keyspace.versioning import VERSION
+from datastore.matches.cricket import Reference
 from datastore.moments import from_iso, iso
 from datastore.records import readable
 from datastore.remembered import RememberedScans
@@ -19,12 +21,8 @@ from datastore.store import Store
 from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
 
 
-@dataclass(frozen=True, slots=True)
-class Team:
-    """A team. `code` is its short name (IND), `national` tells a country's side from a club.
-
-    What a team is says nothing of its `version`: two that differ in it alone are equal.
-    """
+class Team(Reference, frozen=True):
+    """A team. `code` is its short name (IND), `national` tells a country's side from a club."""
 
     team_id: str
     name: str
@@ -33,7 +31,7 @@ class Team:
     country_id: str | None = None
     national: bool = False
     updated_at: datetime | None = None
-    version: int = field(default=0, compare=False)
+    version: int = 0
 
 
 ATTRIBUTES = {

@@ -6,8 +6,9 @@ away goes on where the match stands by now, and several tell the same.
 
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from datastore.matches.cricket import Match, MatchSnapshot
 from datastore.matches.leagues import League

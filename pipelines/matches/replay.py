@@ -1,6 +1,5 @@
 """The provider that plays recorded matches, at a speed or ball by ball."""
 
-import dataclasses
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -80,9 +79,7 @@ class ReplayProvider:
                 yield replay.summary(now)
 
     async def leagues(self) -> Sequence[League]:
-        leagues = [
-            dataclasses.replace(one.recording.league, season_id=one.fixture.season_id) for one in self._replays.values()
-        ]
+        leagues = [replace(one.recording.league, season_id=one.fixture.season_id) for one in self._replays.values()]
         return list({league.league_id: league for league in leagues}.values())
 
     async def teams(self) -> Sequence[Team]:

@@ -2,10 +2,9 @@
 
 import logging
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
 from datetime import timedelta
 
-import msgspec
+from msgspec.structs import replace
 
 from datastore.errors import NotFound
 from datastore.matches.active_matches import ActiveMatches
@@ -245,4 +244,4 @@ def _merged(snapshot: MatchSnapshot, match: Match, stored: Match) -> MatchSnapsh
     """The facts as they were told, the rest as it was stored: another state may have been the newer one."""
     facts = {fact: getattr(match, fact) for fact in FACTS}
     state = {part: getattr(stored, part) for part in STATE}
-    return msgspec.structs.replace(snapshot, match=msgspec.structs.replace(snapshot.match, **facts, **state))
+    return replace(snapshot, match=replace(snapshot.match, **facts, **state))

@@ -131,7 +131,7 @@ async def match(info: Info, id: MatchId) -> Match | None:
 async def matches(info: Info, ids: MatchIds) -> list[Match | Exception | None]:
     bounds.listed("ids", ids)
     # An error stands in the place of its own match only.
-    return await info.context.fixtures.by_ids([bounds.id("ids", id) for id in ids], shown_of(selected_fields(info)))
+    return await info.context.fixtures.by_ids(bounds.ids("ids", ids), shown_of(selected_fields(info)))
 
 
 async def matches_by_league(
