@@ -6,13 +6,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from conftest import ROOT, free_port
+from forking import Forked
 from typer.testing import CliRunner
 
 from gateway import cli
@@ -53,7 +55,19 @@ def surroundings(**given: str) -> dict[str, str]:
 
 
 def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A command to its end."""
+    """A command to its end, in a process of its own."""
+    with TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = Forked("gateway.py", [*map(str, arguments)], surroundings(**environment), stdout=out, stderr=err)
+        try:
+            status = process.wait(40)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(arguments, status, out.read_text(), err.read_text())
+
+
+def run_anew(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same by an interpreter that is started for it, as a user does."""
     return subprocess.run(
         [sys.executable, "gateway.py", *map(str, arguments)],
         cwd=ROOT,
@@ -92,7 +106,7 @@ def refused_in_a_line(done: subprocess.CompletedProcess[str], status: int, words
 class Process:
     """A gateway that serves in a process of its own."""
 
-    def __init__(self, process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+    def __init__(self, process: Forked | subprocess.Popen[bytes], url: str, log: Path) -> None:
         self.process = process
         self.url = url
         self._log = log
@@ -137,28 +151,44 @@ def _fetch(request: Request) -> tuple[int, str, str]:
             return problem.code, problem.headers["Content-Type"], problem.read().decode()
 
 
-@contextmanager
-def serving(folder: Path, *arguments: str, **environment: str) -> Iterator[Process]:
+def serving(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[Process]:
     """`serve` with its data in this folder, until it is left."""
-    port = free_port()
+
+    def start(surrounded: dict[str, str], log: Path) -> Forked:
+        return Forked("gateway.py", ["serve", *arguments], surrounded, stdout=Path(os.devnull), stderr=log)
+
+    return _serving(start, folder, environment)
+
+
+def serving_anew(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[Process]:
+    """The same by an interpreter that is started for it, as a user does."""
+
+    def start(surrounded: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "gateway.py", "serve", *arguments]
+        with log.open("wb") as file:
+            return subprocess.Popen(command, cwd=ROOT, env=surrounded, stdout=subprocess.DEVNULL, stderr=file)
+
+    return _serving(start, folder, environment)
+
+
+@contextmanager
+def _serving(
+    start: Callable[[dict[str, str], Path], Forked | subprocess.Popen[bytes]],
+    folder: Path,
+    environment: dict[str, str],
+) -> Iterator[Process]:
+    port, log = free_port(), folder.with_suffix(".log")
+    log.write_bytes(b"")
     given = {"GATEWAY_PORT": str(port), "GATEWAY_DATA_DIR": str(folder)} | environment
-    log = folder.with_suffix(".log")
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "gateway.py", "serve", *arguments],
-            cwd=ROOT,
-            env=surroundings(**given),
-            stdout=subprocess.PIPE,
-            stderr=file,
-        )
-    with process:
-        try:
-            gateway = Process(process, f"http://127.0.0.1:{port}", log)
-            _until(lambda: "Stop with" in gateway.told or process.poll() is not None, 30)
-            assert process.poll() is None, gateway.told
-            yield gateway
-        finally:
-            process.kill()
+    process = start(surroundings(**given), log)
+    try:
+        gateway = Process(process, f"http://127.0.0.1:{port}", log)
+        _until(lambda: "Stop with" in gateway.told or process.poll() is not None, 30)
+        assert process.poll() is None, gateway.told
+        yield gateway
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _until(holds: Callable[[], object], seconds: float) -> None:

@@ -20,6 +20,7 @@ from command_line import (
     refused,
     refused_in_a_line,
     run,
+    run_anew,
     run_here,
     serving,
     surroundings,
@@ -73,7 +74,7 @@ def test_a_wrong_call_is_told_in_one_line(arguments: list[str], words: str, tmp_
 
 
 def test_a_wrong_call_is_told_in_one_line_by_a_process_too() -> None:
-    refused_in_a_line(run("serve", "--prot", "1", COLUMNS="40"), 2, "--port). See gateway.py serve --help.")
+    refused_in_a_line(run_anew("serve", "--prot", "1", COLUMNS="40"), 2, "--port). See gateway.py serve --help.")
 
 
 @pytest.mark.parametrize("group", [[], ["tables"], ["ingest"]], ids=" ".join)

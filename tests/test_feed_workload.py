@@ -16,6 +16,7 @@ from conftest import Clock, Served
 from consumers import AT_ONCE, SOON
 from feed_changes import items_of
 from feed_workload import STEP, Workload, before, compare, settled
+from forking import CONTEXT
 
 from datastore.backoff import Backoff
 from datastore.database import StoreOptions
@@ -212,10 +213,7 @@ async def _killed_at_random(
     served: Served, options: StoreOptions, chance: random.Random
 ) -> tuple[multiprocessing.process.BaseProcess, int]:
     """Kills one instance after another, with -9, once it reads the stream. The last, and how many held the lease."""
-    # Forked from a process that has imported everything: each is at work within some hundredths of a second.
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["feed_process"])
-    process = await _started(processes, options)
+    process = await _started(options)
     killed_at_work = 0
     for _ in range(KILLS):
         async with asyncio.timeout(20):
@@ -224,7 +222,7 @@ async def _killed_at_random(
         await asyncio.sleep(chance.uniform(0, BETWEEN_KILLS))
         killed_at_work += await _holds_the_lease(served, process)
         process.kill()
-        process = await _started(processes, options)
+        process = await _started(options)
     return process, killed_at_work
 
 
@@ -238,10 +236,8 @@ async def _holds_the_lease(served: Served, process: multiprocessing.process.Base
     ]
 
 
-async def _started(
-    processes: multiprocessing.context.ForkServerContext, options: StoreOptions
-) -> multiprocessing.process.BaseProcess:
-    process = processes.Process(target=feed_process.run, args=(options.store, options.prefix), daemon=True)
+async def _started(options: StoreOptions) -> multiprocessing.process.BaseProcess:
+    process = CONTEXT.Process(target=feed_process.run, args=(options.store, options.prefix), daemon=True)
     await asyncio.to_thread(process.start)
     return process
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import random
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -11,9 +9,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from conftest import ROOT, Listener, Served
+from conftest import Listener, Served
 from cricket_pipeline import Instance
 from cricket_process import recording
+from forking import Forked
 
 from datastore.database import StoreOptions
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
@@ -37,13 +36,11 @@ class Instances:
     def __init__(self, options: StoreOptions, started: float, speed: float) -> None:
         self._arguments = [options.store, options.prefix]
         self._clock = [str(started), str(speed), str(LOCK_SECONDS)]
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Forked] = {}
 
     def start(self) -> None:
         name = f"instance-{time.monotonic_ns()}"
-        command = [sys.executable, "tests/cricket_process.py", *self._arguments, name, *self._clock]
-        environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PATH": "/usr/bin:/bin"}
-        self._processes[name] = subprocess.Popen(command, cwd=ROOT, env=environment)
+        self._processes[name] = Forked("tests/cricket_process.py", [*self._arguments, name, *self._clock])
 
     def kill(self, name: str) -> None:
         process = self._processes.pop(name)

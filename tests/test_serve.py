@@ -23,6 +23,7 @@ from command_line import (
     run,
     run_here,
     serving,
+    serving_anew,
     surroundings,
 )
 from conftest import ROOT, SECRET, free_port
@@ -110,7 +111,7 @@ def test_an_address_that_is_not_ours_is_told_in_one_line(tmp_path: Path) -> None
 
 def test_a_restart_keeps_what_was_written_and_every_stop_is_quick_and_clean(tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    with serving(folder) as gateway:
+    with serving_anew(folder) as gateway:
         token = gateway.token()
         report = '{ area: "Harbor", category: "Cats", description: "A cat that stays" }'
         reported = gateway.data(f"mutation {{ reportSighting(input: {report}) {{ sightingId }} }}", token)
@@ -122,7 +123,7 @@ def test_a_restart_keeps_what_was_written_and_every_stop_is_quick_and_clean(tmp_
         _until(lambda: not _runs(engine), 2)
         assert "Traceback" not in gateway.told
 
-    with serving(folder) as gateway:
+    with serving_anew(folder) as gateway:
         assert _cpu_seconds(gateway.process.pid) < 5
         assert gateway.data(WATCHES, token)["watches"] == [{"area": "Harbor", "category": "Cats"}]
         there = gateway.data('{ sightings(area: "Harbor") { nodes { sightingId } } }')["sightings"]["nodes"]
