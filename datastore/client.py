@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Self, get_args
@@ -23,7 +23,7 @@ from datastore.declarations import WRITES, Operation
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.metering import Call, Meter
 from datastore.requests import Prepared
-from datastore.signing import CredentialSource, Frozen, Signer
+from datastore.signing import CredentialSource, Signer
 from datastore.wire import Answer, Limits, Lost, NotConnected, Origin, Pool, Silent, TooLate
 
 ITEM_OPERATIONS = frozenset(get_args(Operation))
@@ -117,10 +117,12 @@ class Client:
         self._limits = limits
         self._tables_come_back = tables_come_back
         self._pool: Pool | None = None
+        self._clock: Callable[[], float] = time.monotonic
         self.on_call: Callable[[Call], None] | None = None
 
     async def __aenter__(self) -> Self:
         self._pool = Pool(self._limits)
+        self._clock = asyncio.get_running_loop().time
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -147,148 +149,107 @@ class Client:
         if meter is not None:
             meter.check(operation)
         prepared = request if isinstance(request, Prepared) else _prepared(request)
-        clock = asyncio.get_running_loop().time
-        tries = _Tries(operation, prepared, clock, clock() + timeout)
+        call = Call(operation, prepared, patterns, time.time())
+        started = time.monotonic()
+        deadline = self._clock() + timeout
         answer: dict[str, Any] | None = None
         if meter is not None:
             meter.open += 1
         try:
-            answer = await self._persist(tries)
+            try:
+                answer = self._understood(call, await self._sent(call, deadline))
+            except PASSING as problem:
+                answer = await self._persist(call, deadline, _transient(problem))
         except TooLate as problem:
-            tries.unsure = tries.abandoned = True
-            raise _told(Timeout(LATE), tries, unsure=True) from problem
+            call.unsure = call.abandoned = True
+            raise _told(Timeout(LATE), call, unsure=True) from problem
         except (asyncio.CancelledError, GeneratorExit):
-            tries.unsure = tries.abandoned = True
+            call.unsure = call.abandoned = True
             raise
         except (Timeout, Unavailable, Throttled) as problem:
-            raise _told(problem, tries, unsure=tries.unsure) from problem.__cause__
+            raise _told(problem, call, unsure=call.unsure) from problem.__cause__
         except ConditionFailed as failed:
-            failed.repeated = tries.unsure
-            tries.unreported = failed.units
+            failed.repeated = call.unsure
+            call.unreported = failed.units
             raise
         except TransactionCancelled as cancelled:
-            tries.unreported = cancelled.units
+            call.unreported = cancelled.units
             raise
         finally:
-            self._report(tries, answer, meter, patterns, asks)
+            call.seconds = time.monotonic() - started
+            self._report(call, answer, meter, asks)
         return answer
 
-    async def _persist(self, tries: "_Tries") -> dict[str, Any]:
-        """Try until it is answered for good. Whatever a try waits for, the deadline holds: `TooLate` once it passes."""
-        delays: Iterator[float] | None = None
-        fresh = False
+    async def _persist(self, call: Call, deadline: float, problem: "_Transient") -> dict[str, Any]:
+        """Try again until it is answered for good, after the first try has failed."""
+        delays = self._backoff.delays()
+        fresh = await self._ready(call, deadline, problem, delays, fresh=False)
         while True:
-            tries.attempts += 1
+            call.attempts += 1
             try:
-                return self._understood(tries.operation, await self._attempt(tries, fresh))
-            except _Transient as problem:
-                tries.unsure |= problem.unsure
-                if problem.stale and not fresh and tries.operation.startswith(READS):
-                    fresh = True
-                    continue
-                delays = delays or self._backoff.delays()
-                await self._wait(problem, delays, tries.left)
+                return self._understood(call, await self._sent(call, deadline, fresh))
+            except PASSING as another:
+                fresh = await self._ready(call, deadline, _transient(another), delays, fresh=fresh)
 
-    async def _wait(self, problem: "_Transient", delays: Iterator[float], left: float) -> None:
-        """Wait for the next try; the problem is final when none is left, no time for one, or the client is closed."""
+    async def _ready(
+        self, call: Call, deadline: float, problem: "_Transient", delays: Iterator[float], *, fresh: bool
+    ) -> bool:
+        """Wait for the next try; whether it is to be on a fresh connection.
+
+        The problem is final when no try is left, no time for one, or the client is closed.
+        """
+        call.unsure |= problem.unsure
+        if problem.stale and not fresh and call.operation.startswith(READS):
+            return True
         delay = next(delays, None)
-        if delay is None or delay >= left or (self._pool is not None and self._pool.shut):
+        if delay is None or delay >= deadline - self._clock() or (self._pool is not None and self._pool.shut):
             raise problem.final from problem
         await asyncio.sleep(delay)
+        return fresh
 
-    async def _attempt(self, tries: "_Tries", fresh: bool) -> Answer:
-        operation, body = tries.operation, tries.request.body
-        credentials = self._credentials.known or await self._wait_for_credentials(tries.left)
+    def _sent(self, call: Call, deadline: float, fresh: bool = False) -> Awaitable[Answer]:
+        """One try. Whatever it waits for, the deadline holds: `TooLate` once it passes. Fails as `Pool.send` does."""
+        credentials = self._credentials.known
+        if credentials is None:
+            return self._sent_once_known(call, deadline, fresh)
+        operation, body = call.operation, call.sent.body
         origin = _origin(self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables())
         head = self._signer.head(credentials, origin.authority, _target(operation), body)
         assert self._pool is not None, "The client is used outside its `async with`."
-        try:
-            return await self._pool.send(origin, head, body, tries.deadline, fresh=fresh)
-        except NotConnected as problem:
-            final = Timeout(LATE) if problem.late else Unavailable(UNREACHABLE)
-            raise _Transient(final, unsure=False) from problem
-        except Silent as problem:
-            raise _Transient(Timeout(LATE)) from problem
-        except Lost as problem:
-            raise _Transient(Unavailable(UNREACHABLE), stale=problem.stale) from problem
+        return self._pool.send(origin, head, body, deadline, fresh=fresh)
 
-    async def _wait_for_credentials(self, seconds: float) -> Frozen:
+    async def _sent_once_known(self, call: Call, deadline: float, fresh: bool) -> Answer:
+        """The same where credentials must be waited for."""
         try:
-            return await self._credentials.current(seconds)
+            await self._credentials.current(deadline - self._clock())
         except TimeoutError as problem:
             raise TooLate from problem
+        return await self._sent(call, deadline, fresh)
 
-    def _understood(self, operation: str, answer: Answer) -> dict[str, Any]:
-        status, checksum, content = answer
-        if checksum is not None and checksum != b"%d" % zlib.crc32(content):
+    def _understood(self, call: Call, answer: Answer) -> dict[str, Any]:
+        content = answer.content
+        if answer.checksum is not None and answer.checksum != b"%d" % zlib.crc32(content):
             raise _Transient(Unavailable(DAMAGED))
-        if status == 200:
+        if answer.status == 200:
             return _answer(content)
-        refusal = _refusal(status, content)
-        if self._tables_come_back and _lacks_table(operation, refusal):
+        refusal = _refusal(answer.status, content)
+        if self._tables_come_back and _lacks_table(call.operation, refusal):
             raise _Transient(Unavailable(NO_TABLE), unsure=False) from refusal
         raise refusal
 
-    def _report(
-        self,
-        tries: "_Tries",
-        answer: Mapping[str, Any] | None,
-        meter: Meter | None,
-        patterns: tuple[str, ...],
-        asks: tuple[Ask, ...],
-    ) -> None:
-        if meter is None and self.on_call is None:
-            return
-        seconds = time.monotonic() - tries.started
-        call = Call(
-            tries.operation,
-            tries.request.tables,
-            tries.request.index,
-            _units(answer) if answer is not None else 0.0,
-            tries.attempts,
-            seconds,
-            tries.request,
-            time.time() - seconds,
-            tries.unsure,
-            patterns,
-            answer is None,
-            details_of(tries.operation, tries.request.payload, answer or {}, asks) if asks else None,
-            tries.unreported,
-            tries.abandoned,
-        )
+    def _report(self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, asks: tuple[Ask, ...]) -> None:
+        """Tell those who count that a call has ended."""
+        if answer is None:
+            call.failed = True
+        else:
+            call.units = _units(answer)
+        if asks:
+            call.details = details_of(call.operation, call.request, answer or {}, asks)
         if meter is not None:
             meter.open -= 1
             meter.note(call)
         if self.on_call is not None:
             self.on_call(call)
-
-
-class _Tries:
-    """One call on its way; `deadline` is in the loop's time.
-
-    `unsure` is set once a try may have been applied although its answer was lost. `unreported` are write units that it
-    is billed although it came to nothing. `abandoned` is set when no answer is waited for any more.
-    """
-
-    __slots__ = (
-        *("_clock", "abandoned", "attempts", "deadline", "operation"),
-        *("request", "started", "unreported", "unsure"),
-    )
-
-    def __init__(self, operation: str, request: Prepared, clock: Callable[[], float], deadline: float) -> None:
-        self.operation = operation
-        self.request = request
-        self.started = time.monotonic()
-        self.deadline = deadline
-        self.attempts = 0
-        self.unsure = False
-        self.unreported = 0.0
-        self.abandoned = False
-        self._clock = clock
-
-    @property
-    def left(self) -> float:
-        return self.deadline - self._clock()
 
 
 class _Transient(Exception):
@@ -305,6 +266,25 @@ class _Transient(Exception):
         self.stale = stale
 
 
+# What a try may come to that another one need not.
+PASSING = (_Transient, NotConnected, Silent, Lost)
+
+
+def _transient(problem: Exception) -> _Transient:
+    """What became of a try, by how it failed."""
+    match problem:
+        case _Transient():
+            return problem
+        case NotConnected():
+            transient = _Transient(Timeout(LATE) if problem.late else Unavailable(UNREACHABLE), unsure=False)
+        case Lost():
+            transient = _Transient(Unavailable(UNREACHABLE), stale=problem.stale)
+        case _:
+            transient = _Transient(Timeout(LATE))
+    transient.__cause__ = problem
+    return transient
+
+
 @cache
 def _target(operation: str) -> str:
     return f"{'DynamoDBStreams' if operation in STREAM_OPERATIONS else 'DynamoDB'}_20120810.{operation}"
@@ -315,9 +295,9 @@ def _origin(url: str) -> Origin:
     return Origin.of(url)
 
 
-def _told(problem: DomainError, tries: _Tries, *, unsure: bool) -> DomainError:
+def _told(problem: DomainError, call: Call, *, unsure: bool) -> DomainError:
     """A write that may have been applied is no safe one to send again: the caller is told so."""
-    if unsure and tries.operation.startswith(WRITES):
+    if unsure and call.operation.startswith(WRITES):
         problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
     return problem
 

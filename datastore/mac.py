@@ -21,3 +21,17 @@ class Mac:
         inner.update(text)
         outer.update(inner.digest())
         return outer.digest()
+
+    def hexdigest(self, text: bytes) -> str:
+        """The same in hexadecimal."""
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(text)
+        outer.update(inner.digest())
+        return outer.hexdigest()
+
+    def after(self, beginning: bytes) -> "Mac":
+        """One for texts that begin so, and are given without it: it has taken that up, too."""
+        mac = Mac.__new__(Mac)
+        mac._inner, mac._outer = self._inner.copy(), self._outer
+        mac._inner.update(beginning)
+        return mac

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct
 
 from datastore.asking import Details, Hit
 from datastore.declarations import WRITES
@@ -15,11 +16,11 @@ from datastore.requests import Prepared
 WRITE_PRICE = 5
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """One DynamoDB request as it went over the wire; `units` are the capacity units it reported.
 
-    There are thousands a second, hence not frozen; nobody changes one. `request` is what was `sent`, as parsed JSON.
+    There are thousands a second, hence not frozen: the client fills one in while it is on its way, and nobody changes
+    it once it has ended. `sent` is what was sent, `request` the same as parsed JSON.
     `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries. `unsure` tells that
     DynamoDB may have done what was asked although it did not say so. `patterns` are the ids of the access patterns that
     it serves, `failed` whether it brought nothing but an error; `details` are there when it is to be explained.
@@ -28,23 +29,29 @@ class Call:
     """
 
     operation: str
-    tables: tuple[str, ...]
-    index: str | None
-    units: float
-    attempts: int
-    seconds: float
-    sent: Prepared | Mapping[str, Any] = field(repr=False)
-    began: float = 0.0
-    unsure: bool = False
+    sent: Prepared
     patterns: tuple[str, ...] = ()
+    began: float = 0.0
+    attempts: int = 1
+    seconds: float = 0.0
+    units: float = 0.0
     failed: bool = False
-    details: Details | None = field(default=None, repr=False)
-    unreported: float = 0.0
+    unsure: bool = False
     abandoned: bool = False
+    unreported: float = 0.0
+    details: Details | None = None
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return self.sent.tables
+
+    @property
+    def index(self) -> str | None:
+        return self.sent.index
 
     @property
     def request(self) -> Mapping[str, Any]:
-        return self.sent.payload if isinstance(self.sent, Prepared) else self.sent
+        return self.sent.payload
 
     @property
     def price(self) -> float:

@@ -8,7 +8,7 @@ import hmac
 import logging
 import time
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from datastore.errors import Unavailable
 from datastore.mac import Mac
@@ -103,7 +103,7 @@ class Signer:
             form = self._forms[host, target] = self._form(credentials, host, target, second)
         canonical = form.canonical.copy()
         canonical.update(sha256(body).hexdigest().encode())
-        signature = form.key.sign(form.text + canonical.hexdigest().encode())
+        signature = form.mac.hexdigest(canonical.hexdigest().encode()).encode()
         return b"%b%b\r\ncontent-length: %d\r\n\r\n" % (form.head, signature, len(body))
 
     def _form(self, credentials: Frozen, host: str, target: str, second: int) -> "_Form":
@@ -125,9 +125,8 @@ class Signer:
             self._key = _Key(credentials.secret_key, stamp[:8], self._region)
         return _Form(
             sha256(f"POST\n/\n\n{canonical}\n{names}\n".encode()),
-            f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n".encode(),
+            self._key.mac.after(f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n".encode()),
             f"POST / HTTP/1.1\r\n{lines}authorization: {authorization}".encode(),
-            self._key,
         )
 
 
@@ -139,20 +138,21 @@ class _Key:
         key = f"AWS4{secret}".encode()
         for part in (day, region, "dynamodb", "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
-        self._mac = Mac(key)
+        self.mac = Mac(key)
 
     def fits(self, secret: str, day: str) -> bool:
         return self._of == (secret, day)
 
-    def sign(self, text: bytes) -> bytes:
-        """The signature in hexadecimal."""
-        return self._mac.digest(text).hex().encode()
 
+class _Form:
+    """What the requests of one second, host and target share, up to where they differ.
 
-class _Form(NamedTuple):
-    """What the requests of one second, host and target share, up to where they differ; `canonical` is a hash of it."""
+    `canonical` is a hash of the canonical request, `mac` signs its end: both have taken up what is the same.
+    """
 
-    canonical: Any
-    text: bytes
-    head: bytes
-    key: _Key
+    __slots__ = ("canonical", "head", "mac")
+
+    def __init__(self, canonical: Any, mac: Mac, head: bytes) -> None:
+        self.canonical = canonical
+        self.mac = mac
+        self.head = head

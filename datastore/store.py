@@ -322,11 +322,11 @@ class Store:
     def _checked_key(self, table: Table, item: Mapping[str, Any]) -> Key:
         return checked(key_of(table, item), sorts=table.sort is not None)
 
-    async def _call(
+    def _call(
         self, where: AccessPattern | Table, operation: str, request: Mapping[str, Any] | Prepared
-    ) -> dict[str, Any]:
+    ) -> Awaitable[dict[str, Any]]:
         pattern = where.id if isinstance(where, AccessPattern) else ""
-        return await self._client.call(
+        return self._client.call(
             operation,
             request,
             timeout=self.deadline.remaining(),

@@ -5,7 +5,7 @@ A template is made for each table or access pattern, the tables' prefix, and whi
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -19,34 +19,40 @@ _json = orjson.dumps
 KEPT = 4096
 
 
+def _escaped(value: Any) -> bytes:
+    """As JSON, for a text in which `%b` is replaced."""
+    return _json(value).replace(b"%", b"%%")
+
+
 class PointRequests:
     """GetItem and BatchGetItem for one table by its full name."""
 
-    __slots__ = ("_before", "_between", "_entry", "_entry_end", "_get", "_sorts", "_tables")
+    __slots__ = ("_entry", "_entry_end", "_get", "_key", "_sorts", "_tables")
 
     def __init__(self, table: Table, name: str, consistent: bool) -> None:
         self._tables = (name,)
         self._sorts = table.sort is not None
-        self._before = b"{" + _json(table.partition) + b':{"S":'
-        self._between = b"}," + _json(table.sort or "") + b':{"S":'
+        names = [name for name in (table.partition, table.sort) if name is not None]
+        self._key = b"{" + b",".join([_escaped(name) + b':{"S":%b}' for name in names]) + b"}"
         request: dict[str, Any] = {"TableName": name, "ReturnConsumedCapacity": "TOTAL"}
         request |= {"ConsistentRead": True} if consistent else {}
-        self._get = _json(request)[:-1] + b',"Key":'
+        self._get = _escaped(request)[:-1] + b',"Key":' + self._key + b"}"
         self._entry = _json(name) + b':{"Keys":['
         self._entry_end = b'],"ConsistentRead":true}' if consistent else b"]}"
 
     def get_item(self, key: Key) -> Prepared:
-        return Prepared(self._get + self._key(key) + b"}", self._tables)
+        partition, sort = key
+        texts = (_json(partition), _json(sort)) if self._sorts else (_json(partition),)
+        return Prepared(self._get % texts, self._tables)
 
     def entry(self, keys: Sequence[Key]) -> bytes:
         """What `batch_get_item` asks of this table."""
-        return self._entry + b",".join(map(self._key, keys)) + self._entry_end
-
-    def _key(self, key: Key) -> bytes:
-        partition, sort = key
+        text = self._key
         if self._sorts:
-            return self._before + _json(partition) + self._between + _json(sort) + b"}}"
-        return self._before + _json(partition) + b"}}"
+            texts = [text % (_json(partition), _json(sort)) for partition, sort in keys]
+        else:
+            texts = [text % _json(partition) for partition, _ in keys]
+        return self._entry + b",".join(texts) + self._entry_end
 
 
 @lru_cache(KEPT)
@@ -61,16 +67,19 @@ def batch_get_item(entries: Mapping[str, bytes]) -> Prepared:
     return Prepared(body, tuple(entries))
 
 
-class QueryRequest(NamedTuple):
-    """A Query but for its values: `names` are those, in their order, and each of `pieces` but the last is before one.
+class QueryRequest:
+    """A Query but for its values: `head` is its JSON up to there, `names` are those that it needs.
 
-    `ends` is what closes it, after a start key and a limit, if it has them.
+    A limit and a start key come behind them, if it has them.
     """
 
-    names: tuple[str, ...]
-    pieces: tuple[bytes, ...]
-    tables: tuple[str, ...]
-    of_index: str | None
+    __slots__ = ("_head", "_index", "_places", "_tables")
+
+    def __init__(self, head: bytes, names: Sequence[str], table: str, index: str | None) -> None:
+        self._head = head + b',"ExpressionAttributeValues":' if names else head
+        self._places = [(f":{name}", name) for name in names]
+        self._tables = (table,)
+        self._index = index
 
     def prepared(self, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None) -> Prepared:
         """The request with these values, `start` being a key as `decode_item` makes it.
@@ -78,17 +87,15 @@ class QueryRequest(NamedTuple):
         Raises `KeyError` for a value that is missing, `TypeError` for one that JSON does not hold, `ValueError` for one
         that DynamoDB does not.
         """
-        parts: list[bytes] = []
-        for piece, name in zip(self.pieces, self.names, strict=False):
+        encoded: dict[str, dict[str, Any]] = {}
+        for placeholder, name in self._places:
             value = values[name]
-            parts += (piece, b'{"S":%b}' % _json(value) if type(value) is str else _json(encode(value)))
-        parts.append(self.pieces[-1])
-        if limit is not None:
-            parts.append(b',"Limit":%d' % limit)
+            encoded[placeholder] = {"S": value} if type(value) is str else encode(value)
+        body = self._head + _json(encoded) if encoded else self._head
+        end = b"}" if limit is None else b',"Limit":%d}' % limit
         if start is not None:
-            parts += (b',"ExclusiveStartKey":', _json(encode_item(start)))
-        parts.append(b"}")
-        return Prepared(b"".join(parts), self.tables, self.of_index)
+            end = b',"ExclusiveStartKey":' + _json(encode_item(start)) + end
+        return Prepared(body + end, self._tables, self._index)
 
 
 def filtered(
@@ -124,10 +131,4 @@ def query_request(
         shown = {f"#{attribute}": attribute for attribute in attributes}
         request["ProjectionExpression"] = ", ".join(shown)
         request["ExpressionAttributeNames"] = {**request.get("ExpressionAttributeNames", {}), **shown}
-    names = tuple(sorted(used))
-    head = _json(request)[:-1]
-    if not names:
-        return QueryRequest((), (head,), (prefix + pattern.table.name,), pattern.index)
-    places = [_json(f":{name}") + b":" for name in names]
-    pieces = (head + b',"ExpressionAttributeValues":{' + places[0], *[b"," + place for place in places[1:]], b"}")
-    return QueryRequest(names, pieces, (prefix + pattern.table.name,), pattern.index)
+    return QueryRequest(_json(request)[:-1], sorted(used), prefix + pattern.table.name, pattern.index)

@@ -30,6 +30,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.metering import Call, Meter
+from datastore.requests import Prepared
 from edge.answers import Stage
 from edge.explain import Explain, Explanations
 from edge.operations import Caller
@@ -485,7 +486,7 @@ def call_of(operation: str, asks: list[Ask], units: dict[str, float], began: flo
     details = Details(tuple(asks), 0, 0, 0, {f"x-{table}": (units.get(table, 0.0), 0.0) for table in tables})
     request: dict[str, Any] = {"RequestItems": {f"x-{table}": {"Keys": keys} for table in tables}}
     told = sum(read for read, _ in details.units.values())
-    return Call(operation, tuple(f"x-{table}" for table in tables), None, told, 1, 0.0, request, began, details=details)
+    return Call(operation, Prepared.of(request), began=began, units=told, details=details)
 
 
 @given(st.lists(st.tuples(KEYS, HALVES, HALVES), max_size=5), st.lists(FIELDS, max_size=5))

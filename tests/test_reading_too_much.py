@@ -7,6 +7,7 @@ from datastore.errors import BadUserInput
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.metering import Call, Meter, ReadTooMuch
+from datastore.requests import Prepared
 from edge.documents.settings import DocumentSettings
 from edge.settings import Settings
 from resolvers.access import Role
@@ -71,7 +72,7 @@ async def test_pages_are_full_within_the_limit(served: Served) -> None:
 
 
 def call(operation: str, units: float) -> Call:
-    return Call(operation, ("t",), None, units, 1, 0.0, {})
+    return Call(operation, Prepared(b"{}", ("t",)), units=units)
 
 
 def test_what_was_begun_is_written_to_its_end() -> None:

@@ -17,7 +17,7 @@ from datastore.templates import batch_get_item, point_requests, query_request
 QUERIES = [pattern for pattern in PATTERNS if ":" in pattern.key and "Query" in pattern.operations]
 TEXTS = st.sampled_from(["", "a", "POST#1", '"\\\n\x00', "Zoë 日本 🏏", "#:name", "%b"])
 VALUES = TEXTS | st.integers(-(10**15), 10**15) | st.booleans() | st.just(Decimal("1.5")) | st.lists(TEXTS, max_size=2)
-PREFIX = 'dev-"é'
+PREFIX = 'dev-"%bé'
 
 
 @given(st.data())

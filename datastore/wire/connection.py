@@ -200,13 +200,13 @@ class Connection(asyncio.Protocol):
     def _finish(self) -> None:
         waiter, self._waiter = self._waiter, None
         assert waiter is not None
-        content = self._content[0] if len(self._content) == 1 else b"".join(self._content)
-        status = self._status or self._parser.get_status_code()
-        answer = Answer(status, self._checksum, content)
         reusable = not (self._odd or self._writing or self.closing)
         if not waiter.done():
-            waiter.set_result(answer)
-        self._wake_writer()
+            content = self._content
+            whole = content[0] if len(content) == 1 else b"".join(content)
+            waiter.set_result(Answer(self._status or self._parser.get_status_code(), self._checksum, whole))
+        if self._drained is not None:
+            self._wake_writer()
         if reusable:
             self._begin()
             self._answered = True

@@ -36,7 +36,7 @@ class Pool:
 
         Raises `NotConnected`, `Lost`, `Silent` or `TooLate`.
         """
-        connection = None if fresh else self._kept(origin)
+        connection = self._kept(origin) if self._idle and not fresh else None
         if connection is None:
             connection = await self._another(origin, deadline)
         waiter = connection.ask(head, body, deadline)
@@ -71,7 +71,9 @@ class Pool:
     def _kept(self, origin: Origin) -> Connection | None:
         """The one that was used last: so those that are too many stay idle, and go."""
         idle = self._idle
-        for at in range(len(idle) - 1, -1, -1):
+        at = len(idle)
+        while at:
+            at -= 1
             connection = idle[at]
             if connection.closing:
                 del idle[at]  # The server has closed it: it is lost in a moment, and would lose a request with it.
@@ -156,7 +158,7 @@ class Pool:
 
     def give_back(self, connection: Connection) -> None:
         """It has answered, and is for the next in line."""
-        turn = self._next()
+        turn = self._next() if self._waiting else None
         if turn is None:
             self._keep(connection)
         elif turn.origin == connection.origin:

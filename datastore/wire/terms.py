@@ -1,10 +1,11 @@
 """What a request is answered, what it may take, and how it fails."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+
+from msgspec import Struct
 
 
-class Answer(NamedTuple):
+class Answer(Struct):
     """`checksum` is the `x-amz-crc32` header as it was sent, None without one."""
 
     status: int
