@@ -50,6 +50,17 @@ class Accounts:
         told = self._explanations.of(request.operation, request.caller, request.estimate, meter)
         outcome.extend("dynamodb", told)
 
+    @property
+    def pays_at_once(self) -> bool:
+        """Whether there is nothing to wait for: then `charge_now` and `settle_now` do what `charge` and `settle` do."""
+        return self._budgets is None or self._budgets.at_once
+
+    def charge_now(self, request: Request) -> Allowance | None:
+        return None if self._budgets is None else self._budgets.charge_now(request.caller, request.charged)
+
+    def settle_now(self, request: Request, units: float) -> Allowance | None:
+        return None if self._budgets is None or not units else self._budgets.settle_now(request.caller, units)
+
     async def charge(self, request: Request) -> Allowance | None:
         if self._budgets is None:
             return None
@@ -103,8 +114,8 @@ def owed(report: Report, spent: float, paid: float, least: float) -> float:
 
     Nothing comes back where calls were given up: DynamoDB bills them, and tells nobody.
     """
-    units = max(spent, least) - paid
-    return units if report.knows_all else max(0.0, units)
+    units = (spent if spent > least else least) - paid
+    return units if report.knows_all or units > 0 else 0.0
 
 
 def check_debt(allowance: Allowance | None) -> None:

@@ -27,7 +27,6 @@ from edge.requests import (
     Observe,
     Once,
     OpenContext,
-    OperationContext,
     Registry,
     Report,
     Request,
@@ -98,11 +97,13 @@ class Runner:
                 self._budgets.check(caller)
             if asked.explain:
                 self._explanations.check(caller)
-            known = await self._text(asked, caller)
+            registry = self._registry
+            plain = None if registry is None else registry.plain(asked)
+            known = plain or await self._text(asked, caller)
             document = self._documents.prepare(known.text, trusted=known.trusted)
             self._documents.allow(document, caller.identity)
-            if self._registry is not None:
-                await self._registry.accepted(asked, document)
+            if registry is not None and plain is None:
+                await registry.accepted(asked, document)
             operation = document.operation(asked.name)
             variables = asked.variables or {}
             values = check_variables(variables) if variables else 0
@@ -131,12 +132,11 @@ class Runner:
             raise BadUserInput("Documents are not known by an id here: send the query.")
         return KnownText(asked.query)
 
-    async def run(self, request: Request) -> Outcome:
+    def run(self, request: Request) -> Coroutine[Any, Any, Outcome]:
         """Execute a query or a mutation. A mutation with an Idempotency-Key is executed once, and to its end."""
-        keyed = request.asked.idempotency_key is not None and request.kind is OperationType.MUTATION
-        if self._once is None or not keyed:
-            return await self._reported(request, self._timed)
-        return await self._once.lasting(self._reported(request, partial(self._answered_once, self._once)))
+        if request.asked.idempotency_key is None or self._once is None or request.kind is not OperationType.MUTATION:
+            return self._reported(request, self._timed)
+        return self._once.lasting(self._reported(request, partial(self._answered_once, self._once)))
 
     async def _reported(self, request: Request, answer: Answer) -> Outcome:
         report = self.accounts.begin(report_on(request))
@@ -159,11 +159,11 @@ class Runner:
         finally:
             self.accounts.tell(report, began)
 
-    async def _timed(self, request: Request, report: Report) -> Outcome:
-        return await self._in_time(request, report, self._paid_and_executed)
+    def _timed(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
+        return self._in_time(request, report, self._paid_and_executed)
 
-    async def _paid_and_executed(self, request: Request, report: Report) -> Outcome:
-        return await self._paid(self._executed, request, report)
+    def _paid_and_executed(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
+        return self._paid(self._executed, request, report)
 
     async def _answered_once(self, once: Once, request: Request, report: Report) -> Outcome:
         """Only what is executed takes a turn: twins wait without one. What they have not cost is given back."""
@@ -193,7 +193,7 @@ class Runner:
                     load.leave(caller)
         except TimeoutError:
             late = Timeout(f"The operation did not finish within {self._deadlines.seconds:g} seconds and was stopped.")
-            wrote = any(call.wrote for call in report.latest)
+            wrote = _wrote(report)
             if wrote:
                 late.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
             outcome = failure(late)
@@ -202,31 +202,32 @@ class Runner:
 
     async def _paid(self, work: Answer, request: Request, report: Report) -> Outcome:
         """What `work` answers, its estimate charged before and what it really cost afterwards, however it ends."""
-        allowance = await self.accounts.charge(request)
+        accounts = self.accounts
+        at_once = accounts.pays_at_once
+        allowance = accounts.charge_now(request) if at_once else await accounts.charge(request)
         try:
             outcome = await work(request, report)
         finally:
-            settled = await self.accounts.settle(request, owed(report, report.price, request.charged, request.least))
+            units = owed(report, report.price, request.charged, request.least)
+            settled = accounts.settle_now(request, units) if at_once else await accounts.settle(request, units)
         outcome.allowance = settled or allowance
         return outcome
 
     async def _executed(self, request: Request, report: Report) -> Outcome:
         context = self.accounts.opened(request)
+        meter = context.meter
         try:
-            outcome = await self._execute(request, context)
+            outcome = await executed(self._documents, request, context)
         finally:
             context.close()
-            self.accounts.measure(report, context.meter)
-        wrote = any([call.wrote for call in report.latest])
-        stopped = context.meter.stopped
+            self.accounts.measure(report, meter)
+        wrote = _wrote(report)
+        stopped = meter.stopped
         if stopped is not None and (request.kind is OperationType.QUERY or not wrote):
             # Which fields had what they needed before is chance: nobody shall take their values for the answer.
             outcome = failure(stopped)
         outcome.wrote = wrote
         return outcome
-
-    async def _execute(self, request: Request, context: OperationContext) -> Outcome:
-        return await executed(self._documents, request, context)
 
     def stream(self, request: Request) -> AsyncGenerator[Outcome, None]:
         """The answers of a subscription. The caller closes the generator, which releases the event source."""
@@ -239,3 +240,11 @@ class Runner:
     async def follow(self, request: Request, listener: Listener) -> Following:
         """Have the answers of a subscription delivered, as they come, until it is over or is stopped."""
         return await self._streams.follow(request, listener)
+
+
+def _wrote(report: Report) -> bool:
+    """Whether the latest calls changed something, or may have."""
+    for call in report.latest:
+        if call.wrote:
+            return True
+    return False

@@ -51,6 +51,9 @@ class OperationContext(Protocol):
 class Registry(Protocol):
     """Documents that are known by an id."""
 
+    def plain(self, asked: Operation) -> KnownText | None:
+        """The text of an operation that needs no registry: neither `text_of` nor `accepted` would do a thing for it."""
+
     async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
         """The text that is to be executed. Raises `DomainError` when there is none, or it may not be."""
 
@@ -61,8 +64,18 @@ class Registry(Protocol):
 class Budgets(Protocol):
     """What callers may spend, in read units."""
 
+    @property
+    def at_once(self) -> bool:
+        """Whether there is nothing to wait for: then `charge_now` and `settle_now` do what `charge` and `settle` do."""
+
     def check(self, caller: Caller) -> None:
         """Raises `OverBudget` for a caller who is known to owe: nothing need be made ready for him."""
+
+    def charge_now(self, caller: Caller, units: float) -> Allowance | None:
+        """As `charge`."""
+
+    def settle_now(self, caller: Caller, units: float) -> Allowance | None:
+        """As `settle`."""
 
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
         """Take what an operation is estimated to cost, and tell what is left. Raises `OverBudget`."""

@@ -81,7 +81,8 @@ class LocalBuckets:
     def charge_now(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
         """As `charge`: there is nothing here to wait for."""
         now = self._clock()
-        self._sweep(now)
+        if len(self._buckets) > 1:
+            self._sweep(now)
         balance = self._balance(key, budget, now)
         if balance < units and not budget.allows(balance, units):
             return False, balance
@@ -108,7 +109,7 @@ class LocalBuckets:
         return balance
 
     def _sweep(self, now: float) -> None:
-        for _ in range(SWEPT if len(self._buckets) > SWEPT else len(self._buckets)):
+        for _ in range(min(SWEPT, len(self._buckets))):
             key = next(iter(self._buckets))
             budget, balance, at = self._buckets[key]
             if _filled(budget, balance, now - at) >= budget.units:
@@ -134,6 +135,7 @@ class CallersBudgets:
     def __init__(self, buckets: Buckets, capacity: Capacity, clock: Callable[[], float] = time.monotonic) -> None:
         self._buckets = buckets
         self._here = buckets if isinstance(buckets, LocalBuckets) else None
+        self.at_once = self._here is not None
         self._clock = clock
         self._debts: OrderedDict[str, float] = OrderedDict()
         self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
@@ -150,27 +152,46 @@ class CallersBudgets:
             raise _refusal(caller, budget, -owed, 0.0)
         del self._debts[payer(caller)]
 
-    async def charge(self, caller: Caller, units: float) -> Allowance | None:
+    def charge_now(self, caller: Caller, units: float) -> Allowance | None:
         budget = self._budget(caller)
         if not budget.units:
             return None
-        if self._here is not None:
-            admitted, balance = self._here.charge_now(payer(caller), budget, units)
-        else:
-            admitted, balance = await self._buckets.charge(payer(caller), budget, units)
+        assert self._here is not None, "What another process keeps is waited for."
+        admitted, balance = self._here.charge_now(caller.payer or payer(caller), budget, units)
+        if not admitted:
+            raise _refusal(caller, budget, balance, units)
+        return budget.allowance(balance)
+
+    def settle_now(self, caller: Caller, units: float) -> Allowance | None:
+        budget = self._budget(caller)
+        if not budget.units:
+            return None
+        assert self._here is not None, "What another process keeps is waited for."
+        key = caller.payer or payer(caller)
+        return self._settled(key, budget, self._here.settle_now(key, budget, units))
+
+    async def charge(self, caller: Caller, units: float) -> Allowance | None:
+        if self.at_once:
+            return self.charge_now(caller, units)
+        budget = self._budget(caller)
+        if not budget.units:
+            return None
+        admitted, balance = await self._buckets.charge(payer(caller), budget, units)
         if not admitted:
             raise _refusal(caller, budget, balance, units)
         return budget.allowance(balance)
 
     async def settle(self, caller: Caller, units: float) -> Allowance | None:
+        if self.at_once:
+            return self.settle_now(caller, units)
         budget = self._budget(caller)
         if not budget.units:
             return None
         key = payer(caller)
-        if self._here is not None:
-            balance = self._here.settle_now(key, budget, units)
-        else:
-            balance = await self._buckets.settle(key, budget, units)
+        return self._settled(key, budget, await self._buckets.settle(key, budget, units))
+
+    def _settled(self, key: str, budget: Budget, balance: float) -> Allowance:
+        """What is left, and remembered where that is a debt."""
         if self._debts:
             self._debts.pop(key, None)
         if balance < 0:

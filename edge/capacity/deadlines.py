@@ -28,9 +28,6 @@ class Deadlines:
             self._loop = loop
             self._timer = loop.call_at(work.until, self._look)
 
-    def end(self, work: "Limited") -> None:
-        self._under_way.pop(work, None)
-
     def _look(self) -> None:
         """End what is late, and come again for what will be next."""
         assert self._loop is not None
@@ -69,7 +66,7 @@ class Limited:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._all.end(self)
+        self._all._under_way.pop(self, None)
         # Whoever else cancelled the task meanwhile is not to be kept from it.
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error

@@ -48,6 +48,7 @@ class _Turns:
             raise
 
     def give_back(self) -> None:
+        """One that was taken: to who waits the longest, or for whoever comes."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():

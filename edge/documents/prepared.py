@@ -96,6 +96,7 @@ class Document:
         self._operations = [
             PreparedOperation(self, part) for part in node.definitions if isinstance(part, OperationDefinitionNode)
         ]
+        self._only = self._operations[0] if len(self._operations) == 1 else None
 
     @property
     def operations(self) -> Sequence[PreparedOperation]:
@@ -109,8 +110,8 @@ class Document:
 
     def operation(self, name: str | None) -> PreparedOperation:
         """The operation of that name, or the only one there is. Raises `Rejected`."""
-        if name is None and len(self._operations) == 1:
-            return self._operations[0]
+        if name is None and self._only is not None:
+            return self._only
         found = next((operation for operation in self._operations if name and operation.name == name), None)
         if found is not None:
             return found
@@ -153,7 +154,7 @@ class Documents:
         self._limits = limits or DocumentLimits()
         self._trusted_limits = for_trusted(self._limits)
         self._introspection = introspection
-        self._kept: OrderedDict[KnownText, Document | Rejected] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bool], Document | Rejected] = OrderedDict()
         self._characters = 0
         self._pinned: dict[str, Document] = {}
 
@@ -175,24 +176,26 @@ class Documents:
 
     def prepare(self, text: str, *, trusted: bool = False) -> Document:
         """The document. Raises `Rejected`."""
-        pinned = self._pinned.get(text)
-        if pinned is not None:
-            return pinned
-        known = KnownText(text, trusted)
+        if self._pinned:
+            pinned = self._pinned.get(text)
+            if pinned is not None:
+                return pinned
+        known = (text, trusted)
         found = self._kept.get(known)
         if found is not None:
             self._kept.move_to_end(known)
         else:
             found = self._prepared(text, self._limits_for(trusted))
-            self._keep(known, found)
+            self._keep(KnownText(text, trusted), found)
         if isinstance(found, Rejected):
             raise Rejected(found.stage, found.errors)
         return found
 
     def allow(self, document: Document, identity: Identity | None) -> None:
         """Raises `Rejected` for a document that asks for the schema, where the caller may not."""
-        is_admin = identity is not None and identity.role is Role.ADMIN
-        if document.introspects and not (self._introspection or is_admin):
+        if not document.introspects or self._introspection:
+            return
+        if identity is None or identity.role is not Role.ADMIN:
             refusal = Forbidden("Introspection is switched off: the schema is told to admins alone.")
             raise Rejected(Stage.VALIDATION, [_located(refusal)])
 
@@ -249,8 +252,8 @@ class Documents:
         self._kept[known] = found
         self._characters += len(known.text)
         while len(self._kept) > DOCUMENTS_KEPT or self._characters > CHARACTERS_KEPT:
-            gone, _ = self._kept.popitem(last=False)
-            self._characters -= len(gone.text)
+            (gone, _), _ = self._kept.popitem(last=False)
+            self._characters -= len(gone)
 
 
 def _located(refusal: DomainError) -> GraphQLError:

@@ -45,13 +45,20 @@ class Price:
         self._extent: Extent = metadata.get("extent", NOT_SAID)
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
-        self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection)
+        self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection) or self._is_one(field)
         self.own = (
             bool(self.patterns)
             and not field.args
             and is_leaf_type(named)
             and all(operation in POINT_READS for pattern in self.patterns for operation in pattern.operations)
         )
+
+    def _is_one(self, field: GraphQLField) -> bool:
+        """Whether it is one object, and neither its arguments nor the moment say what is read for it."""
+        extent = self._extent
+        said = (extent.size, extent.partitions, extent.scanned, extent.written)
+        counts = self.is_connection or self._is_list or bool(self._lists) or "consistent" in field.args
+        return not counts and not any(callable(one) or isinstance(one, str) for one in said)
 
     @cached_property
     def once(self) -> Measured:

@@ -64,8 +64,18 @@ class Registry:
         self._source = None if mode is DocumentsMode.OFF else source
         self._automatic = None if mode is DocumentsMode.ENFORCE else automatic
         self._admin_bypass = admin_bypass
+        # Whether it matters of a text that it is registered.
+        self._asks = self._source is not None and mode is not DocumentsMode.PREFER
         self._told: OrderedDict[str, None] = OrderedDict()
         self.unregistered = 0
+
+    def plain(self, asked: Operation) -> KnownText | None:
+        """A text that comes without an id, where it does not matter whether it is registered: as most do."""
+        if self._asks or asked.query is None or asked.document_id is not None:
+            return None
+        if asked.extensions and "persistedQuery" in asked.extensions:
+            return None
+        return KnownText(asked.query)
 
     async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
         """The text to execute.
@@ -121,7 +131,7 @@ class Registry:
 
     async def _admit(self, text: str, name: str | None, caller: Caller) -> bool:
         """Whether the text is known to be registered: it is asked where that matters. Raises `Forbidden`."""
-        if self._source is None or self._mode is DocumentsMode.PREFER:
+        if self._source is None or not self._asks:
             return False
         if self._mode is DocumentsMode.LOG:
             await self._note(text, name, caller)

@@ -9,6 +9,7 @@ from datastore.errors import BadUserInput
 DEEPEST = 16
 MOST_VALUES = 5_000
 LONGEST_LIST = 1_000
+_HOLDING = (dict, list)
 _TOLD = {
     "entries": "lists of at most {limit:,} entries",
     "values": "at most {limit:,} values",
@@ -22,9 +23,9 @@ def check_variables(variables: Mapping[str, Any]) -> int:
     Raises `BadUserInput` for variables that are too deep or too many, or hold a list that is too long.
     Its extensions hold `field`, and as with documents what is limited (`measure`), the `limit` and what was `found`.
     """
-    level: list[tuple[str, Any]] = list(variables.items())
-    count, depth = len(level), 1
-    while level:
+    count, depth = len(variables), 1
+    level = [(name, value) for name, value in variables.items() if type(value) in _HOLDING]
+    while level or count > MOST_VALUES:
         below: list[tuple[str, Any]] = []
         for name, value in level:
             if isinstance(value, dict):
