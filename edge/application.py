@@ -1,6 +1,6 @@
 """The ASGI application: which address is answered by what."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
@@ -131,8 +131,8 @@ class _GraphQL:
         self._graphql = graphql
         self._graphiql = graphiql
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await (self._graphiql.page() if _is_visit(scope) else self._graphql)(scope, receive, send)
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return (self._graphiql.page() if _is_visit(scope) else self._graphql)(scope, receive, send)
 
 
 def _is_visit(scope: Scope) -> bool:

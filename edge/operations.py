@@ -58,8 +58,9 @@ def read_operation(payload: object) -> Operation:
     """The operation in a decoded JSON body or message; `BadUserInput` names the field that is wrong."""
     if not isinstance(payload, dict):
         raise BadUserInput("The request must be a JSON object.")
-    extensions = _object(payload, "extensions")
-    query, document_id = payload.get("query"), payload.get("documentId")
+    get = payload.get
+    extensions = _object(get("extensions"), "extensions")
+    query, document_id = get("query"), get("documentId")
     if document_id is not None and not isinstance(document_id, str):
         raise BadUserInput("`documentId` must be a string.")
     if document_id == "":
@@ -68,11 +69,11 @@ def read_operation(payload: object) -> Operation:
         raise BadUserInput("`query` must be a string.")
     if query is None and document_id is None and "persistedQuery" not in (extensions or {}):
         raise BadUserInput("Send `query`, or `documentId`.")
-    name = payload.get("operationName")
+    name = get("operationName")
     if name is not None and not isinstance(name, str):
         raise BadUserInput("`operationName` must be a string.")
-    key = _idempotency_key(extensions or {})
-    return Operation(query, _object(payload, "variables"), name or None, extensions, document_id, key)
+    key = _idempotency_key(extensions) if extensions else None
+    return Operation(query, _object(get("variables"), "variables"), name or None, extensions, document_id, key)
 
 
 def _idempotency_key(extensions: dict[str, Any]) -> str | None:
@@ -81,8 +82,7 @@ def _idempotency_key(extensions: dict[str, Any]) -> str | None:
     return key if key is None or isinstance(key, str) else ""
 
 
-def _object(payload: dict[str, Any], name: str) -> dict[str, Any] | None:
-    value = payload.get(name)
+def _object(value: Any, name: str) -> dict[str, Any] | None:
     if value is not None and not isinstance(value, dict):
         raise BadUserInput(f"`{name}` must be an object.")
     return value

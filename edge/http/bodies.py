@@ -11,6 +11,7 @@ from starlette.types import Receive
 from datastore.errors import BadUserInput, Timeout
 from edge.decoding import decoded
 from edge.http.exchange import Exchange
+from edge.http.headers import Headers
 from edge.http.media_types import JSON, is_json
 from edge.http.refusals import ClientGone, Refused
 
@@ -26,28 +27,28 @@ class Bodies:
         self._most = most
         self._seconds = seconds
 
-    async def posted(self, headers: Mapping[str, str], receive: Receive, exchange: Exchange | None = None) -> Any:
+    async def posted(self, headers: Headers, receive: Receive, exchange: Exchange | None = None) -> Any:
         """The decoded JSON of a POST; of a key that occurs twice the last value counts, as it does in browsers.
 
         A body that is there already is taken from the exchange, without waiting for it.
 
         Raises `Refused`, `BadUserInput` and `ClientGone`.
         """
-        if not is_json(headers.get("content-type", "")):
+        if not is_json(headers.raw.get(b"content-type", b"")):
             raise Refused(415, BadUserInput(f"The body must be sent as Content-Type: {JSON}, in UTF-8."))
-        if headers.get("content-encoding", "identity").lower() != "identity":
+        if b"content-encoding" in headers.raw and headers["content-encoding"].lower() != "identity":
             raise Refused(415, BadUserInput("The body must be sent without a Content-Encoding."))
         body = None if exchange is None else exchange.taken()
         if body is None:
             body = await self._body(headers, receive)
-        else:
-            self._check_size(body)
+        elif len(body) > self._most:
+            raise self._too_large()
         return _decoded(body, "The body")
 
-    def parameters(self, headers: Mapping[str, str], query_string: bytes) -> dict[str, Any]:
+    def parameters(self, headers: Headers, query_string: bytes) -> dict[str, Any]:
         """The parameters of a GET, with those decoded that are JSON. Raises `Refused` and `BadUserInput`."""
         # A browser's fault let pages send odd types without asking first: advisory GHSA-9q82-xgwf-vj6h.
-        if "content-type" in headers and not is_json(headers["content-type"]):
+        if b"content-type" in headers.raw and not is_json(headers.raw[b"content-type"]):
             raise Refused(415, BadUserInput(f"A GET has no body; its Content-Type may only be {JSON}."))
         if len(query_string) > self._most:
             raise Refused(414, BadUserInput(f"A URL's query may hold at most {self._most:,} bytes: use POST."))

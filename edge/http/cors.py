@@ -8,7 +8,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.http.exchange import WHOLE, lines_of
+from edge.http.exchange import exchange_of, lines_of
 from edge.origins import canonical, canonical_all
 
 PREFLIGHT_SECONDS = 600
@@ -74,8 +74,9 @@ class CrossOrigin:
         async def share(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message["headers"], *shared]}
-            elif message["type"] == WHOLE:
-                message["head"] += lines_of(shared)
             await send(message)
 
+        exchange = exchange_of(scope)
+        if exchange is not None:
+            exchange.add(lambda: lines_of(shared))
         await self._app(scope, receive, share)

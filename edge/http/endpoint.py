@@ -22,7 +22,7 @@ from edge.http.headers import Headers
 from edge.http.leaving import Watch
 from edge.http.media_types import EVENTS, GRAPHQL, JSON, Wanted, wanted
 from edge.http.refusals import ClientGone, Refused
-from edge.http.replies import HttpProfile, Reply, fault, refusal, reply, send_reply
+from edge.http.replies import HttpProfile, Reply, fault, head_of, refusal, reply, send_reply
 from edge.http.sse import END_ID, EventStreams, send_end
 from edge.identity import bearer
 from edge.operations import Caller, Operation, Transport, read_operation
@@ -31,6 +31,10 @@ from edge.requests import Identify, Request
 from resolvers.access import Identity
 
 _METHODS = "GET, POST"
+_ANYTHING = wanted("")
+_QUERY, _MUTATION, _SUBSCRIPTION = OperationType.QUERY, OperationType.MUTATION, OperationType.SUBSCRIPTION
+# Headers that say more of an operation. Few requests have one.
+_WISHES = frozenset({b"idempotency-key", b"x-explain", b"traceparent"})
 
 
 class Streamed(NamedTuple):
@@ -75,7 +79,8 @@ class GraphQLHTTP:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, exchange = Headers(scope["headers"]), exchange_of(scope)
-        accepted = wanted(headers.get("accept", ""))
+        accept = headers.raw.get(b"accept")
+        accepted = _ANYTHING if accept is None else wanted(accept.decode("latin-1"))
         if accepted.events and headers.get("last-event-id") == END_ID:
             await send_end(send)
             return
@@ -91,13 +96,15 @@ class GraphQLHTTP:
             answer = fault(error)
         if isinstance(answer, Streamed):
             await self.streams.serve(answer.outcomes, answer.caller, receive, send)
+        elif exchange is None:
+            await send_reply(send, answer)
         else:
-            await send_reply(send, answer, whole=exchange is not None)
+            await exchange.answer(answer.status, head_of(answer), answer.body)
 
     async def _answer(
         self,
         scope: Scope,
-        headers: Mapping[str, str],
+        headers: Headers,
         accepted: Wanted,
         receive: Receive,
         exchange: Exchange | None,
@@ -118,9 +125,9 @@ class GraphQLHTTP:
             operation = _with_wishes(read_operation(asked), headers)
         except BadUserInput as error:
             raise Refused(400, error) from None
-        authorization = headers.get("authorization")
         identity = None
-        if authorization is not None:
+        if b"authorization" in headers.raw:
+            authorization = headers["authorization"]
             identity = self._known(authorization[7:]) if authorization.startswith("Bearer ") else None
             identity = identity or await self._identified(authorization)
         caller = Caller(identity, address_in(scope))
@@ -148,8 +155,10 @@ class GraphQLHTTP:
         if not isinstance(request, Request):
             # Errors are events too where events are wanted: an EventSource would show its page no others.
             return reply(request, single, self._profile) if single else Streamed(_only(request), caller)
-        _check_carried(request.kind, method, accepted)
-        if request.kind is OperationType.SUBSCRIPTION:
+        kind = request.operation.kind
+        if kind is not _QUERY:
+            _check_carried(kind, method, accepted)
+        if kind is _SUBSCRIPTION:
             request.transport = Transport.EVENTS
             return Streamed(self._runner.stream(request), caller)
         if single is None:
@@ -179,9 +188,9 @@ async def _only(outcome: Outcome) -> AsyncGenerator[Outcome, None]:
 
 def _check_carried(kind: OperationType, method: str, accepted: Wanted) -> None:
     """Raises `Refused` for what this method does not carry, or not in a form that is accepted."""
-    if kind is OperationType.MUTATION and method != "POST":
+    if kind is _MUTATION and method != "POST":
         raise Refused(405, BadUserInput("A mutation has to be sent with POST."), allow="POST")
-    if kind is OperationType.SUBSCRIPTION and not accepted.events:
+    if kind is _SUBSCRIPTION and not accepted.events:
         hint = (
             f"Subscriptions are streamed: ask with Accept: {EVENTS}, "
             "or connect to this URL over WebSocket with the subprotocol graphql-transport-ws."
@@ -189,8 +198,10 @@ def _check_carried(kind: OperationType, method: str, accepted: Wanted) -> None:
         raise Refused(406, BadUserInput(hint))
 
 
-def _with_wishes(operation: Operation, headers: Mapping[str, str]) -> Operation:
+def _with_wishes(operation: Operation, headers: Headers) -> Operation:
     """What is asked for by headers, beside the operation."""
+    if _WISHES.isdisjoint(headers.raw):
+        return operation
     operation.idempotency_key = headers.get("idempotency-key", operation.idempotency_key)
     explain = headers.get("x-explain")
     operation.explain = explain is not None and _is_on("X-Explain", explain)

@@ -1,8 +1,8 @@
 """One request and its answer on a connection, as an ASGI application has them.
 
 It does what uvicorn's `RequestResponseCycle` does, with less to do for each request, and two things more, for
-applications that look for them in the scope (`exchange_of`): it tells when the client has gone without being asked, and
-takes an answer that is there in one piece.
+applications that look for it in the scope (`exchange_of`): it tells when the client has gone without being asked, and
+takes an answer that is there in one piece (`answer`), past all that stands between the application and the server.
 """
 
 import asyncio
@@ -17,9 +17,6 @@ from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 from uvicorn.server import ServerState
 
 EXTENSION = "gateway.exchange"
-# An answer in one piece: its `status`, its `body`, and in `head` its headers as they go over the wire, a line each with
-# its end. They say the body's length, and who sends them vouches for what they hold.
-WHOLE = "http.response.whole"
 _BROKEN = [
     (b"content-type", b"text/plain; charset=utf-8"),
     (b"content-length", b"21"),
@@ -49,6 +46,7 @@ class Exchange:
     """One of them. It is its protocol's to tell what comes in (`more`, `complete`) and that the client has gone."""
 
     __slots__ = (
+        "_added",
         "_awaits_100",
         "_chunked",
         "_connection",
@@ -80,6 +78,7 @@ class Exchange:
         self._news = False  # that were not received yet
         self._event: asyncio.Event | None = None
         self._on_gone: Callable[[], None] | None = None
+        self._added: list[Callable[[], bytes]] = []
 
     # What comes in
 
@@ -125,7 +124,8 @@ class Exchange:
         """Have this done when the client goes before it is answered; None takes it back."""
         self._on_gone = act
         if act is not None:
-            self._connection.flow.resume_reading()
+            if self._connection.flow.read_paused:
+                self._connection.flow.resume_reading()
             if self.disconnected:
                 self._connection.loop.call_soon(self._go)
 
@@ -196,12 +196,32 @@ class Exchange:
             if kind != "http.response.body":
                 raise RuntimeError(f"Expected ASGI message 'http.response.body', but got '{kind}'.")
             self._send_body(message.get("body", b""), more=message.get("more_body", False))
-        elif kind == WHOLE:
-            self._send_whole(message["status"], message["head"], message["body"])
         elif kind == "http.response.start":
             self._send_head(message["status"], message.get("headers", ()))
         else:
             raise RuntimeError(f"Expected ASGI message 'http.response.start', but got '{kind}'.")
+
+    def add(self, lines: Callable[[], bytes]) -> None:
+        """Have these lines added to the head of an answer in one piece: `send` is not asked for it."""
+        self._added.append(lines)
+
+    async def answer(self, status: int, head: bytes, body: bytes) -> None:
+        """Send an answer in one piece. `head` are its headers as they go over the wire, a line each with its end.
+
+        They say the body's length, and who sends them vouches for what they hold.
+        """
+        if self.response_started:
+            raise RuntimeError("An answer was sent after another had begun.")
+        if self.disconnected:
+            return
+        flow = self._connection.flow
+        if flow.write_paused:
+            await flow.drain()
+            if self.disconnected:
+                return
+        for lines in self._added:
+            head += lines()
+        self._send_whole(status, head, body)
 
     def _begin(self, status: int) -> None:
         self.response_started = True
@@ -223,7 +243,7 @@ class Exchange:
         after = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
         if self._method == "HEAD":
             body = b""
-        self._connection.transport.write(b"%b%b%b%b" % (before, head, after, body))
+        self._connection.transport.write(b"".join((before, head, after, body)))
         self._end()
 
     def _send_head(self, status: int, headers: Any) -> None:
@@ -272,7 +292,8 @@ class Exchange:
 
     def _end(self) -> None:
         self.response_complete = True
-        self._tell()
+        if self._event is not None:  # whoever waits for more of the body
+            self._tell()
         if not self.keep_alive:
             self._connection.end()
         self._connection.on_response_complete()

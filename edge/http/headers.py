@@ -4,30 +4,34 @@ from collections.abc import Iterable, Iterator, Mapping
 
 
 class Headers(Mapping[str, str]):
-    """By name in lower case, as ASGI has them; several of one name are one list, which is what HTTP makes of them."""
+    """By name in lower case, as ASGI has them; several of one name are one list, which is what HTTP makes of them.
 
-    __slots__ = ("_raw",)
+    `raw` has them as they came, for what is looked at with every request.
+    """
+
+    __slots__ = ("raw",)
 
     def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        pairs = list(pairs)
-        self._raw = dict(pairs)
-        if len(self._raw) != len(pairs):
-            self._raw.clear()
+        # ASGI promises no more than that they can be gone through.
+        pairs = pairs if type(pairs) is list else list(pairs)
+        self.raw = dict(pairs)
+        if len(self.raw) != len(pairs):
+            self.raw.clear()
             for name, value in pairs:
-                self._raw[name] = self._raw[name] + b", " + value if name in self._raw else value
+                self.raw[name] = self.raw[name] + b", " + value if name in self.raw else value
 
     def __getitem__(self, name: str) -> str:
-        return self._raw[name.encode("latin-1")].decode("latin-1")
+        return self.raw[name.encode("latin-1")].decode("latin-1")
 
     def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]
-        value = self._raw.get(name.encode("latin-1"))
+        value = self.raw.get(name.encode("latin-1"))
         return default if value is None else value.decode("latin-1")
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.encode("latin-1") in self._raw
+        return isinstance(name, str) and name.encode("latin-1") in self.raw
 
     def __iter__(self) -> Iterator[str]:
-        return (name.decode("latin-1") for name in self._raw)
+        return (name.decode("latin-1") for name in self.raw)
 
     def __len__(self) -> int:
-        return len(self._raw)
+        return len(self.raw)

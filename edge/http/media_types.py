@@ -37,9 +37,9 @@ def wanted(accept: str) -> Wanted:
 
 
 @lru_cache(maxsize=64)
-def is_json(content_type: str) -> bool:
+def is_json(content_type: bytes) -> bool:
     """Whether a `Content-Type` says JSON, in UTF-8."""
-    media, parameters = _parts(content_type)
+    media, parameters = _parts(content_type.decode("latin-1"))
     return media == JSON and parameters.get("charset", "utf-8") in _UTF8
 
 

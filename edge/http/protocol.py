@@ -86,11 +86,13 @@ class HttpProtocol(Lingering):
         if self._deaf:
             return
         self._idle_since = None
+        size = len(data)
         if self._reading_head:
-            self._head_bytes += len(data)
+            self._head_bytes += size
             self._head_begun = True
         # A head that ends here has at most what came with it, and what came before of a first one.
-        self._may_be_too_large = max(self._head_bytes, len(data)) > self._patience.head_bytes
+        most = self._patience.head_bytes
+        self._may_be_too_large = self._head_bytes > most or size > most
         while data:
             data = self._feed(data)
 
@@ -143,7 +145,8 @@ class HttpProtocol(Lingering):
             raise Unacceptable(400, BadUserInput(message))
         self._reading_head = self._head_begun = False
         self._head_bytes = 0
-        self._cancel("head")
+        if "head" in self._timers:
+            self._cancel("head")
         method = self.parser.get_method().decode("ascii")
         if self.parser.should_upgrade():
             if self._should_upgrade() and any(tells_of_a_body(*header) for header in self.headers):
@@ -162,11 +165,12 @@ class HttpProtocol(Lingering):
         if len(self.headers) > self._patience.head_lines:
             raise self._too_many_headers()
         target = target_of(self.url)
-        names = [name for name, _ in self.headers]
-        if names.count(b"host") != 1 or b"transfer-encoding" in names:
+        told = dict(self.headers)
+        if len(told) < len(self.headers) or b"host" not in told or b"transfer-encoding" in told:
             check_framing(self.headers, version)
-        self.expect_100_continue = b"expect" in names and self._expects_100()
-        name_host(self.url, self.headers)
+        self.expect_100_continue = b"expect" in told and self._expects_100()
+        if self.url[:1] != b"/":
+            name_host(self.url, self.headers)
         return target
 
     def _expects_100(self) -> bool:
@@ -196,7 +200,9 @@ class HttpProtocol(Lingering):
             keep_alive=version != "1.0" and self.parser.should_keep_alive(),
             awaits_100=self.expect_100_continue,
         )
-        app: Any = service_unavailable if self._is_over_uvicorns_limit() else self.app
+        app: Any = self.app
+        if self.limit_concurrency is not None and self._is_over_uvicorns_limit():
+            app = service_unavailable
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, app)
         else:
@@ -218,7 +224,8 @@ class HttpProtocol(Lingering):
             self.cycle.complete()
         self._reading_head = True
         self._head_bytes = 0
-        self._cancel("body")
+        if "body" in self._timers:
+            self._cancel("body")
 
     def _head_too_large(self) -> Unacceptable:
         most = self._patience.head_bytes
@@ -331,7 +338,8 @@ class HttpProtocol(Lingering):
             self.end()
         if "end" in self._timers or self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
             return

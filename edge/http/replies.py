@@ -11,7 +11,7 @@ from starlette.types import Send
 
 from datastore.errors import Forbidden, IdempotencyMismatch, Internal, Throttled, Timeout, Unauthenticated, Unavailable
 from edge.answers import Allowance, Outcome, Stage, encode, masked, told_error
-from edge.http.exchange import WHOLE, lines_of
+from edge.http.exchange import lines_of
 from edge.http.media_types import GRAPHQL, JSON
 from edge.http.refusals import Refused
 
@@ -52,8 +52,9 @@ class Reply(NamedTuple):
 
 def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
     """What is answered when an operation has ended, or was not begun."""
-    status = _status(outcome, content_type, profile)
-    told = _told_by(outcome) if outcome.errors or outcome.replayed is not None else ()
+    if not outcome.errors and outcome.replayed is None:
+        return Reply(200, outcome.body, content_type, (), outcome.allowance)
+    status, told = _status(outcome, content_type, profile), _told_by(outcome)
     return Reply(status, outcome.body, content_type, told, outcome.allowance)
 
 
@@ -67,17 +68,17 @@ def fault(error: Exception) -> Reply:
     return Reply(500, encode({"errors": [masked(error)]}))
 
 
-async def send_reply(send: Send, answer: Reply, *, whole: bool = False) -> None:
-    """Send it; in one piece (`WHOLE`) where the server takes that."""
-    if whole:
-        if answer.headers:
-            head = lines_of(_headers(answer))
-        else:
-            head = _USUAL[answer.content_type] % len(answer.body) + _lines(answer.allowance)
-        await send({"type": WHOLE, "status": answer.status, "head": head, "body": answer.body})
-        return
+async def send_reply(send: Send, answer: Reply) -> None:
+    """Send it as ASGI has it."""
     await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer)})
     await send({"type": "http.response.body", "body": answer.body})
+
+
+def head_of(answer: Reply) -> bytes:
+    """Its headers, as an `Exchange` takes them with an answer in one piece."""
+    if answer.headers:
+        return lines_of(_headers(answer))
+    return _USUAL[answer.content_type] % len(answer.body) + _lines(answer.allowance)
 
 
 # The headers of nearly all answers, written out.
@@ -92,11 +93,11 @@ def _lines(allowance: Allowance | None) -> bytes:
     """As `_headers` tells of it, written out."""
     if allowance is None:
         return b""
-    left = allowance.remaining
-    return b"ratelimit-limit: %d\r\nratelimit-remaining: %d\r\nratelimit-reset: %d\r\n" % (
-        round(allowance.limit),
-        round(left) if left > 0 else 0,
-        math.ceil(allowance.reset),
+    left, reset = allowance.remaining, allowance.reset
+    return b"ratelimit-limit: %.0f\r\nratelimit-remaining: %.0f\r\nratelimit-reset: %d\r\n" % (
+        allowance.limit,
+        left if left > 0 else 0,
+        math.ceil(reset) if reset else 0,
     )
 
 

@@ -3,9 +3,11 @@
 https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html
 """
 
+from collections.abc import Awaitable
+
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.http.exchange import WHOLE, lines_of
+from edge.http.exchange import exchange_of, lines_of
 
 # A route that says one of these otherwise (GraphiQL its policy, pictures who may show them) is left its own.
 HEADERS = (
@@ -30,20 +32,23 @@ class SecurityHeaders:
         self._app = app
         self._always_https = always_https
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
+
+        # When something is sent the scheme is the one of a trusted proxy's X-Forwarded-Proto.
+        def lines() -> bytes:
+            return _LINES_BY_TLS if self._always_https or scope["scheme"] == "https" else _LINES
 
         async def guard(message: Message) -> None:
-            # By now the scheme is the one of a trusted proxy's X-Forwarded-Proto.
-            if message["type"] == WHOLE:
-                message["head"] += _LINES_BY_TLS if self._always_https or scope["scheme"] == "https" else _LINES
-            elif message["type"] == "http.response.start":
+            if message["type"] == "http.response.start":
                 told = (*HEADERS, _ONLY_TLS) if self._always_https or scope["scheme"] == "https" else HEADERS
                 said = {name.lower() for name, _ in message.get("headers", ())}
                 headers = [*message.get("headers", ()), *(pair for pair in told if pair[0] not in said)]
                 message = {**message, "headers": headers}
             await send(message)
 
-        await self._app(scope, receive, guard)
+        exchange = exchange_of(scope)
+        if exchange is not None:
+            exchange.add(lines)
+        return self._app(scope, receive, guard)
