@@ -73,6 +73,17 @@ def test_an_operation_costs_what_its_patterns_read(text: str, units: float) -> N
     assert cost(text) == units
 
 
+def test_what_is_fixed_costs_the_same_whatever_its_arguments() -> None:
+    kinds = [kind for kind in DOCUMENTS.schema.type_map.values() if isinstance(kind, GraphQLObjectType)]
+    fields = [field for kind in kinds for field in kind.fields.values() if field.args]
+    fixed = [(field, price) for field in fields if (price := DOCUMENTS.costs.price(field)).fixed]
+
+    assert any(price.patterns for _, price in fixed)
+    for field, price in fixed:
+        for given in (True, 7, "a", ["a"] * 9, {"of": ["a"] * 9}):
+            assert price.measure(dict.fromkeys(field.args, given), NOON) == price.once
+
+
 def test_variables_and_their_defaults_count() -> None:
     assert cost(PAGE, {"all": False}) == cost("{photos(first: 50) {nodes {imageId}}}") == 4.5
     assert cost(PAGE, {"all": True}) == 4.5 + 50 * 2.0

@@ -277,6 +277,9 @@ async def test_what_the_protocol_does_not_name_is_passed_over(edge: Served) -> N
 class Known:
     """Documents by id."""
 
+    def plain(self, asked: Operation) -> KnownText | None:
+        return None
+
     async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
         known = asked.document_id or (asked.extensions or {}).get("persistedQuery", {}).get("sha256Hash")
         if known != "hello":

@@ -13,8 +13,8 @@ class Headers(Mapping[str, str]):
 
     def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         # ASGI promises no more than that they can be gone through.
-        pairs = pairs if type(pairs) is list else list(pairs)
-        self.raw = dict(pairs)
+        pairs = pairs if isinstance(pairs, list) else list(pairs)
+        self.raw: dict[bytes, bytes] = dict(pairs)
         if len(self.raw) != len(pairs):
             self.raw.clear()
             for name, value in pairs:
