@@ -15,34 +15,55 @@ from prometheus_client.utils import floatToGoString
 Labels = tuple[str, ...]
 
 
+class Count:
+    """What was counted for one combination of labels."""
+
+    __slots__ = ("amount",)
+
+    def __init__(self) -> None:
+        self.amount = 0.0
+
+
 class Counts(Collector):
     """A counter for each combination of labels. Its name gets `_total` in the end."""
 
     def __init__(self, registry: CollectorRegistry, name: str, help_: str, labels: Sequence[str]) -> None:
         self._told = name, help_
         self._labels = labels
-        self._counts: dict[Labels, float] = {}
+        self._counts: dict[Labels, Count] = {}
         registry.register(self)
 
+    def of(self, labels: Labels) -> Count:
+        """The count for these values of the labels, in their order: who keeps it need not look it up again."""
+        count = self._counts.get(labels)
+        if count is None:
+            count = self._counts[labels] = Count()
+        return count
+
     def add(self, labels: Labels, amount: float = 1.0) -> None:
-        """Count for these values of the labels, in their order."""
-        self._counts[labels] = self._counts.get(labels, 0.0) + amount
+        """Count for these values of the labels."""
+        self.of(labels).amount += amount
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         family = CounterMetricFamily(*self._told, labels=self._labels)
         for labels, count in self._counts.items():
-            family.add_metric(labels, count)
+            family.add_metric(labels, count.amount)
         yield family
 
 
-class _Series:
+class Spread:
     """How many were observed up to each bound and beyond the last, and what they come to."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("_bounds", "counts", "total")
 
-    def __init__(self, bounds: int) -> None:
-        self.counts = [0] * (bounds + 1)
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        self.counts[bisect_left(self._bounds, value)] += 1
+        self.total += value
 
 
 class Spreads(Collector):
@@ -55,22 +76,25 @@ class Spreads(Collector):
         self._labels = labels
         self._bounds = bounds
         self._names = [floatToGoString(bound) for bound in (*bounds, float("inf"))]  # type: ignore[no-untyped-call]
-        self._series: dict[Labels, _Series] = {}
+        self._spreads: dict[Labels, Spread] = {}
         registry.register(self)
 
+    def of(self, labels: Labels) -> Spread:
+        """That for these values of the labels, in their order: who keeps it need not look it up again."""
+        spread = self._spreads.get(labels)
+        if spread is None:
+            spread = self._spreads[labels] = Spread(self._bounds)
+        return spread
+
     def observe(self, labels: Labels, value: float) -> None:
-        series = self._series.get(labels)
-        if series is None:
-            series = self._series[labels] = _Series(len(self._bounds))
-        series.counts[bisect_left(self._bounds, value)] += 1
-        series.total += value
+        self.of(labels).observe(value)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(*self._told, labels=self._labels)
-        for labels, series in self._series.items():
+        for labels, spread in self._spreads.items():
             buckets, below = [], 0
-            for name, count in zip(self._names, series.counts, strict=True):
+            for name, count in zip(self._names, spread.counts, strict=True):
                 below += count
                 buckets.append((name, below))
-            family.add_metric(labels, buckets, series.total)
+            family.add_metric(labels, buckets, spread.total)
         yield family

@@ -12,11 +12,13 @@ from prometheus_client.registry import Collector
 
 from datastore.metering import Call
 from edge.answers import Stage
-from edge.observing.figures import Counts, Spreads
+from edge.observing.figures import Count, Counts, Labels, Spread, Spreads
 from edge.requests import Report
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
+# How many calls, what they consumed, how long they took, and by which labels: found once for all calls that are alike.
+_OfCall = tuple[Count, Count, Spread, Labels]
 _EXECUTION = Stage.EXECUTION
 RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 
@@ -72,6 +74,8 @@ class OperationMetrics:
         self._waits = self._histogram(
             "gateway_dynamodb_call_duration_seconds", "How long a call took, with all its tries.", SECONDS, "operation"
         )
+        # There are as many as there are combinations of tables to ask at once, whatever clients ask.
+        self._of_calls: dict[tuple[str, tuple[str, ...], str | None], _OfCall] = {}
         ProcessCollector(registry=registry)
 
     def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None:
@@ -111,12 +115,20 @@ class OperationMetrics:
 
     def call(self, call: Call) -> None:
         """Count a call to DynamoDB."""
-        labels = (call.operation, self._table(call.tables), call.index or "")
-        self._calls.add(labels)
-        self._capacity.add(labels, call.units)
+        asked = call.operation, call.tables, call.index
+        figures = self._of_calls.get(asked)
+        if figures is None:
+            figures = self._of_calls[asked] = self._figures(*asked)
+        calls, units, waits, labels = figures
+        calls.amount += 1
+        units.amount += call.units
+        waits.observe(call.seconds)
         if call.attempts > 1:
             self._retries.add(labels, call.attempts - 1)
-        self._waits.observe((call.operation,), call.seconds)
+
+    def _figures(self, operation: str, tables: Sequence[str], index: str | None) -> _OfCall:
+        labels = operation, self._table(tables), index or ""
+        return self._calls.of(labels), self._capacity.of(labels), self._waits.of((operation,)), labels
 
     def _table(self, names: Sequence[str]) -> str:
         """Which tables a batch or a transaction is over is up to clients, so it is not told."""
