@@ -24,10 +24,11 @@ UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
 # Turns of the event loop without another read before a held batch goes out: from a list that came in to the reads of
 # its nodes graphql-core's executor takes some five.
 QUIET_TURNS = 12
-# Compiled execution takes none, for it goes on to the nodes where the list ends: these are for resolvers that wait for
-# something of their own in between. Which of the two it is, who holds tells: graphql-core runs its fields in tasks, and
-# compiled execution in strands, which are no `asyncio.Task`. A wrong guess costs a batch more or idle turns, no answer.
-FEW_TURNS = 4
+# Compiled execution takes none, for it goes on to the nodes where the list ends, and begins what they ask for. One turn
+# is for resolvers that have a list looked through by tasks (`asyncio.gather`) before they answer it: those ask a turn
+# later. Which of the two it is, who holds tells: graphql-core runs its fields in tasks, and compiled execution in
+# strands, which are no `asyncio.Task`. One that is wrong costs a batch more or idle turns, no answer.
+COMPILED_TURNS = 1
 
 Address = tuple[Table, Key]
 
@@ -89,7 +90,7 @@ class PointReads(Batches[Address, Found | None]):
         self._deadline = deadline
         self._patterns: dict[Address, str] = {}
         self._asks = Asks(meter.hits)
-        self._turns = FEW_TURNS
+        self._turns = COMPILED_TURNS
         self._holders = 0
         self._just_released = False
         self._released: asyncio.Event | None = None
@@ -125,7 +126,7 @@ class PointReads(Batches[Address, Found | None]):
             self._just_released = False
             await self._quiet()
             if not self._holders:
-                self._turns = FEW_TURNS
+                self._turns = COMPILED_TURNS
         await super().dispatch()
 
     async def _quiet(self) -> None:
