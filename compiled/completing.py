@@ -104,8 +104,8 @@ def items_from(run: "Run", plan: FieldPlan, depth: int, done: list[Any], rest: I
     try:
         for item in rest:
             _add_item(run, plan, depth, item, done, path)
-    except Exception:
-        _let_go(rest)
+    except Exception as error:
+        _let_go(run, rest, error)
         raise
     return done
 
@@ -135,8 +135,8 @@ def failed_item(run: "Run", error: Exception, plan: FieldPlan, path: Path, items
     """An item of a list failed: it is null, or all of the list is."""
     try:
         run.failed(error, plan, path, 1)
-    except Exception:
-        _let_go(iter(items[int(path[1]) + 1 :]))
+    except Exception as problem:
+        _let_go(run, iter(items[int(path[1]) + 1 :]), problem)
         raise
 
 
@@ -167,14 +167,21 @@ def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:
             value.out = out  # type: ignore[attr-defined]
 
 
-def _let_go(rest: Iterator[Any]) -> None:
-    """Of a list that is null by now: nobody awaits its items, nor looks at how they failed."""
+def _let_go(run: "Run", rest: Iterator[Any], error: Exception) -> None:
+    """Of a list that is null by this error: nobody awaits its items, nor looks at how they failed.
+
+    What was awaited and failed takes the others that are awaited with it, as graphql-core has it; what failed
+    without that leaves them alone.
+    """
+    was_awaited = run.failed_at_once in (error, getattr(error, "original_error", None))
     with suppress(Exception):
         for item in rest:
             if asyncio.iscoroutine(item):
                 item.close()
             elif isinstance(item, asyncio.Future):
                 item.add_done_callback(_look_at)
+                if was_awaited:
+                    item.cancel()
 
 
 def _look_at(future: asyncio.Future[Any]) -> None:

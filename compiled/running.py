@@ -152,6 +152,7 @@ class Run:
         "context",
         "data",
         "errors",
+        "failed_at_once",
         "field_resolver",
         "idle",
         "interruption",
@@ -185,6 +186,8 @@ class Run:
         self._executor = executor
         self.data: dict[str, Any] | None = None
         self.errors: list[GraphQLError] = []
+        # What was raised last by something that is awaited, before it had to wait.
+        self.failed_at_once: Exception | None = None
         self.live: set[Waiting] = set()
         # By group of fields, and by what is the same where they are resolved alike.
         self.shared: defaultdict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
@@ -226,10 +229,14 @@ class Run:
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         waiting = Waiting(self, plan, awaitable, path, depth, finish or plan.finish)
-        if waiting.begin():
-            self.live.add(waiting)
-            return waiting
-        return waiting.finish(self, plan, waiting.value, path, complete_awaited)
+        try:
+            if waiting.begin():
+                self.live.add(waiting)
+                return waiting
+            return waiting.finish(self, plan, waiting.value, path, complete_awaited)
+        except Exception as error:
+            self.failed_at_once = error
+            raise
 
     def fail(self, error: BaseException | None, plan: FieldPlan, path: Path, depth: int, out: Any) -> None:
         """What was awaited, or its value, failed: its place in `out` is null, or one around it."""
@@ -313,13 +320,17 @@ class Run:
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         waiting = Waiting(self, plan, awaitable, path, 0, plan.finish)
-        if waiting.begin():
-            waiting.shared, waiting.of, waiting.followers = shared, of, []
-            shared[of] = waiting
-            self.live.add(waiting)
-            return waiting
-        known = shared[of] = Known(waiting.value)
-        return known.answer(self, plan, path)
+        try:
+            if waiting.begin():
+                waiting.shared, waiting.of, waiting.followers = shared, of, []
+                shared[of] = waiting
+                self.live.add(waiting)
+                return waiting
+            known = shared[of] = Known(waiting.value)
+            return known.answer(self, plan, path)
+        except Exception as error:
+            self.failed_at_once = error
+            raise
 
     async def settled(self) -> None:
         """Wait until nothing is awaited any more. Cancelled, it cancels all that is, and waits for that."""

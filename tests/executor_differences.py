@@ -203,10 +203,11 @@ def _of_what_stays(expected: Seen, actual: Seen) -> list[str]:
         found.append("waits: though there is nothing to wait for")
     if actual.finished > expected.finished and not failed:
         found.append(f"late: it took until {actual.finished}, not {expected.finished}")
-    if actual.unfinished and not expected.unfinished and not expected.tasks:
-        found.append(f"running: still, {actual.unfinished}")
-    if actual.tasks and not expected.tasks:
-        found.append(f"tasks: {actual.tasks} are left")
+    unfinished, tasks = (actual.staying, actual.staying_tasks) if failed else (actual.unfinished, actual.tasks)
+    if unfinished and not expected.unfinished and not expected.tasks:
+        found.append(f"running: still, {unfinished}")
+    if tasks and not expected.tasks:
+        found.append(f"tasks: {tasks} are left")
     if actual.hooks != expected.hooks:
         found.append(f"hooks: {actual.hooks}, not {expected.hooks}")
     # What is given up may have brought coroutines just then, which nobody has seen yet.

@@ -18,6 +18,9 @@ from virtual_time import Stuck, in_virtual_time
 
 Path = tuple[str | int, ...]
 
+# As many as a resolver takes that waits for nothing but its turns.
+TURNS = 25
+
 
 @dataclass(frozen=True)
 class Call:
@@ -70,6 +73,10 @@ class Seen:
     finished: float = 0
     unfinished: set[str] = field(default_factory=set)  # resolvers that still run when the result is there
     tasks: int = 0
+    # The same after some turns of the loop: nobody cancels what a list that is null held, and who is sooner done with
+    # the rest is not to blame that it has not ended yet.
+    staying: set[str] = field(default_factory=set)
+    staying_tasks: int = 0
     batches: int = 0
     hooks: int = 0
     complaints: list[str] = field(default_factory=list)  # coroutines never awaited, exceptions never looked at
@@ -221,6 +228,10 @@ async def _run(run: Run, operation: Operation, executor: type[Executor[Any]]) ->
     seen.finished = asyncio.get_running_loop().time()
     seen.unfinished = set(run.open)
     seen.tasks = len(asyncio.all_tasks()) - 1
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    seen.staying = set(run.open)
+    seen.staying_tasks = len(asyncio.all_tasks()) - 1
     seen.batches = run.batches
     await asyncio.sleep(100)
 
@@ -239,7 +250,7 @@ def told(result: ExecutionResult) -> Result:
                 type(error.original_error).__name__,
                 repr(error.extensions),
                 type(error).__name__,
-                tuple(getattr(error, "position", None) or error.path or ()),
+                tuple(getattr(error, "position", error.path) or ()),
             )
             for error in result.errors
         ],

@@ -147,6 +147,8 @@ class Values(Waiting):
         if kind == 5:
             located = Located(told, path=["elsewhere", 3], extensions={"own": True})
             parts = key.partition(".")[0].split("/")[1:]
+            if parts == ["root"]:  # of no field: what the whole operation begins with
+                parts = []
             located.position = [int(part) if part.isdigit() else part for part in parts]
             return located
         if kind == 6:

@@ -157,3 +157,48 @@ async def test_coroutines_of_a_list_that_is_null_are_let_go() -> None:
 
     assert not complaints
     assert (result.data, [error.path for error in result.errors]) == ({"f": None}, [["f", 1]])
+
+
+SLOW = "slow"  # a task that nobody but who gives up the list ends
+
+
+@pytest.mark.parametrize(
+    ("items", "is_cancelled"),
+    [
+        (["fails", SLOW], True),  # what was awaited failed
+        (["null", SLOW], True),
+        ([{"g": "fails"}, SLOW], True),
+        ([{"g": "null"}, SLOW], True),
+        ([{"g": 1}, "fails", SLOW], True),
+        ([SLOW, "fails"], True),
+        ([ValueError("no"), SLOW], False),  # nothing was awaited yet
+        ([None, SLOW], False),
+        ([{"g": ValueError("no")}, SLOW], False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("executor", [REFERENCE, Compiled])
+async def test_who_is_cancelled_with_a_list_that_is_null(
+    executor: type[Executor[Any]], items: list[Any], is_cancelled: bool
+) -> None:
+    schema = build_schema("type Query { f: [Query!] g: Int! }")
+    task: asyncio.Future[Any] = asyncio.ensure_future(asyncio.sleep(60))
+
+    async def awaited(what: str) -> Any:
+        if what == "fails":
+            raise ValueError("no")
+
+    def given(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: given(part) for key, part in value.items()}
+        return task if value == SLOW else awaited(value) if isinstance(value, str) else value
+
+    schema.type_map["Query"].fields["f"].resolve = lambda *_: list(map(given, items))  # type: ignore[attr-defined]
+    result: Any = execute(schema, parse("{ f { g } }"), executor_class=executor)
+    result = await result if isawaitable(result) else result
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert result.data == {"f": None}
+    assert task.cancelled() is is_cancelled
+    task.cancel()
