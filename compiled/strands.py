@@ -10,7 +10,8 @@ from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any
 
-# By event loop. Before Python 3.12 there is no function for it, and later nothing else that works.
+# By event loop. Before Python 3.12 there is no function for it, and from 3.14 on no dict: each thread has its own
+# current task. The function takes any object there, too, in the thread whose running loop it is.
 _current: dict[Any, Any] | None = None if hasattr(tasks, "_swap_current_task") else tasks._current_tasks  # type: ignore[attr-defined]
 _swap: Any = getattr(tasks, "_swap_current_task", None)
 
@@ -122,7 +123,10 @@ class Strand:
         return self._cancels
 
     def uncancel(self) -> int:
-        self._cancels = max(0, self._cancels - 1)
+        if self._cancels:
+            self._cancels -= 1
+            if not self._cancels:  # as tasks do from Python 3.13 on
+                self._must_cancel = False
         return self._cancels
 
     def done(self) -> bool:

@@ -1,0 +1,135 @@
+"""Resolvers run as if each were a task of its own, though none is: on every version of Python that is served."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from graphql import ExecutionResult, GraphQLSchema, build_schema, execute, parse
+
+from compiled import CompiledExecutor
+
+NAME: ContextVar[str] = ContextVar("NAME")
+Resolve = Callable[[], Awaitable[Any]]
+
+
+class Compiled(CompiledExecutor):
+    compile_after = 1
+
+
+async def answered(**resolvers: Resolve) -> ExecutionResult:
+    fields = " ".join(f"{name}: String" for name in resolvers)
+    schema: GraphQLSchema = build_schema(f"type Query {{ {fields} }}")
+    for name, resolve in resolvers.items():
+        schema.type_map["Query"].fields[name].resolve = lambda *_, resolve=resolve: resolve()  # type: ignore[attr-defined]
+    result: Any = execute(schema, parse(f"{{ {' '.join(resolvers)} }}"), executor_class=Compiled)
+    return await asyncio.wait_for(result, 5)
+
+
+async def other() -> str:
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return "other"
+
+
+async def never() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_each_is_the_current_task_wherever_it_goes_on() -> None:
+    seen: dict[str, list[Any]] = {"a": [], "b": []}
+
+    def watching(name: str) -> Resolve:
+        async def resolve() -> str:
+            for _ in range(3):
+                seen[name].append(asyncio.current_task())
+                await asyncio.sleep(0)
+            return name
+
+        return resolve
+
+    outside = asyncio.current_task()
+    assert (await answered(a=watching("a"), b=watching("b"))).data == {"a": "a", "b": "b"}
+    assert asyncio.current_task() is outside
+    a, b = map(set, seen.values())
+    assert len(a) == len(b) == len(a - b - {outside}) == 1
+
+
+async def test_what_one_sets_in_its_context_is_not_seen_by_others() -> None:
+    NAME.set("outside")
+
+    def naming(name: str) -> Resolve:
+        async def resolve() -> str:
+            before = NAME.get()
+            NAME.set(name)
+            await asyncio.sleep(0)
+            return f"{before} {NAME.get()}"
+
+        return resolve
+
+    assert (await answered(a=naming("a"), b=naming("b"))).data == {"a": "outside a", "b": "outside b"}
+    assert NAME.get() == "outside"
+
+
+async def in_time() -> str:
+    try:
+        async with asyncio.timeout(0):
+            await never()
+    except TimeoutError:
+        await asyncio.sleep(0)
+        return "late"
+    return "in time"
+
+
+async def waits_in_vain() -> str:
+    async with asyncio.timeout(5), asyncio.timeout(0.001):
+        await never()
+    return "in time"
+
+
+async def waits_for() -> str:
+    await asyncio.wait_for(never(), 0.001)
+    return "in time"
+
+
+async def in_groups() -> str:
+    async def fails() -> None:
+        raise ValueError("one of them")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(never())
+            group.create_task(fails())
+    except ExceptionGroup as told:
+        await asyncio.sleep(0)
+        return str(told.exceptions[0])
+    return "none failed"
+
+
+async def takes_it_back() -> str:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    assert task.cancelling() == 1
+    assert task.uncancel() == 0
+    await asyncio.sleep(0)
+    return "went on"
+
+
+@pytest.mark.parametrize(
+    ("resolve", "value", "error"),
+    [
+        (in_time, "late", None),
+        (waits_in_vain, None, TimeoutError),
+        (waits_for, None, TimeoutError),
+        (in_groups, "one of them", None),
+        (takes_it_back, "went on", None),
+    ],
+)
+async def test_what_asks_for_the_current_task_ends_that_one_alone(
+    resolve: Resolve, value: str | None, error: type[Exception] | None
+) -> None:
+    result = await answered(a=resolve, b=other)
+    assert result.data == {"a": value, "b": "other"}
+    assert [type(told.original_error) for told in result.errors or ()] == ([error] if error else [])
