@@ -237,3 +237,31 @@ def test_a_cursor_is_signed_with_hmac() -> None:
     content = b'{"PK":{"S":"a"},"SK":{"S":"b"}}'
 
     assert sealed == hmac.digest(key, len(HERE).to_bytes(4, "big") + HERE + content, "sha256")[:16] + content
+
+
+# Made before cursors were sealed as they are now. Clients have such ones.
+HANDED_OUT: tuple[tuple[dict[str, Any], str, str], ...] = (
+    (
+        {"PK": "AREA#Downtown", "SK": "SIGHTING#1#a"},
+        "_fXE4m-CrBwh3ejo9hXz5XsiUEsiOnsiUyI6IkFSRUEjRG93bnRvd24ifSwiU0siOnsiUyI6IlNJR0hUSU5HIzEjYSJ9fQ",
+        "8AITaIAvX1ZWBiU7wULKzNO5i7IMtrhNdXDalUiToyPcQ0jxy2n7coH7KLLsZg-ougvORUP8zQsRkiU03bpX3-JI-qN5gEB3zNrr-z6pSTw",
+    ),
+    (
+        {"pk": "A", "gsi1sk": Decimal("1.50"), "gsi1pk": 17, "sk": 1e-7},
+        "NB2xfzciFMyFDmn3nFgkkHsiZ3NpMXBrIjp7Ik4iOiIxNyJ9LCJnc2kxc2siOnsiTiI6IjEuNTAifSwicGsiOnsiUyI6IkEifSwic2siOnsiTiI6"
+        "IjFlLTA3In19",
+        "9dUjKw_9UT7mwn6jlVnzBsnRuYbApIQsYxKCALtP6zLfOIs7CgfWvDadW5cyXCay7MYXZ8d1BMkppSupccJgQPiXeGD3kb88RihsF6SFP6uhu2LE"
+        "l1lJ1jc2VPu61JGN66ivKuU4cPeCyNuqzL0E_g",
+    ),
+    (
+        {"SK": 'é日 "\\\n\x7f>?~', "PK": "\x01/+"},
+        "flSXQJ676Y4qRPKuh36j1nsiUEsiOnsiUyI6Ilx1MDAwMS8rIn0sIlNLIjp7IlMiOiLDqeaXpSBcIlxcXG5_Pj9-In19",
+        "mI_8bRfUVPfcogxz4zBDMRHdOrYnfPnxdEj8Mm9Jbjsmg-EYAgTPF8fK-pz8rcrzdV7UsnErEBFsnJkgeuQ7oT9zWGEG9ruQCNvHYJCuWV8",
+    ),
+)
+
+
+@pytest.mark.parametrize(("key", "signed", "encrypted"), HANDED_OUT)
+def test_cursors_that_were_handed_out_are_good_still(key: dict[str, Any], signed: str, encrypted: str) -> None:
+    assert (CURSORS.open(signed, HERE), CURSORS.open(encrypted, HERE, personal=True)) == (key, key)
+    assert (CURSORS.seal(key, HERE), CURSORS.seal(key, HERE, personal=True)) == (signed, encrypted)
