@@ -4,15 +4,15 @@ Those of personal lists are padded and encrypted besides (AES-SIV, RFC 5297): th
 """
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
-from datastore import base64url
 from datastore.attributes import Item, Raw, decode_item, encode_item
+from datastore.base64url import decode, encode
 from datastore.errors import BadCursor
 from datastore.mac import Mac
 from datastore.padding import padded, unpadded
@@ -31,28 +31,38 @@ class Cursors:
 
     def seal(self, key: Item, binding: bytes, *, personal: bool = False) -> str:
         """A cursor for the position just at `key`."""
-        return self.seal_raw(encode_item(key), binding, personal=personal)
+        return self.sealer(key, binding, personal=personal)(encode_item(key))
 
-    def seal_raw(self, key: Raw, binding: bytes, *, personal: bool = False) -> str:
-        """The same for a key as DynamoDB answered it."""
-        content = orjson.dumps(key, option=orjson.OPT_SORT_KEYS)
+    def sealer(self, names: Iterable[str], binding: bytes, *, personal: bool = False) -> Callable[[Raw], str]:
+        """What makes cursors for the positions of items as DynamoDB answers them: their key has these attributes.
+
+        All that the cursors of one list have in common is done once.
+        """
+        ordered = sorted(names)
         if personal:
-            return base64url.encode(self._cipher.encrypt(padded(content), [binding]))
-        return base64url.encode(self._tag(content, binding) + content)
+            encrypt = self._cipher.encrypt
+            return lambda item: encode(encrypt(padded(orjson.dumps({name: item[name] for name in ordered})), [binding]))
+        digest = self._mac.after(_begun(binding)).digest
+
+        def seal(item: Raw) -> str:
+            content = orjson.dumps({name: item[name] for name in ordered})
+            return encode(digest(content)[:TAG_BYTES] + content)
+
+        return seal
 
     def open(self, cursor: str, binding: bytes, *, personal: bool = False) -> Item:
         """The key a cursor stands for. Raises `BadCursor` if it was altered or belongs elsewhere."""
         if len(cursor) > MAX_CHARACTERS:
             raise BadCursor(REFUSAL)
         try:
-            raw = base64url.decode(cursor)
+            raw = decode(cursor)
         except ValueError:
             raise BadCursor(REFUSAL) from None
         return decode_item(orjson.loads(self._decrypted(raw, binding) if personal else self._checked(raw, binding)))
 
     def _checked(self, raw: bytes, binding: bytes) -> bytes:
         tag, content = raw[:TAG_BYTES], raw[TAG_BYTES:]
-        if not hmac.compare_digest(tag, self._tag(content, binding)):
+        if not hmac.compare_digest(tag, self._mac.digest(_begun(binding) + content)[:TAG_BYTES]):
             raise BadCursor(REFUSAL)
         return content
 
@@ -62,8 +72,10 @@ class Cursors:
         except (InvalidTag, ValueError):
             raise BadCursor(REFUSAL) from None
 
-    def _tag(self, content: bytes, binding: bytes) -> bytes:
-        return self._mac.digest(len(binding).to_bytes(4, "big") + binding + content)[:TAG_BYTES]
+
+def _begun(binding: bytes) -> bytes:
+    """What stands before the key in what is signed."""
+    return len(binding).to_bytes(4, "big") + binding
 
 
 def binding(field: str, arguments: Mapping[str, Any]) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from datastore.attributes import Item, Raw, decode_item
+from datastore.attributes import Item, Raw, decode_item, encode_item
 from datastore.cursors import Cursors, binding
 from datastore.declarations import AccessPattern
 from datastore.decoding import Decoder
@@ -44,7 +44,7 @@ class Paging(Struct, frozen=True):
 class Listing:
     """The list that a field pages through: cursors are bound to it and good for nothing else."""
 
-    __slots__ = ("_arguments", "_binding", "_field", "cursors", "pattern")
+    __slots__ = ("_arguments", "_binding", "_field", "_sealer", "cursors", "pattern")
 
     def __init__(self, cursors: Cursors, pattern: AccessPattern, field: str, arguments: Mapping[str, Any]) -> None:
         self.cursors = cursors
@@ -52,6 +52,7 @@ class Listing:
         self._field = field
         self._arguments = arguments
         self._binding: bytes | None = None
+        self._sealer: Callable[[Raw], str] | None = None
 
     @property
     def binding(self) -> bytes:
@@ -72,15 +73,17 @@ class Listing:
         start = None if cursor is None else self.cursors.open(cursor, self.binding, personal=self.pattern.personal)
         return Span((paging.last if backward else paging.first) or DEFAULT_PAGE, backward, start)
 
-    def cursor(self, item: Raw) -> str:
-        """A cursor for the place of an item as DynamoDB answers it."""
-        key = {name: item[name] for name in start_key_attributes(self.pattern)}
-        return self.cursors.seal_raw(key, self.binding, personal=self.pattern.personal)
+    @property
+    def cursor(self) -> Callable[[Raw], str]:
+        """What makes a cursor for the place of an item as DynamoDB answers it."""
+        if self._sealer is None:
+            names = start_key_attributes(self.pattern)
+            self._sealer = self.cursors.sealer(names, self.binding, personal=self.pattern.personal)
+        return self._sealer
 
     def cursor_of_plain(self, item: Mapping[str, Any]) -> str:
-        """The same for a plain item."""
-        key = {name: item[name] for name in start_key_attributes(self.pattern)}
-        return self.cursors.seal(key, self.binding, personal=self.pattern.personal)
+        """A cursor for the place of a plain item."""
+        return self.cursor(encode_item({name: item[name] for name in start_key_attributes(self.pattern)}))
 
 
 def listing(cursors: Cursors, pattern: AccessPattern, field: str, arguments: Mapping[str, Any]) -> Listing:
