@@ -6,16 +6,27 @@ A `Decoder` makes records of plain items (as `attributes.decode_item` has them) 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from inspect import Parameter, signature
 from typing import Any, Final, Generic, Literal, TypeVar
+from urllib.parse import unquote
 
 from datastore.attributes import Raw, decode, decode_number
+from datastore.keyspace.parts import second_part
+from datastore.moments import from_iso
 
 T = TypeVar("T")
 Kind = Literal["S", "N", "BOOL", "L"]
 
+Make = Callable[[Any], Any] | Mapping[Any, Any]
+
 MUST: Final = object()
+
+
+def _not_negative(value: Any) -> int:
+    return max(int(value), 0)
+
 
 # What is taken without a call, of the attribute value `{v}`; another type than the usual, as NULL, `decode` takes.
 _TAKEN: Mapping[Kind, str] = {
@@ -24,26 +35,39 @@ _TAKEN: Mapping[Kind, str] = {
     "BOOL": 'v["BOOL"] if "BOOL" in {v} else decode(v)',
     "L": '[e["S"] if "S" in e else decode(e) for e in v["L"]] if "L" in {v} else decode(v)',
 }
+# What functions do that nearly all records are made by, of `{}`, where they need not be called.
+_WRITTEN: Mapping[Any, str] = {
+    second_part: '(part if "%" not in (part := {}.split("#")[1]) else unquote(part))',
+    from_iso: "(at if (at := fromisoformat({})).tzinfo is UTC else at.astimezone(UTC))",
+    _not_negative: "(c if (c := {}).__class__ is int and c >= 0 else not_negative(c))",
+}
+_NAMES: Mapping[str, Any] = {
+    "UTC": UTC,
+    "decode": decode,
+    "fromisoformat": datetime.fromisoformat,
+    "not_negative": _not_negative,
+    "number": decode_number,
+    "unquote": unquote,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """Where a value of a record comes from: the attribute `name`, as a rule of that kind, through `make`.
 
+    `make` is a function, or says what each word stands for.
     Where it is missing the value is `default`, or what another attribute says; without one the item is damaged. With
     `given`, the name of another attribute, the value is None in an item without that.
     """
 
     name: str
     kind: Kind
-    make: Callable[[Any], Any] | None
+    make: Make | None
     default: Any
     given: str | None
 
 
-def text(
-    name: str, make: Callable[[Any], Any] | None = None, *, default: Any = MUST, given: str | None = None
-) -> Attribute:
+def text(name: str, make: Make | None = None, *, default: Any = MUST, given: str | None = None) -> Attribute:
     return Attribute(name, "S", make, default, given)
 
 
@@ -51,6 +75,11 @@ def number(
     name: str, make: Callable[[Any], Any] | None = None, *, default: Any = MUST, given: str | None = None
 ) -> Attribute:
     return Attribute(name, "N", make, default, given)
+
+
+def count(name: str, *, default: Any = MUST, given: str | None = None) -> Attribute:
+    """What others count: not below 0, also where what was taken back is still to be counted."""
+    return Attribute(name, "N", _not_negative, default, given)
 
 
 def flag(name: str, make: Callable[[Any], Any] | None = None, *, default: Any = MUST) -> Attribute:
@@ -115,7 +144,7 @@ class Decoder(Generic[T]):
         return self._without[names]
 
     def _written(self, *, raw: bool) -> Callable[[Any], T]:
-        scope: dict[str, Any] = {"build": self._build, "decode": decode, "number": decode_number, "missing": MUST}
+        scope: dict[str, Any] = {"build": self._build, **_NAMES}
         lines = [f"value_{name} = {_source(value, raw, scope)}" for name, value in self._values.items()]
         lines.append(f"return build({', '.join(self._given(scope))})")
         exec("def decoded(item):\n    " + "\n    ".join(lines), scope)
@@ -132,17 +161,23 @@ def _source(value: Attribute | Derived, raw: bool, scope: dict[str, Any]) -> str
     """An expression for the value in `item`; what it calls and answers is put into the scope."""
     if isinstance(value, Derived):
         return f"{_named(value.make, scope)}({', '.join(f'value_{name}' for name in value.names)})"
-    must = value.default is MUST
-    there = f"item[{value.name!r}]" if must else "v"
-    source = _TAKEN[value.kind].format(v=f"(v := {there})" if must else "v") if raw else there
-    if value.make is not None:
-        source = f"{_named(value.make, scope)}({source})"
-    if not must:
-        absent = "None" if raw else "missing"
+    there = f"item[{value.name!r}]"
+    source = _made(value.make, _TAKEN[value.kind].format(v=f"(v := {there})") if raw else there, scope)
+    if value.default is not MUST:
         default = value.default
         otherwise = _source(default, raw, scope) if isinstance(default, Attribute) else _named(default, scope)
-        source = f"(({source}) if (v := item.get({value.name!r}, {absent})) is not {absent} else {otherwise})"
+        source = f"(({source}) if {value.name!r} in item else {otherwise})"
     return f"({source}) if {value.given!r} in item else None" if value.given else source
+
+
+def _made(make: Make | None, source: str, scope: dict[str, Any]) -> str:
+    """An expression for what is made of the value of another."""
+    if make is None:
+        return source
+    if isinstance(make, Mapping):
+        return f"{_named(make, scope)}[{source}]"
+    written = _WRITTEN.get(make)
+    return written.format(f"({source})") if written else f"{_named(make, scope)}({source})"
 
 
 def _named(value: object, scope: dict[str, Any]) -> str:

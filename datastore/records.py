@@ -44,6 +44,19 @@ def raw_parsed(convert: Decoder[Record], raw: Raw) -> Record | Internal:
         return parsed(convert, decode_item(raw))  # which tells what is wrong
 
 
+def raw_records(convert: Decoder[Record], items: Iterable[Raw]) -> list[Record | Internal]:
+    """The same of each item, in their order."""
+    read = convert.raw
+    found: list[Record | Internal] = []
+    for raw in items:
+        try:
+            found.append(read(raw))
+        except DAMAGE:
+            told = raw_parsed(convert, raw)
+            found.append(told)
+    return found
+
+
 def raw_record(convert: Decoder[Record], raw: Raw) -> Record:
     """The record. Raises `Internal` when the item is damaged."""
     found = raw_parsed(convert, raw)

@@ -5,6 +5,7 @@ https://relay.dev/graphql/connections.htm
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import repeat
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -15,7 +16,7 @@ from datastore.declarations import AccessPattern
 from datastore.decoding import Decoder
 from datastore.errors import BadUserInput, DomainError
 from datastore.pages import Page, Span
-from datastore.records import parsed, raw_parsed
+from datastore.records import parsed, raw_records
 
 Record = TypeVar("Record")
 
@@ -168,7 +169,7 @@ def connection(of: Listing, page: Page, convert: Callable[[Mapping[str, Any]], R
     if page.raw is None:
         return Connection(page, [PlainEdge(of, item, parsed(convert, item)) for item in page.items])
     if isinstance(convert, Decoder):
-        return Connection(page, [Edge(of, raw, raw_parsed(convert, raw)) for raw in page.raw])
+        return Connection(page, list(map(Edge, repeat(of), page.raw, raw_records(convert, page.raw))))
     return Connection(page, [Edge(of, raw, parsed(convert, decode_item(raw))) for raw in page.raw])
 
 

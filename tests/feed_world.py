@@ -21,7 +21,7 @@ from datastore.keyspace.feeds.home_feeds import entry_parts
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import AUTHOR, UPDATE_USER, user
-from datastore.keyspace.parts import Key, key_of
+from datastore.keyspace.parts import key_of
 from datastore.metering import Call, Deadline, Meter
 from datastore.moments import iso
 from datastore.pages import Span
@@ -163,7 +163,7 @@ class World:
     async def home(self, user_id: str) -> list[str]:
         """The posts in a user's feed, newest first."""
         page = await HomeFeeds(self.store()).of_user(user_id, Span(100))
-        return [entry_parts(Key(item["GSI3PK"], item["GSI3SK"]))[2] for item in page.items]
+        return [entry_parts(item["GSI3SK"])[1] for item in page.items]
 
     async def entries(self) -> set[tuple[str, str]]:
         """User and post of all entries there are."""

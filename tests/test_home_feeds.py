@@ -18,7 +18,6 @@ from datastore.database import Database
 from datastore.feeds.home_feeds import HomeFeeds, entry_from, entry_item, source_item
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key
 from datastore.moments import iso
 from datastore.pages import Page, Span
 from datastore.store import QueryPage, Store
@@ -381,4 +380,4 @@ async def test_an_id_cannot_break_out_of_its_feed(served: Served) -> None:
 
     assert own.data == {"homeFeed": {"nodes": [{"postId": "p"}]}}
     assert other.data == {"homeFeed": {"nodes": []}}
-    assert keys.entry_parts(Key(*[entry(post_item("p"), "eve#x")[name] for name in ("PK", "SK")]))[0] == "eve#x"
+    assert entry_from(entry(post_item("p"), "eve#x")).user_id == "eve#x"

@@ -51,7 +51,7 @@ comment_from = Decoder(
     text=text("text"),
     mentions=texts("mentions", default=()),
     post_author=text("post_author"),
-    post_visibility=text("post_visibility", VISIBILITIES.__getitem__),
+    post_visibility=text("post_visibility", VISIBILITIES),
 )
 
 

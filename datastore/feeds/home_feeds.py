@@ -13,7 +13,7 @@ from datastore.decoding import Decoder, flag, text
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import Key, second_part
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span
 from datastore.records import readable
@@ -71,14 +71,14 @@ def entry_item(
     return item | ({"followers_only": True} if followers_only else {})
 
 
-def _entry(partition: str, sort: str, author_id: str, followers_only: bool) -> FeedEntry:
-    user_id, moment, post_id = keys.entry_parts(Key(partition, sort))
+def _entry(user_id: str, sort: str, author_id: str, followers_only: bool) -> FeedEntry:
+    moment, post_id = keys.entry_parts(sort)
     return FeedEntry(user_id, post_id, author_id, from_iso(moment), followers_only)
 
 
 entry_from = Decoder(
     _entry,
-    partition=text("PK"),
+    user_id=text("PK", second_part),
     sort=text("SK"),
     author_id=text("author_id"),
     followers_only=flag("followers_only", bool, default=False),

@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from datastore.attributes import Item, Raw
 from datastore.client import TransactionCancelled
 from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, number, text, texts
+from datastore.decoding import Decoder, count, text, texts
 from datastore.errors import Conflict, Forbidden, Internal, NotFound
 from datastore.feeds import texts as written_in
-from datastore.feeds.users import counted, no_profile
+from datastore.feeds.users import no_profile
 from datastore.feeds.visibility import VISIBILITIES, Sight, Visibility
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds import users as user_keys
 from datastore.keyspace.feeds.users import META
-from datastore.keyspace.parts import second_part, split
+from datastore.keyspace.parts import second_part
 from datastore.moments import from_iso, iso, to_seconds
 from datastore.pages import Keep, Page, Span, read_page
 from datastore.records import raw_parsed
@@ -28,6 +28,7 @@ from datastore.streams import Change
 
 # For so long a deleted post's id is nobody's.
 TOMBSTONE_LIFETIME = timedelta(days=30)
+PUBLIC: str = Visibility.PUBLIC.value
 
 
 class Post(Struct, frozen=True, gc=False):
@@ -58,7 +59,7 @@ def is_live(item: Mapping[str, Any] | None) -> bool:
 
 
 def _moment_at(position: str) -> datetime:
-    moment, _, _ = split(position)
+    moment, _, _ = position.split("#")  # a moment has no signs that keys cannot hold
     return from_iso(moment)
 
 
@@ -66,14 +67,14 @@ def _moment_at(position: str) -> datetime:
 post_from = Decoder(
     Post,
     post_id=text("PK", second_part),
-    author_id=text("author_id", default=text("GSI1PK", keys.author_of)),
+    author_id=text("author_id", default=text("GSI1PK", second_part)),
     created_at=text("GSI1SK", _moment_at, default=text("GSI2SK", _moment_at)),
-    visibility=text("visibility", VISIBILITIES.__getitem__),
+    visibility=text("visibility", VISIBILITIES),
     text=text("text"),
     media_ref=text("media_ref", default=None),
     tags=texts("tags", default=()),
-    likes=number("likes", counted, default=0, given="GSI1PK"),
-    comments=number("comments", counted, default=0, given="GSI1PK"),
+    likes=count("likes", default=0, given="GSI1PK"),
+    comments=count("comments", default=0, given="GSI1PK"),
     # The item of a tag, and what GSI2 brings of it, have neither.
     mentions=texts("mentions", default=(), given="created_at"),
 )
@@ -225,7 +226,7 @@ class Posts:
 
 
 def _is_public(item: Raw) -> bool:
-    return "visibility" in item and item["visibility"].get("S") == Visibility.PUBLIC.value
+    return "visibility" in item and item["visibility"].get("S") == PUBLIC
 
 
 def _creation(post: Post) -> list[Action]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, number, text
+from datastore.decoding import Decoder, count, number, text
 from datastore.errors import NotFound
 from datastore.keyspace.feeds import users as keys
 from datastore.keyspace.parts import second_part
@@ -37,12 +37,6 @@ class User(Struct, frozen=True, gc=False):
     version: int = 0
 
 
-def counted(value: Any) -> int:
-    """A count that the pipeline keeps: not below 0, also where what was taken back is still to be counted."""
-    count = int(value)
-    return count if count > 0 else 0
-
-
 user_from = Decoder(
     User,
     user_id=text("PK", second_part),
@@ -50,9 +44,9 @@ user_from = Decoder(
     bio=text("bio", default=None),
     avatar_ref=text("avatar_ref", default=None),
     created_at=text("created_at", from_iso),
-    posts=number("posts", counted, default=0),
-    followers=number("followers", counted, default=0),
-    following=number("following", counted, default=0),
+    posts=count("posts", default=0),
+    followers=count("followers", default=0),
+    following=count("following", default=0),
     merged_since=text("merged_since", from_iso, default=None),
     version=number(VERSION, version, default=0),
 )

@@ -31,10 +31,10 @@ def entry(user_id: str, moment: str, post_id: str) -> Key:
     return Key(feed(user_id), join(moment, shard(post_id, user_id), "POST", post_id))
 
 
-def entry_parts(key: Key) -> tuple[str, str, str]:
-    """User, moment (ISO 8601) and post id of an entry's key."""
-    moment, _, _, post_id = split(key.sort)
-    return split(key.partition)[1], moment, post_id
+def entry_parts(sort: str) -> tuple[str, str]:
+    """Moment (ISO 8601) and post id of an entry's place in its feed."""
+    moment, _, _, post_id = split(sort)
+    return moment, post_id
 
 
 def source(user_id: str, author_id: str) -> Key:

@@ -28,10 +28,6 @@ def by_author(author_id: str) -> str:
     return join("USER", author_id)
 
 
-def author_of(index_partition: str) -> str:
-    return split(index_partition)[1]
-
-
 def position(created_at: datetime, post_id: str) -> str:
     """The sort key in GSI1 and GSI2: text order is time order."""
     return join(iso(created_at), "POST", post_id)
