@@ -42,7 +42,9 @@ class _Made:
     def of(self, members: Sequence[Member]) -> tuple[list[Member], list[Member]]:
         """Those whom it is for, and the others."""
         rights = self.member.rights
-        alike = [member for member in members if not self.is_personal or member.rights == rights]
+        if not self.is_personal:
+            return [*members], []
+        alike = [member for member in members if member.rights == rights]
         return alike, [] if len(alike) == len(members) else [one for one in members if one.rights != rights]
 
 
@@ -256,19 +258,18 @@ class Group:
     async def _deliver(self, made: _Made, members: Sequence[Member]) -> None:
         self._charge(made.taken, members, knows_all=made.knows_all)
         event, outcome, size, key = made.event, made.outcome, len(made.outcome.body), self._source.key(made.event)
-
-        def tell(member: Member) -> None:
-            if member.is_plain:
-                member.tell(outcome, size, key)
-            else:
-                member.offer(event, outcome, key)
-
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))
         elif outcome.errors:
             await _each(members, lambda member: member.offer(event, outcome, key))
         else:
-            await _each(members, tell)
+            for number, member in enumerate(members, 1):
+                if member.is_plain:
+                    member.tell(outcome, size, key)
+                elif not member.is_over:
+                    member.offer(event, outcome, key)
+                if number % LISTENERS_PER_TURN == 0:
+                    await asyncio.sleep(0)
 
     # What it costs.
 
@@ -293,8 +294,8 @@ class Group:
         if not self._may_owe or not (self._settling is None or self._settling.done()):
             return
         due = [member for member in self._members if member.subscriber.is_due]
-        self._may_owe = any(not member.subscriber.report.events for member in due)
-        due = [member for member in due if member.subscriber.report.events]
+        self._may_owe = any(not member.report.events for member in due)
+        due = [member for member in due if member.report.events]
         if due:
             self._settling = self._spawn(self._settle(due))
 

@@ -44,13 +44,15 @@ class Member:
     Until they have been told how things stand, events wait for them; after that those are passed over that it showed.
     """
 
-    __slots__ = ("_group", "_waiting", "is_over", "listener", "rights", "since", "subscriber")
+    __slots__ = ("_group", "_waiting", "is_over", "is_plain", "listener", "report", "rights", "since", "subscriber")
 
     def __init__(self, group: Circle, subscriber: Subscriber, listener: Listener) -> None:
         self.subscriber = subscriber
+        self.report = subscriber.report
         self.listener = listener
         self.rights = rights_of(subscriber.request.caller.identity)
         self.is_over = False
+        self.is_plain = True  # told all as it comes; asked for each event of each member, so it is no property
         self.since: Since | None = None
         self._group = group
         self._waiting: Backlog[_Waiting] | None = None
@@ -59,13 +61,9 @@ class Member:
     def policy(self) -> Policy:
         return self._group.policy
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether it is told all as it comes."""
-        return self.since is None and self._waiting is None
-
     def wait(self) -> None:
         """From now on events wait for it."""
+        self.is_plain = False
         self._waiting = Backlog(self.policy, WAITING_EVENTS)
 
     def begin(self, event: Any, first: Outcome, key: Hashable) -> None:
@@ -76,6 +74,7 @@ class Member:
         self._tell(first, key)
         while waiting and not self.is_over:
             self.offer(*waiting.take())
+        self._look_whether_plain()
 
     def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
         """An event of the group's."""
@@ -88,27 +87,31 @@ class Member:
             self._tell(outcome, key)
         if self._waiting is None and self.since is not None and self.since.is_settled:
             self.since = None
+            self._look_whether_plain()
+
+    def _look_whether_plain(self) -> None:
+        self.is_plain = self.since is None and self._waiting is None and not self.is_over
 
     def tell(self, outcome: Outcome, size: int, key: Hashable) -> None:
-        """An event without errors, to one who is told all as it comes."""
-        report = self.subscriber.report
+        """An event without errors, to one who `is_plain`: most of what a delivery costs, so it calls little."""
+        report = self.report
         report.events += 1
         report.sent += size
-        self._deliver(outcome, key)
+        try:
+            self.listener.deliver(outcome, key)
+        except Exception as problem:  # a fault of its own is no fault of the others
+            self.stop(problem)
 
     def _tell(self, outcome: Outcome, key: Hashable) -> None:
         self.subscriber.note(outcome)
-        self._deliver(outcome, key)
-
-    def _deliver(self, outcome: Outcome, key: Hashable) -> None:
         try:
             self.listener.deliver(outcome, key)
         except Exception as problem:  # a fault of its own is no fault of the others
             self.stop(problem)
 
     def withdraw(self, outcome: Outcome) -> None:
-        self.subscriber.report.events -= 1
-        self.subscriber.report.sent -= len(outcome.body)
+        self.report.events -= 1
+        self.report.sent -= len(outcome.body)
 
     def stop(self, problem: Exception | None = None) -> None:
         if self.is_over:
@@ -131,7 +134,7 @@ class Member:
             self._finish(outcome)
 
     def _finish(self, outcome: Outcome | None) -> None:
-        self.is_over = True
+        self.is_over, self.is_plain = True, False
         self.subscriber.leave()
         try:
             self.listener.finish(outcome)  # what it withdraws now has not been told of
@@ -139,6 +142,6 @@ class Member:
             self._group.leave(self)
 
     def _leave(self) -> None:
-        self.is_over = True
+        self.is_over, self.is_plain = True, False
         self.subscriber.leave()
         self._group.leave(self)

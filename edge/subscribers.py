@@ -50,6 +50,22 @@ class Following(Protocol):
 class Subscriber:
     """One subscription from its beginning to its end. What an event reads is shared by those who were told it."""
 
+    __slots__ = (
+        "_accounts",
+        "_began",
+        "_has_place",
+        "_is_new",
+        "_is_over",
+        "_keeps",
+        "_paid",
+        "_payer",
+        "_places",
+        "_spent",
+        "allowance",
+        "report",
+        "request",
+    )
+
     def __init__(self, accounts: Accounts, places: Places, request: Request) -> None:
         self.request = request
         self.report = accounts.begin(report_on(request))

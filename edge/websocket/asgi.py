@@ -48,8 +48,8 @@ class Messages:
     def writable(self) -> bool:
         return self._bytes <= MOST_WAITING_BYTES
 
-    def send(self, *parts: bytes) -> None:
-        text = b"".join(parts).decode()
+    def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
+        text = b"".join((start, body, end)).decode()
         self._bytes += len(text)
         self._put({"type": "websocket.send", "text": text})
 

@@ -16,8 +16,8 @@ class Carrier(Protocol):
     def writable(self) -> bool:
         """False while the peer has not read enough of what it was sent; `Carried.drained` tells when it has."""
 
-    def send(self, *parts: bytes) -> None:
-        """Send one text, which comes in parts. It is kept, however long, also where nothing is writable."""
+    def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
+        """Send one text, which comes in up to three parts. It is kept, however long, also where nothing is writable."""
 
     def close(self, code: int, reason: str) -> None:
         """Say goodbye. Nothing may be sent afterwards."""

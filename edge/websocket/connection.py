@@ -109,8 +109,9 @@ class Connection(asyncio.Protocol):
         if not self._closed_with:
             self._carried.drained()
 
-    def send(self, *parts: bytes) -> None:
-        self.transport.write(b"".join((head(TEXT, sum(map(len, parts))), *parts)))
+    def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
+        size = len(start) + len(body) + len(end)
+        self.transport.write(b"".join((head(TEXT, size), start, body, end)))
 
     def close(self, code: int, reason: str) -> None:
         self._say_goodbye(code, reason, CLOSE_SECONDS)

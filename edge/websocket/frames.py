@@ -1,6 +1,7 @@
 """Frames of WebSockets, as a server reads and writes them (RFC 6455, section 5)."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
 try:
@@ -84,6 +85,7 @@ def code_of(data: bytes) -> int:
     return code
 
 
+@lru_cache(1024)  # what goes to many at once has few lengths
 def head(opcode: int, length: int) -> bytes:
     """What stands before the data of a whole message, which a server does not mask."""
     if length < 126:

@@ -1,7 +1,7 @@
 """An operation on a socket: it has a task only while it is begun or, being no subscription, executed."""
 
 import asyncio
-from collections.abc import Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -27,9 +27,14 @@ class Mouth(Protocol):
 
     runner: Runner
     carrier: Carrier
+    clock: Callable[[], float]
 
     @property
     def caller(self) -> Caller: ...
+    @property
+    def may_speak_until(self) -> float:
+        """When the peer's token expires: kept by each operation, too, and set anew with a new one."""
+
     def may_speak(self) -> bool:
         """False when the peer's token has expired; that has ended the socket."""
 
@@ -46,14 +51,32 @@ class Mouth(Protocol):
 class OpenOperation:
     """Holds its id until its last message has gone out: the peer cannot know earlier that it is over.
 
-    To a subscription it is the `Listener`.
+    To a subscription it is the `Listener`. What a delivery needs is kept here, although the mouth has it: with a
+    thousand of them most of its time goes to fetching what has left the processor's cache.
     """
 
-    __slots__ = ("_count", "_drained", "_following", "_last", "_mouth", "_next", "_over", "_task", "_waiting", "id")
+    __slots__ = (
+        "_carrier",
+        "_clock",
+        "_count",
+        "_drained",
+        "_following",
+        "_last",
+        "_mouth",
+        "_next",
+        "_over",
+        "_task",
+        "_waiting",
+        "id",
+        "may_speak_until",
+    )
 
     def __init__(self, mouth: Mouth, id: str) -> None:
         self.id = id
         self._mouth = mouth
+        self._carrier = mouth.carrier
+        self._clock = mouth.clock
+        self.may_speak_until = mouth.may_speak_until
         self._next = b'{"id":%b,"type":"next","payload":' % orjson.dumps(id)
         self._following: Following | None = None
         self._waiting: Backlog[Outcome] | None = None  # made when something has to wait
@@ -109,10 +132,9 @@ class OpenOperation:
     # What a subscription tells
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
-        mouth = self._mouth
-        if self._over or not mouth.may_speak():
+        if self._over or (self._clock() >= self.may_speak_until and not self._mouth.may_speak()):
             return
-        carrier = mouth.carrier
+        carrier = self._carrier
         if self._waiting or not carrier.writable:
             self._keep(outcome, key)
         else:
@@ -129,7 +151,7 @@ class OpenOperation:
             self._last = encode({"id": self.id, "type": "complete"})
         else:
             self._last = encode({"id": self.id, "type": "error", "payload": outcome.described})
-        if self._waiting or not self._mouth.carrier.writable:
+        if self._waiting or not self._carrier.writable:
             self._mouth.wait(self)
         else:
             self._end(self._last)
@@ -139,7 +161,7 @@ class OpenOperation:
         self._count += 1
         if self._count % EVENTS_PER_TURN == 0:
             await asyncio.sleep(0)
-        while not self._over and (self._waiting or not self._mouth.carrier.writable):
+        while not self._over and (self._waiting or not self._carrier.writable):
             self._drained = asyncio.get_running_loop().create_future()
             self._mouth.wait(self)
             await self._drained
@@ -166,11 +188,12 @@ class OpenOperation:
     def send_one(self) -> bool:
         """Send what has waited for longest, and tell whether there is more."""
         if self._waiting and self._mouth.may_speak():
-            self._mouth.carrier.send(self._next, self._waiting.take().body, b"}")
+            self._carrier.send(self._next, self._waiting.take().body, b"}")
         elif self._last is not None:
             self._end(self._last)
         if self._waiting:
             return True
+        self._waiting = None
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         return self._last is not None and not self._over
@@ -178,7 +201,7 @@ class OpenOperation:
     def _end(self, last: bytes) -> None:
         self._over = True
         self._mouth.over(self)
-        self._mouth.carrier.send(last)
+        self._carrier.send(last)
 
 
 def _with_wishes(asked: Operation) -> Operation:

@@ -84,6 +84,7 @@ class Socket:
         "_unanswered",
         "_waiting",
         "carrier",
+        "clock",
         "counted_for",
         "runner",
         "tasks",
@@ -93,6 +94,7 @@ class Socket:
     def __init__(self, service: Service, address: str, offered: str | None) -> None:
         """`offered` is the upgrade's Authorization, if it has one."""
         self.runner = service.runner
+        self.clock = service.clock
         self.counted_for = payer(Caller(None, address))
         self.tasks: set[asyncio.Task[None]] = set()
         self._service = service
@@ -269,10 +271,14 @@ class Socket:
         self._say(_PING)
 
     def may_speak(self) -> bool:
-        if self._service.clock() < self._speaker.expires_at:
+        if self.clock() < self._speaker.expires_at:
             return True
         self.end(Farewell(4403, "Token expired"))
         return False
+
+    @property
+    def may_speak_until(self) -> float:
+        return self._speaker.expires_at
 
     @property
     def caller(self) -> Caller:
@@ -336,6 +342,8 @@ class Socket:
 
     async def _renew(self, payload: dict[str, Any]) -> None:
         await self._speaker.renew(payload)
+        for operation in self._operations.values():
+            operation.may_speak_until = self._speaker.expires_at
         self._identified(encode({"type": "pong", "payload": without_authorization(payload)}))
 
     def _subscribe(self, id: str, asked: Operation) -> None:
