@@ -9,12 +9,13 @@ from typing import Any
 
 from graphql.execution import Executor, execute_subscription_event
 
-from datastore.errors import Timeout
+from datastore.errors import SlowSubscriber, Timeout
 from datastore.metering import Meter
 from edge.accounts import Accounts
 from edge.answers import Outcome, failure, outcome_of
 from edge.capacity.deadlines import Deadlines
 from edge.documents.prepared import PreparedOperation
+from edge.lanes import Lanes
 from edge.members import Member, Rights
 from edge.requests import OperationContext, OverBudget
 from edge.subscribers import Listener, Subscriber
@@ -22,7 +23,7 @@ from resolvers.subscribing import Shared
 
 # Deliveries to so many take some milliseconds: then others have a turn.
 LISTENERS_PER_TURN = 250
-# Executions of one event for different callers, at once.
+# Executions of events for different callers, at once. So many may hang without holding up the others.
 EXECUTED_AT_ONCE = 32
 
 _log = logging.getLogger(__name__)
@@ -49,12 +50,15 @@ class _Made:
 
 
 Tell = Callable[[_Made, Sequence[Member]], Coroutine[Any, Any, None]]
+# An event, and those with the same rights who were there when it came.
+_Due = tuple[Any, list[Member]]
 
 
 class Group:
     """Subscriptions with one source, which runs until nobody is left.
 
-    What the operation answers may turn out to depend on who asks. Then it is `personal`, and executed for each caller.
+    What the operation answers may turn out to depend on who asks. Then it is `personal`, and executed for each caller:
+    those with the same rights have a lane, in which events wait by the policy while one is executed for them.
     Without `is_anyones` all members are one caller's, and the source may know who he is. For whom an event is not made
     within `deadlines` it is over with TIMEOUT, and the others go on. `spawn` runs what goes on to
     its end although the group may be over, and `forget` is told when nobody can join any more.
@@ -90,6 +94,8 @@ class Group:
         self._reading: asyncio.Task[None] | None = None
         self._settling: asyncio.Task[None] | None = None
         self._may_owe = False
+        self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
+        self._lanes = Lanes[Rights | None, _Due](self.policy, EXECUTED_AT_ONCE, self._tell_due)
         self._open: set[OperationContext] = set()
         context.stands_for = self._members.__len__
         self._running = asyncio.create_task(self._run())
@@ -126,7 +132,18 @@ class Group:
     # The source, and what is told at first.
 
     async def _run(self) -> None:
-        last: Outcome | None = None
+        try:
+            async with asyncio.TaskGroup() as self._working:
+                last = await self._tell_all()
+                self._share_source()
+                at_rest = [member for member in self._members if member.rights not in self._lanes]
+                await _each(at_rest, lambda member: member.end(last))
+        except Exception as problem:
+            last = failure(problem)
+        await _each(list(self._members), lambda member: member.end(last))
+
+    async def _tell_all(self) -> Outcome | None:
+        """Tell its events until there are no more; the error that ended it, if one did."""
         try:
             async with aclosing(self._source.events(self._begin)) as events:
                 async for event in events:
@@ -139,14 +156,13 @@ class Group:
             if self._reading is not None:
                 await self._reading
         except Exception as problem:
-            last = failure(problem)
             if self._reading is not None:
                 self._reading.cancel()
+            return failure(problem)
         finally:
             self._forget(self)
             self._context.close()
-        self._share_source()
-        await _each(list(self._members), lambda member: member.end(last))
+        return None
 
     def _check_source(self) -> None:
         """What is made for one caller is nobody else's. A resolver that asks too late breaks what it has promised."""
@@ -180,7 +196,10 @@ class Group:
         """All who come while it is read for others are told the next that is read."""
         while self._joining:
             members, self._joining = self._joining, []
-            await self._for_each(members, None, self._tell_first)
+            others = await self._tell_alike(members, None, self._tell_first)
+            async with asyncio.TaskGroup() as tasks:
+                for alike in _by_rights(others).values():
+                    tasks.create_task(self._tell_those(alike, None, self._tell_first))
 
     async def _tell_first(self, made: _Made, members: Sequence[Member]) -> None:
         members, _ = made.of(members)
@@ -196,31 +215,48 @@ class Group:
 
     async def _tell(self, event: Any) -> None:
         self._share_source()
-        await self._for_each(list(self._members), event, self._deliver)
+        classes = _by_rights(await self._tell_alike(list(self._members), event, self._deliver))
+        if len(classes) == 1 and not self._lanes:
+            (alike,) = classes.values()
+            await self._tell_those(alike, event, self._deliver)
+        else:
+            for rights, alike in classes.items():
+                self._tell_beside(rights, alike, event)
+            await self._lanes.room()
         self._settle_soon()
 
-    async def _for_each(self, members: list[Member], event: Any, tell: Tell) -> None:
-        """Tell all what is made for one, as far as it is the same for them; for others it is made as well."""
-        if members and self._operation(members) not in self._personal:
-            made = await self._made(members[0], event)
-            if made.is_personal:
-                self._personal.add(self._operation(members))
-            alike, members = made.of(members)
-            await tell(made, alike)
-        if not members:
-            return
-        by_rights: dict[Rights | None, list[Member]] = {}
-        for member in members:
-            by_rights.setdefault(member.rights, []).append(member)
-        turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
+    def _tell_beside(self, rights: Rights | None, alike: list[Member], event: Any) -> None:
+        """Have those with these rights told, beside others, who do not wait for them."""
+        try:
+            self._lanes.put(self._working, rights, (event, alike), self._source.key(event))
+        except SlowSubscriber as problem:
+            for member in alike:
+                member.stop(problem)
 
-        async def tell_those(alike: list[Member]) -> None:
-            async with turns:
-                await tell(await self._made(alike[0], event), alike)
+    async def _tell_due(self, due: _Due) -> None:
+        event, members = due
+        members = [member for member in members if not member.is_over]
+        if members:
+            await self._tell_those(members, event, self._deliver)
+            self._settle_soon()
 
-        async with asyncio.TaskGroup() as tasks:
-            for alike in by_rights.values():
-                tasks.create_task(tell_those(alike))
+    # To whom what.
+
+    async def _tell_alike(self, members: list[Member], event: Any, tell: Tell) -> list[Member]:
+        """Tell all what is made for one, as far as it is the same for them; the others, for whom it is to be made."""
+        if not members or self._operation(members) in self._personal:
+            return members
+        made = await self._made(members[0], event)
+        if made.is_personal:
+            self._personal.add(self._operation(members))
+        alike, others = made.of(members)
+        await tell(made, alike)
+        return others
+
+    async def _tell_those(self, alike: list[Member], event: Any, tell: Tell) -> None:
+        async with self._turns:
+            made = await self._made(alike[0], event)
+        await tell(made, alike)
 
     @staticmethod
     def _operation(members: Sequence[Member]) -> PreparedOperation:
@@ -311,6 +347,13 @@ class Group:
 def too_late(deadlines: Deadlines) -> Timeout:
     """Why a subscription is over of which an event could not be made in time."""
     return Timeout(f"An event was not made within {deadlines.seconds:g} seconds: subscribe again.")
+
+
+def _by_rights(members: Iterable[Member]) -> dict[Rights | None, list[Member]]:
+    classes: dict[Rights | None, list[Member]] = {}
+    for member in members:
+        classes.setdefault(member.rights, []).append(member)
+    return classes
 
 
 async def _each(members: Sequence[Member], act: Callable[[Member], None]) -> None:

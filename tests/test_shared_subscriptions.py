@@ -603,15 +603,16 @@ async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
 
     monkeypatch.setattr(MatchFollows, "by_key", hanging)
     other = viewers["bob" if stuck == "ada" else "ada"]
-    await advance(served)
-    assert (await other.next())["matchUpdates"]["version"] == 2
+    for version in (2, 3, 4):  # it holds up none of those that come next
+        await advance(served)
+        assert (await other.next())["matchUpdates"]["version"] == version
     await time_is_up(2 if alone else 1)
     assert [await viewers[stuck].end(), await again.end()] == ["TIMEOUT"] * 2
     late = await follow(served, FOLLOWED, stuck)
     await time_is_up(1)
     assert await late.end() == "TIMEOUT"
     await advance(served)
-    assert (await other.next())["matchUpdates"]["version"] == 3
+    assert (await other.next())["matchUpdates"]["version"] == 5
     assert not other.last
     assert set(given_up) == {stuck}
     leave(other)

@@ -13,6 +13,7 @@ from edge.websocket.frames import (
     PING,
     PONG,
     TEXT,
+    TEXT_HEADS,
     Fault,
     Frame,
     close_frame,
@@ -111,7 +112,8 @@ class Connection(asyncio.Protocol):
 
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
         size = len(start) + len(body) + len(end)
-        self.transport.write(b"".join((head(TEXT, size), start, body, end)))
+        first = TEXT_HEADS[size] if size < len(TEXT_HEADS) else head(TEXT, size)
+        self.transport.write(b"".join((first, start, body, end)))
 
     def close(self, code: int, reason: str) -> None:
         self._say_goodbye(code, reason, CLOSE_SECONDS)

@@ -1,7 +1,6 @@
 """Frames of WebSockets, as a server reads and writes them (RFC 6455, section 5)."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 try:
@@ -85,7 +84,6 @@ def code_of(data: bytes) -> int:
     return code
 
 
-@lru_cache(1024)  # what goes to many at once has few lengths
 def head(opcode: int, length: int) -> bytes:
     """What stands before the data of a whole message, which a server does not mask."""
     if length < 126:
@@ -93,6 +91,10 @@ def head(opcode: int, length: int) -> bytes:
     if length < 65_536:
         return bytes((_FINAL | opcode, 126, length >> 8, length & 0xFF))
     return bytes((_FINAL | opcode, 127)) + length.to_bytes(8, "big")
+
+
+# Heads of texts of so many bytes, made before: what is told to very many needs as many.
+TEXT_HEADS = tuple(head(TEXT, length) for length in range(4096))
 
 
 def frame(opcode: int, data: bytes) -> bytes:

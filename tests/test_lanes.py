@@ -1,0 +1,86 @@
+"""Work for several, side by side."""
+
+import asyncio
+from collections.abc import Hashable
+
+import pytest
+
+from datastore.errors import SlowSubscriber
+from datastore.hub import Policy
+from edge.lanes import Lanes
+
+
+class Doing:
+    """Lanes whose work is a key and a number, which is done when the key may go."""
+
+    def __init__(self, policy: Policy = Policy.DISCONNECT, busy: int = 2) -> None:
+        self.done: list[tuple[str, int]] = []
+        self.may_go: dict[str, asyncio.Event] = {}
+        self.lanes = Lanes[str, tuple[str, int]](policy, busy, self._do)
+
+    async def _do(self, work: tuple[str, int]) -> None:
+        await self.may_go.setdefault(work[0], asyncio.Event()).wait()
+        self.done.append(work)
+
+    def go(self, key: str) -> None:
+        self.may_go.setdefault(key, asyncio.Event()).set()
+
+    def put(self, tasks: asyncio.TaskGroup, key: str, *numbers: int, of: Hashable = None) -> None:
+        for number in numbers:
+            self.lanes.put(tasks, key, (key, number), of)
+
+
+async def test_each_lane_keeps_its_order_and_waits_for_no_other() -> None:
+    doing = Doing()
+    doing.go("b")
+    async with asyncio.TaskGroup() as tasks:
+        doing.put(tasks, "a", 1, 2)
+        doing.put(tasks, "b", 1, 2)
+        while "b" in doing.lanes:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+        assert doing.done == [("b", 1), ("b", 2)]
+        assert len(doing.lanes) == 1
+        doing.go("a")
+    assert doing.done[2:] == [("a", 1), ("a", 2)]
+    assert len(doing.lanes) == 0
+
+
+async def test_there_is_room_while_few_are_busy() -> None:
+    doing = Doing(busy=2)
+    async with asyncio.TaskGroup() as tasks:
+        for key in ("a", "b"):
+            doing.put(tasks, key, 1)
+        await doing.lanes.room()
+        doing.put(tasks, "c", 1)
+        waiting = tasks.create_task(doing.lanes.room())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        doing.go("b")
+        await waiting
+        assert doing.done == [("b", 1)]
+        doing.go("a")
+        doing.go("c")
+
+
+async def test_too_much_for_a_lane_ends_what_waits_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge.lanes.WAITING_EVENTS", 2)
+    doing = Doing()
+    async with asyncio.TaskGroup() as tasks:
+        doing.put(tasks, "a", 1)
+        await asyncio.sleep(0)  # it is being done
+        doing.put(tasks, "a", 2, 3)
+        with pytest.raises(SlowSubscriber):
+            doing.put(tasks, "a", 4)
+        doing.go("a")
+    assert doing.done == [("a", 1)]
+
+
+async def test_of_what_waits_the_latest_may_do() -> None:
+    doing = Doing(Policy.LATEST)
+    async with asyncio.TaskGroup() as tasks:
+        doing.put(tasks, "a", 1)
+        await asyncio.sleep(0)
+        doing.put(tasks, "a", 2, 3, of="one")
+        doing.put(tasks, "a", 4, of="another")
+        doing.go("a")
+    assert doing.done == [("a", 1), ("a", 3), ("a", 4)]
