@@ -245,9 +245,11 @@ class StreamReader:
         return [Shard(shard.id, shard.parent) for shard in listed]
 
     async def _read(self, shard: Shard) -> None:
+        clock = asyncio.get_running_loop().time
+        ask = partial(self._records, shard)
         while True:
-            answer = await self._patiently(partial(self._records, shard))
-            due = asyncio.get_running_loop().time() + self.poll_interval
+            due = clock() + self.poll_interval
+            answer = await self._patiently(ask)
             records = answer.get("Records", ())
             await self._publish_all(shard, records)
             shard.as_of = datetime.now(UTC)
@@ -255,8 +257,8 @@ class StreamReader:
             if shard.iterator is None:
                 break
             if len(records) < BATCH:
-                # Delivering takes its share of the interval, so that many followers do not slow the reading down.
-                await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
+                # Asking and delivering take their share of the interval, so that neither makes what comes next late.
+                await asyncio.sleep(max(0.0, due - clock()))
         self._finished.add(shard.id)
         self._wake.set()
 
