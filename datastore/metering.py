@@ -134,6 +134,12 @@ class Meter:
         self.behind += other.behind
         self.hits += other.hits
 
+    def drain(self) -> tuple[list[Call], float]:
+        """The calls and what is written behind, of one that is not `detailed`; from now on it counts anew."""
+        drained = self.calls, self.behind
+        self.calls, self.behind, self.spent = [], 0.0, 0.0
+        return drained
+
     def take(self) -> "Meter":
         """What was added up so far; from now on it counts anew."""
         taken = Meter()

@@ -182,7 +182,7 @@ class Runner:
         return await self._paid(answer, request, report)
 
     async def _in_time(self, request: Request, report: Report, work: Answer) -> Outcome:
-        load, caller = self._load, payer(request.caller)
+        load, caller = self._load, request.caller.payer or payer(request.caller)
         try:
             with self._deadlines.limited():
                 if not load.take(caller):

@@ -111,7 +111,8 @@ Identify = Callable[[str | None], Awaitable[Identity | None]]
 
 def least_units(text: str, values: int = 0, introspected: int = 0) -> float:
     """What an operation costs whatever it reads, in read units, by what is made ready for it."""
-    parts = min(len(text), MOST_CHARACTERS) // CHARACTERS_PER_LEAST
+    size = len(text)
+    parts = (size if size < MOST_CHARACTERS else MOST_CHARACTERS) // CHARACTERS_PER_LEAST
     return LEAST_UNITS * (1 + parts + values // VALUES_PER_LEAST + introspected // INTROSPECTED_PER_LEAST)
 
 
@@ -131,7 +132,8 @@ class Request:
 
     @property
     def charged(self) -> float:
-        return max(self.estimate, self.least)
+        estimate, least = self.estimate, self.least
+        return estimate if estimate > least else least
 
     @property
     def kind(self) -> OperationType:
@@ -227,20 +229,29 @@ class Report:
         if not (meter.calls or meter.behind or meter.open or meter.detailed):
             self.latest = ()
             return 0.0
+        if not meter.detailed:
+            knows_all = meter.open == 0
+            calls, behind = meter.drain()
+            return self._count(calls, behind, 1, knows_all)
         knows_all = meter.knows_all
         taken = meter.take()
         # Events of a subscription are explained each by itself, and may go on for ever.
-        if taken.detailed and not self._is_subscription:
+        if not self._is_subscription:
             self.done.add(taken)
         return self.count(taken, knows_all=knows_all)
 
     def count(self, taken: Meter, among: int = 1, *, knows_all: bool) -> float:
         """Add what was done for so many, and tell this one's part of what it cost."""
-        self.knows_all = self.knows_all and knows_all
-        self.latest = taken.calls
-        self.calls += len(taken.calls)
-        price = taken.behind
-        for call in taken.calls:
+        return self._count(taken.calls, taken.behind, among, knows_all)
+
+    def _count(self, calls: Sequence[Call], price: float, among: int, knows_all: bool) -> float:
+        if not knows_all:
+            self.knows_all = False
+        self.latest = calls
+        self.calls += len(calls)
+        for call in calls:
+            if call.abandoned:
+                self.knows_all = False
             self.units += call.units / among
             self.retries += call.attempts - 1
             price += call.price

@@ -83,7 +83,8 @@ class LocalBuckets:
         now = self._clock()
         if len(self._buckets) > 1:
             self._sweep(now)
-        balance = self._balance(key, budget, now)
+        kept = self._buckets.get(key)
+        balance = budget.units if kept is None else _filled(budget, kept[1], now - kept[2])
         if balance < units and not budget.allows(balance, units):
             return False, balance
         return True, self._keep(key, budget, balance - units, now)
@@ -91,11 +92,9 @@ class LocalBuckets:
     def settle_now(self, key: str, budget: Budget, units: float) -> float:
         """As `settle`."""
         now = self._clock()
-        return self._keep(key, budget, self._balance(key, budget, now) - units, now)
-
-    def _balance(self, key: str, budget: Budget, now: float) -> float:
         kept = self._buckets.get(key)
-        return budget.units if kept is None else _filled(budget, kept[1], now - kept[2])
+        balance = budget.units if kept is None else _filled(budget, kept[1], now - kept[2])
+        return self._keep(key, budget, balance - units, now)
 
     def _keep(self, key: str, budget: Budget, balance: float, now: float) -> float:
         if balance >= budget.units:
@@ -201,9 +200,10 @@ class CallersBudgets:
         return budget.allowance(balance)
 
     def _budget(self, caller: Caller) -> Budget:
-        if caller.identity is None:
+        identity = caller.identity
+        if identity is None:
             return self._anonymous
-        role = caller.identity.role
+        role = identity.role
         if role is _USER:
             return self._user
         return self._admin if role is Role.ADMIN else _NONE

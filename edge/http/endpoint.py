@@ -116,7 +116,11 @@ class GraphQLHTTP:
             raise Refused(406, BadUserInput(f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}."))
         if method == "GET":
             check_get(headers, self._allowed_origins)
-        self._check_load()
+        try:
+            self._runner.check_load()
+        except Unavailable as error:
+            # What would not be executed is not read either.
+            raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
         try:
             if method == "GET":
                 asked = self._bodies.parameters(headers, scope["query_string"])
@@ -139,13 +143,6 @@ class GraphQLHTTP:
             raise
         finally:
             watch.stop()
-
-    def _check_load(self) -> None:
-        """A request that would not be executed is not read either."""
-        try:
-            self._runner.check_load()
-        except Unavailable as error:
-            raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
 
     async def _execute(
         self, asked: Operation, caller: Caller, method: str, accepted: Wanted, headers: Mapping[str, str]

@@ -214,14 +214,18 @@ class Exchange:
             raise RuntimeError("An answer was sent after another had begun.")
         if self.disconnected:
             return
-        flow = self._connection.flow
-        if flow.write_paused:
-            await flow.drain()
+        connection = self._connection
+        if connection.flow.write_paused:
+            await connection.flow.drain()
             if self.disconnected:
                 return
+        self._begin(status)
+        parts = [STATUS_LINE[status], _default.lines(connection.server_state), head]
         for lines in self._added:
-            head += lines()
-        self._send_whole(status, head, body)
+            parts.append(lines())
+        parts += (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n", b"" if self._method == "HEAD" else body)
+        connection.transport.write(b"".join(parts))
+        self._end()
 
     def _begin(self, status: int) -> None:
         self.response_started = True
@@ -236,15 +240,6 @@ class Exchange:
         scope: Any = self.scope
         asked = get_client_addr(scope), self._method, get_path_with_query_string(scope), scope["http_version"]
         self._connection.access_logger.info('%s - "%s %s HTTP/%s" %d', *asked, status)
-
-    def _send_whole(self, status: int, head: bytes, body: bytes) -> None:
-        self._begin(status)
-        before = STATUS_LINE[status] + _default.lines(self._connection.server_state)
-        after = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        if self._method == "HEAD":
-            body = b""
-        self._connection.transport.write(b"".join((before, head, after, body)))
-        self._end()
 
     def _send_head(self, status: int, headers: Any) -> None:
         self._begin(status)

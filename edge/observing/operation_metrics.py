@@ -4,6 +4,7 @@ Labels are bounded by the schema and the tables: clients choose names of operati
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 from prometheus_client.metrics_core import CounterMetricFamily
@@ -76,6 +77,7 @@ class OperationMetrics:
         )
         # There are as many as there are combinations of tables to ask at once, whatever clients ask.
         self._of_calls: dict[tuple[str, tuple[str, ...], str | None], _OfCall] = {}
+        self._of_operations: dict[tuple[str, str, str, str], _OfOperation] = {}
         ProcessCollector(registry=registry)
 
     def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None:
@@ -91,19 +93,30 @@ class OperationMetrics:
         # `_value_`: what `value` is behind a property that takes longer than the counting.
         transport = report.transport._value_
         code = report.codes[0] if report.codes else "OK"
-        self._bytes.add((transport,), report.sent)
         if report.operation is None or report.stage is not _EXECUTION:
+            self._bytes.add((transport,), report.sent)
             self._refused.add((report.stage._value_, code))
             return
-        kind, field = report.operation.kind._value_, report.operation.root_field
-        self._operations.add((transport, kind, field, code))
+        labels = transport, report.operation.kind._value_, report.operation.root_field, code
+        figures = self._of_operations.get(labels)
+        if figures is None:
+            figures = self._of_operations[labels] = self._figures_of(*labels)
+        figures.sent.amount += report.sent
+        figures.operations.amount += 1
+        if figures.events is not None:
+            figures.events.amount += report.events
+        if figures.seconds is not None and figures.units is not None:
+            figures.seconds.observe(report.seconds)
+            figures.units.observe(report.units)
+            if report.estimate > 0 and report.calls and not report.replayed:
+                self._ratio.observe((labels[1],), report.price / report.estimate)
+
+    def _figures_of(self, transport: str, kind: str, field: str, code: str) -> "_OfOperation":
+        sent, operations = self._bytes.of((transport,)), self._operations.of((transport, kind, field, code))
         if kind == "subscription":
-            self._events.add((transport,), report.events)
-            return
-        self._seconds.observe((transport, kind, field), report.seconds)
-        self._units.observe((kind,), report.units)
-        if report.estimate > 0 and report.calls and not report.replayed:
-            self._ratio.observe((kind,), report.price / report.estimate)
+            return _OfOperation(sent, operations, events=self._events.of((transport,)))
+        seconds, units = self._seconds.of((transport, kind, field)), self._units.of((kind,))
+        return _OfOperation(sent, operations, seconds=seconds, units=units)
 
     def http_refusal(self, status: int, code: str) -> None:
         """Count a request that came to no operation: its form, its token, its origin or the load were against it."""
@@ -139,6 +152,17 @@ class OperationMetrics:
 
     def _histogram(self, name: str, help_: str, bounds: Sequence[float], *labels: str) -> Spreads:
         return Spreads(self._registry, name, help_, bounds, labels)
+
+
+@dataclass(slots=True)
+class _OfOperation:
+    """What operations that are alike are counted in: there are as many as fields and codes."""
+
+    sent: Count
+    operations: Count
+    events: Count | None = None
+    seconds: Spread | None = None
+    units: Spread | None = None
 
 
 class _Count(Collector):
