@@ -19,6 +19,7 @@ from edge.answers import encode, masked, told_error
 from edge.assembly import Edge
 from edge.capacity.addresses import behind_proxies
 from edge.http.cors import CrossOrigin
+from edge.http.exchange import exchange_of
 from edge.http.security_headers import SecurityHeaders
 
 GRAPHQL = "/graphql"
@@ -52,13 +53,24 @@ class Application(Starlette):
         self.router.redirect_slashes = False
         for proxy in proxies:
             graphql = proxy.cls(graphql, *proxy.args, **proxy.kwargs)
-        self._graphql = self._secured(ServerErrorMiddleware(graphql, handler=_failed))
+        self._graphql = self._secured(graphql)
+        self._graphql_elsewhere = self._secured(ServerErrorMiddleware(graphql, handler=_failed))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == GRAPHQL and not scope.get("root_path"):
-            await self._graphql(scope, receive, send)
-        else:
+        if scope["type"] != "http" or scope["path"] != GRAPHQL or scope.get("root_path"):
             await super().__call__(scope, receive, send)
+            return
+        exchange = exchange_of(scope)
+        if exchange is None:
+            await self._graphql_elsewhere(scope, receive, send)
+            return
+        try:
+            await self._graphql(scope, receive, send)
+        except Exception as error:
+            # As Starlette does it, which looks at all that is sent to know whether an answer has begun.
+            if not exchange.response_started:
+                await self._secured(await _failed(Request(scope), error))(scope, receive, send)
+            raise
 
     def build_middleware_stack(self) -> ASGIApp:
         return self._secured(super().build_middleware_stack())
@@ -132,7 +144,8 @@ class _GraphQL:
         self._graphiql = graphiql
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        return (self._graphiql.page() if _is_visit(scope) else self._graphql)(scope, receive, send)
+        is_visit = scope["method"] != "POST" and _is_visit(scope)
+        return (self._graphiql.page() if is_visit else self._graphql)(scope, receive, send)
 
 
 def _is_visit(scope: Scope) -> bool:

@@ -27,23 +27,24 @@ class Bodies:
         self._most = most
         self._seconds = seconds
 
-    async def posted(self, headers: Headers, receive: Receive, exchange: Exchange | None = None) -> Any:
-        """The decoded JSON of a POST; of a key that occurs twice the last value counts, as it does in browsers.
+    def taken(self, headers: Headers, exchange: Exchange) -> bytes | None:
+        """The body of a POST if it is there already, without waiting for it. Raises `Refused`."""
+        self._check(headers)
+        body = exchange.taken()
+        if body is not None and len(body) > self._most:
+            raise self._too_large()
+        return body
 
-        A body that is there already is taken from the exchange, without waiting for it.
+    async def received(self, headers: Headers, receive: Receive) -> bytes:
+        """The body of a POST. Raises `Refused` and `ClientGone`."""
+        self._check(headers)
+        return await self._body(headers, receive)
 
-        Raises `Refused`, `BadUserInput` and `ClientGone`.
-        """
+    def _check(self, headers: Headers) -> None:
         if not is_json(headers.raw.get(b"content-type", b"")):
             raise Refused(415, BadUserInput(f"The body must be sent as Content-Type: {JSON}, in UTF-8."))
         if b"content-encoding" in headers.raw and headers["content-encoding"].lower() != "identity":
             raise Refused(415, BadUserInput("The body must be sent without a Content-Encoding."))
-        body = None if exchange is None else exchange.taken()
-        if body is None:
-            body = await self._body(headers, receive)
-        elif len(body) > self._most:
-            raise self._too_large()
-        return _decoded(body, "The body")
 
     def parameters(self, headers: Headers, query_string: bytes) -> dict[str, Any]:
         """The parameters of a GET, with those decoded that are JSON. Raises `Refused` and `BadUserInput`."""
@@ -106,6 +107,14 @@ def _pairs(query_string: bytes) -> list[tuple[str, str]]:
         raise BadUserInput("The query string is not percent-encoded UTF-8.") from None
     except ValueError:
         raise BadUserInput(f"A URL may hold at most {MAX_PARAMETERS} parameters.") from None
+
+
+def posted(body: bytes) -> Any:
+    """The decoded JSON of a POST; of a key that occurs twice the last value counts, as it does in browsers.
+
+    Raises `BadUserInput`.
+    """
+    return _decoded(body, "The body")
 
 
 def _decoded(text: bytes, what: str) -> Any:

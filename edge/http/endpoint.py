@@ -14,7 +14,7 @@ from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailabl
 from edge.answers import Outcome
 from edge.capacity.addresses import address_in
 from edge.execution import Runner
-from edge.http.bodies import BODY_SECONDS, MAX_BODY, Bodies
+from edge.http.bodies import BODY_SECONDS, MAX_BODY, Bodies, posted
 from edge.http.caching import Caching
 from edge.http.csrf import check_get
 from edge.http.exchange import Exchange, exchange_of
@@ -125,7 +125,8 @@ class GraphQLHTTP:
             if method == "GET":
                 asked = self._bodies.parameters(headers, scope["query_string"])
             else:
-                asked = await self._bodies.posted(headers, receive, exchange)
+                body = None if exchange is None else self._bodies.taken(headers, exchange)
+                asked = posted(await self._bodies.received(headers, receive) if body is None else body)
             operation = _with_wishes(read_operation(asked), headers)
         except BadUserInput as error:
             raise Refused(400, error) from None

@@ -31,6 +31,7 @@ class Connection(Protocol):
     flow: FlowControl
     loop: asyncio.AbstractEventLoop
     server_state: ServerState
+    tasks: set[asyncio.Task[None]]
     logger: logging.Logger
     access_logger: logging.Logger
     access_log: bool
@@ -62,6 +63,7 @@ class Exchange:
         "response_complete",
         "response_started",
         "scope",
+        "task",
     )
 
     def __init__(self, connection: Connection, scope: Scope, *, keep_alive: bool, awaits_100: bool) -> None:
@@ -79,6 +81,7 @@ class Exchange:
         self._event: asyncio.Event | None = None
         self._on_gone: Callable[[], None] | None = None
         self._added: list[Callable[[], bytes]] = []
+        self.task: asyncio.Task[None] | None = None
 
     # What comes in
 
@@ -170,6 +173,9 @@ class Exchange:
         finally:
             self.disconnected = True
             self._on_gone = None
+            if self.task is not None:
+                connection.tasks.discard(self.task)
+                self.task = None
             # They hold each other: without this they would stay until cycles are looked for.
             extensions.clear()
             del self._connection

@@ -287,7 +287,12 @@ class HttpProtocol(Lingering):
 
     def _start_asgi_task(self, cycle: Exchange, app: ASGIApp) -> None:  # type: ignore[override]
         self._running = cycle
-        super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]
+        if self.config.reset_contextvars:
+            super()._start_asgi_task(cycle, app)  # type: ignore[arg-type]
+            return
+        # It is the exchange's to discard it in the end: a callback for that would be one more turn of the loop.
+        cycle.task = self.loop.create_task(cycle.run_asgi(app))
+        self.tasks.add(cycle.task)
 
     def _is_busy(self) -> bool:
         return self._running is not None and not self._running.response_complete
