@@ -23,7 +23,7 @@ from datastore.keyspace import PATTERNS
 from edge.graphiql import Config, Example, examples
 
 try:
-    from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
+    from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
     from playwright.sync_api import Request as BrowserRequest
 except ImportError:  # the browser tests are skipped, or fail where a browser is required
     sync_playwright = None  # type: ignore[assignment]
@@ -56,23 +56,24 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator["BrowserContext"]:
+    """A browser with a profile on disk: its pages load the editors, compiled, from its cache."""
     missing = "playwright cannot be imported" if sync_playwright is None else "no chromium is on PATH"
     if sync_playwright is None or CHROMIUM is None:
         message = f"GraphiQL is not tested in a browser: {missing}."
         pytest.fail(message) if os.environ.get("REQUIRE_BROWSER") == "1" else pytest.skip(message)
+    profile = tmp_path_factory.mktemp("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
-def context(browser: "Browser") -> Iterator["BrowserContext"]:
-    """Pages of one context load the editors from the browser's cache."""
-    with closing(browser.new_context(viewport={"width": 1400, "height": 900}, color_scheme="light")) as context:
-        context.add_init_script(TELL_OF_VIOLATIONS)
-        yield context
+        launched = playwright.chromium.launch_persistent_context(
+            profile,
+            executable_path=CHROMIUM,
+            args=FLAGS,
+            viewport={"width": 1400, "height": 900},
+            color_scheme="light",
+        )
+        with closing(launched) as context:
+            context.add_init_script(TELL_OF_VIOLATIONS)
+            yield context
 
 
 @pytest.fixture
