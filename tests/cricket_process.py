@@ -40,6 +40,7 @@ async def main(engine: str, prefix: str, instance_id: str, *numbers: str) -> Non
             provider, open_store, LoggedDelivery(), instance_id=instance_id, now=utc_now, pace=pace
         )
         async with pipeline.open():
+            print("Ready", flush=True)
             await pipeline.orchestrator.run()
 
 

@@ -11,12 +11,14 @@ from typing import Any
 
 from aiohttp import web
 from conftest import REAL_DATA
+from time_ahead import jump
 
 Json = Any
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 REAL = REAL_DATA / "sportmonks"
 TOKEN = "s3cr3t/t0ken+of=tests"
+PATIENCE = 10.0  # seconds for an answer, as a test's provider has them
 KITES, OWLS = 11, 12
 NAMES = ("Adams", "Baker", "Clark", "Dixon", "Evans", "Frost", "Grant", "Hayes", "Irwin", "Jones", "Kelly")
 START = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
@@ -316,7 +318,9 @@ async def cut_body(request: web.Request) -> web.StreamResponse:
 
 
 async def hang(_request: web.Request) -> web.StreamResponse:
-    await asyncio.sleep(60)
+    """No answer within the time that a provider has (`PATIENCE`), which is over at once."""
+    jump(2 * PATIENCE)
+    await asyncio.sleep(60 * PATIENCE)
     return web.Response()
 
 

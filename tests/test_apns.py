@@ -1,7 +1,6 @@
 """Pushes to APNs: over real HTTP/2, to a server that behaves as badly as it is told."""
 
 import asyncio
-import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -19,6 +18,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from time_ahead import jump
 
 from datastore.backoff import Backoff
 from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
@@ -33,8 +33,6 @@ PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decod
 PUBLIC = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 # Quick where tests wait for another try; an answer may take as long as a busy machine likes.
 LIMITS = ApnsLimits(backoff=Backoff(first=0.01, most=0.05, tries=4))
-# For tests in which no answer comes.
-IMPATIENT = dataclasses.replace(LIMITS, answer_seconds=1.0)
 TOKEN = "a1" * 32
 
 
@@ -102,9 +100,20 @@ async def pushes(count: int, settle: Callable[[Sent], Any] | None = None) -> Asy
 
 
 def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
-    """These answers, one by one, and then delivered."""
+    """These answers, one by one, and then delivered. With the last that hangs the time for an answer is over."""
     rest = iter(answers)
-    return lambda _: next(rest, Answer())
+    hanging = answers.count(Fault.HANG)
+
+    def answer(_: Request) -> Answer | Fault:
+        nonlocal hanging
+        given = next(rest, Answer())
+        if given is Fault.HANG:
+            hanging -= 1
+            if not hanging:
+                jump(LIMITS.answer_seconds)
+        return given
+
+    return answer
 
 
 # What is sent
@@ -360,10 +369,9 @@ async def test_an_answer_that_will_not_change_is_not_asked_for_again(
     ids=str,
 )
 async def test_what_may_pass_is_tried_again(
-    server: ApnsServer, make: Callable[..., ApnsDelivery], trouble: list[Answer | Fault]
+    server: ApnsServer, delivery: ApnsDelivery, trouble: list[Answer | Fault]
 ) -> None:
     server.answer = first_then(*trouble)
-    delivery = make(IMPATIENT if Fault.HANG in trouble else LIMITS)
 
     sent = await delivery.send(TOKEN, UPDATE)
 
@@ -417,13 +425,10 @@ async def test_without_a_server_it_fails_and_recovers_with_it(clock: Clock) -> N
 # Many
 
 
-async def test_streams_that_hang_do_not_use_a_connection_up(
-    server: ApnsServer, make: Callable[..., ApnsDelivery]
-) -> None:
-    server.answer = first_then(*[Fault.HANG] * 100)
-    limits = ApnsLimits(concurrent=100, answer_seconds=1.5, backoff=LIMITS.backoff)
+async def test_streams_that_hang_do_not_use_a_connection_up(server: ApnsServer, delivery: ApnsDelivery) -> None:
+    server.answer = first_then(*[Fault.HANG] * LIMITS.concurrent)
 
-    summary = await make(limits).send_all(pushes(130))
+    summary = await delivery.send_all(pushes(130))
 
     assert summary.outcomes == {Outcome.DELIVERED: 130}
     assert summary.retries >= 100
@@ -547,9 +552,8 @@ async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., 
 
 
 async def test_no_token_is_ever_logged(
-    server: ApnsServer, make: Callable[..., ApnsDelivery], caplog: pytest.LogCaptureFixture
+    server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    delivery = make(IMPATIENT)
     caplog.set_level(logging.DEBUG)
     caplog.handler.addFilter(lambda _: not SERVING.get())
     server.answer = first_then(Answer(410, "Unregistered"), Fault.HANG, Fault.CLOSE)

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,14 +34,20 @@ UPDATES = """subscription { matchUpdates(matchId: "%s") {
 class Instances:
     """Processes of the pipeline: always one that works and one that stands by."""
 
-    def __init__(self, options: StoreOptions, started: float, speed: float) -> None:
+    def __init__(self, options: StoreOptions, started: float, speed: float, folder: Path) -> None:
         self._arguments = [options.store, options.prefix]
         self._clock = [str(started), str(speed), str(LOCK_SECONDS)]
+        self._folder = folder
         self._processes: dict[str, Forked] = {}
 
-    def start(self) -> None:
+    async def start(self) -> None:
+        """Returns once it is there to take over: how long it took to start is not a takeover's."""
         name = f"instance-{time.monotonic_ns()}"
-        self._processes[name] = Forked("tests/cricket_process.py", [*self._arguments, name, *self._clock])
+        told = self._folder / name
+        self._processes[name] = Forked("tests/cricket_process.py", [*self._arguments, name, *self._clock], stdout=told)
+        async with asyncio.timeout(20):
+            while not (told.exists() and "Ready" in told.read_text()):  # noqa: ASYNC110 - another process tells no event
+                await asyncio.sleep(0.01)
 
     def kill(self, name: str) -> None:
         process = self._processes.pop(name)
@@ -53,8 +60,8 @@ class Instances:
 
 
 @contextmanager
-def instances(options: StoreOptions, started: float, speed: float) -> Iterator[Instances]:
-    running = Instances(options, started, speed)
+def instances(options: StoreOptions, started: float, speed: float, folder: Path) -> Iterator[Instances]:
+    running = Instances(options, started, speed, folder)
     try:
         yield running
     finally:
@@ -100,7 +107,9 @@ async def updates_until_the_result(listener: Listener) -> AsyncIterator[dict[str
 
 
 @pytest.mark.timeout(240)
-async def test_no_ball_is_lost_however_often_the_owner_is_killed(served: Served, store_options: StoreOptions) -> None:
+async def test_no_ball_is_lost_however_often_the_owner_is_killed(
+    served: Served, store_options: StoreOptions, tmp_path: Path
+) -> None:
     chance = random.Random(17)
     expected = await events_of_a_whole_run(served)
     # The match lasts as long as twenty takeovers, and is over soon after the last.
@@ -111,11 +120,11 @@ async def test_no_ball_is_lost_however_often_the_owner_is_killed(served: Served,
     listener = await served.listen(UPDATES % "m1")
     watching = asyncio.create_task(_collect(listener))
     await served.settle(ACTIVE_MATCHES)
-    with instances(store_options, time.time(), speed) as running:
-        running.start()
+    with instances(store_options, time.time(), speed, tmp_path) as running:
+        await running.start()
         active = await polled_by_another(served, None)
         for _ in range(KILLS):
-            running.start()
+            await running.start()
             await asyncio.sleep(chance.uniform(0.2, 1.0))
             owner = (await state(served) or active).instance_id
             assert owner is not None

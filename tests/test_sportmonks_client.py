@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from fault_proxy import until
 from sportmonks_samples import (
+    PATIENCE,
     START,
     TOKEN,
     Handler,
@@ -38,7 +39,6 @@ from pipelines.matches.sportmonks import SportMonks
 
 QUICK = Backoff(first=0.5, most=2.0, tries=3)
 HOUR = 3600
-IMPATIENT = aiohttp.ClientTimeout(total=0.05)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
 
 
 def provider_of(service: Service, session: aiohttp.ClientSession, time: Time, **options: Any) -> SportMonks:
-    limits = aiohttp.ClientTimeout(total=0.3)
+    limits = aiohttp.ClientTimeout(total=PATIENCE)
     defaults: dict[str, Any] = {"now": time, "sleep": time.sleep, "retry": QUICK, "limits": limits}
     return SportMonks(session, TOKEN, base_url=service.url, **(defaults | options))
 
@@ -216,10 +216,7 @@ async def test_what_may_pass_is_tried_again(provider: SportMonks, service: Servi
 
 
 @pytest.mark.parametrize("fault", [failing(500), failing(599), cut, cut_body, hang])
-async def test_what_does_not_pass_is_unavailable(
-    service: Service, session: aiohttp.ClientSession, time: Time, fault: Handler
-) -> None:
-    provider = provider_of(service, session, time, limits=IMPATIENT)
+async def test_what_does_not_pass_is_unavailable(provider: SportMonks, service: Service, fault: Handler) -> None:
     service.faults += [fault] * 9
     with pytest.raises(ProviderUnavailable) as caught:
         await provider.live()
@@ -272,8 +269,7 @@ async def test_what_cannot_be_read_is_malformed(provider: SportMonks, service: S
     assert service.paths() == ["livescores"]
 
 
-async def test_a_body_without_end_is_malformed(service: Service, session: aiohttp.ClientSession, time: Time) -> None:
-    provider = provider_of(service, session, time, limits=aiohttp.ClientTimeout(total=20))
+async def test_a_body_without_end_is_malformed(provider: SportMonks, service: Service) -> None:
     service.faults.append(endless)
     with pytest.raises(Malformed, match="longer than 16777216 bytes"):
         await provider.live()
@@ -590,15 +586,11 @@ async def fixtures(provider: SportMonks) -> object:
 async def test_the_token_is_in_no_error_and_no_log(
     provider: SportMonks,
     service: Service,
-    session: aiohttp.ClientSession,
-    time: Time,
     caplog: pytest.LogCaptureFixture,
     ask: Callable[[SportMonks], Awaitable[object]],
     fault: Handler,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    if fault is hang:
-        provider = provider_of(service, session, time, limits=IMPATIENT)
     service.says |= {"livescores": [], "fixtures": [], "leagues": []}
     service.faults += [fault] * 9
     error: BaseException | None = None
