@@ -231,7 +231,11 @@ class Client:
         if answer.checksum is not None and answer.checksum != b"%d" % zlib.crc32(content):
             raise _Transient(Unavailable(DAMAGED))
         if answer.status == 200:
-            return _answer(content)
+            try:
+                whole: dict[str, Any] = orjson.loads(content)
+            except orjson.JSONDecodeError as problem:
+                raise _Transient(Unavailable(DAMAGED)) from problem
+            return whole
         refusal = _refusal(answer.status, content)
         if self._tables_come_back and _lacks_table(call.operation, refusal):
             raise _Transient(Unavailable(NO_TABLE), unsure=False) from refusal
@@ -308,14 +312,6 @@ def _prepared(payload: Mapping[str, Any]) -> Prepared:
         return Prepared.of(payload)
     except TypeError as problem:
         raise RequestRefused("SerializationException", str(problem)) from problem
-
-
-def _answer(content: bytes) -> dict[str, Any]:
-    try:
-        answer: dict[str, Any] = orjson.loads(content)
-    except orjson.JSONDecodeError as problem:
-        raise _Transient(Unavailable(DAMAGED)) from problem
-    return answer
 
 
 def _refusal(status: int, content: bytes) -> Exception:

@@ -16,7 +16,7 @@ from datastore.requests import Prepared
 WRITE_PRICE = 5
 
 
-class Call(Struct):
+class Call(Struct, gc=False):
     """One DynamoDB request as it went over the wire; `units` are the capacity units it reported.
 
     There are thousands a second, hence not frozen: the client fills one in while it is on its way, and nobody changes

@@ -159,13 +159,19 @@ class Pool:
     def give_back(self, connection: Connection) -> None:
         """It has answered, and is for the next in line."""
         turn = self._next() if self._waiting else None
-        if turn is None:
-            self._keep(connection)
-        elif turn.origin == connection.origin:
-            turn.future.set_result(connection)
-        else:
-            self._waiting.appendleft(turn)
+        if turn is not None:
+            if turn.origin == connection.origin:
+                turn.future.set_result(connection)
+            else:
+                self._waiting.appendleft(turn)
+                connection.close()
+        elif self.shut:
             connection.close()
+        else:
+            connection.idle_since = self._loop.time()
+            self._idle.append(connection)
+            if self._sweeping is None:
+                self._sweeping = self._loop.call_later(self._limits.idle, self._sweep)
 
     def lost(self, connection: Connection) -> None:
         """Its place is free. One that was lost before it was open has its place given back by who was opening it."""
@@ -196,15 +202,6 @@ class Pool:
             if not turn.future.done():
                 return turn
         return None
-
-    def _keep(self, connection: Connection) -> None:
-        if self.shut:
-            connection.close()
-            return
-        connection.idle_since = self._loop.time()
-        self._idle.append(connection)
-        if self._sweeping is None:
-            self._sweeping = self._loop.call_later(self._limits.idle, self._sweep)
 
     def _sweep(self) -> None:
         """Close what has been idle for too long, and look again when the next one will have been."""

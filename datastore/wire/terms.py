@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 
-class Answer(Struct):
+class Answer(Struct, gc=False):
     """`checksum` is the `x-amz-crc32` header as it was sent, None without one."""
 
     status: int
