@@ -48,8 +48,8 @@ class FieldPlan:
     `types` are the type of its value and, of lists, of their items, from the outside to the inside, each without its
     non-null; `required` tells for each of them whether it is non-null. `plain` are the classes of values that were
     found to be neither errors nor awaitables, and right for the innermost type; `names` are those of an enum's members.
-    `number` is its place among the fields of its selection. `answers_alike`: what is answered for an object is the same
-    wherever it stands.
+    `number` is its place among the fields of its selection. `alike` is the same for all fields that answer an object
+    alike, wherever it stands; None where the place, or what is awaited, may make a difference.
     """
 
     __slots__ = (
@@ -62,7 +62,7 @@ class FieldPlan:
         "_program",
         "_unknown",
         "_variables",
-        "answers_alike",
+        "alike",
         "field",
         "finish",
         "key",
@@ -95,7 +95,7 @@ class FieldPlan:
         # Weakly: what holds a program holds its plans, and lets go of them without waiting for the collector.
         self._program = ref(program)
         self.number = 0
-        self.answers_alike = False
+        self.alike: object | None = None
         self._parent = None if parent is None else ref(parent)
         self.parent_type = parent_type
         self.key = key

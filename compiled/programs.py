@@ -1,6 +1,6 @@
 """Operations as programs: compiled once, executed again and again."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Any
 
 from graphql import (
@@ -57,6 +57,7 @@ class Program:
         self.fields = survey.fields
         self._conditional = survey.conditional
         self._usual = UsualVariables(schema, operation)
+        self._shapes: dict[Hashable, object] = {}
         self._roots = self._compile_roots()
 
     # Compiling
@@ -83,14 +84,13 @@ class Program:
         below = [(node.selection_set, condition) for node, condition, _ in plan.occurrences if node.selection_set]
         fields = selections.collect(self.schema, self.fragments, object_type, below)
         plans = self._plans(plan, object_type, fields)
-        plan.answers_alike = plan.depth == 0 and all(
-            isinstance(below.resolver, str)
-            or (isinstance(below.resolver, Attribute) and below.leaf and not below.depth)
-            for below in plans
-        )
-        function = plan.selects[object_type] = source.selection(plans, in_order=selections.is_ordered(fields))
+        in_order = selections.is_ordered(fields)
+        function = plan.selects[object_type] = source.selection(plans, in_order=in_order)
         if object_type is plan.innermost:
             plan.selected = function
+            if in_order and plan.depth == 0 and all(map(_is_alike_anywhere, plans)):
+                shape = object_type, *((below.key, below.name, *below.conditions) for below in plans)
+                plan.alike = self._shapes.setdefault(shape, object())
         return function
 
     def _plans(self, parent: FieldPlan | None, kind: GraphQLObjectType, fields: selections.Fields) -> list[FieldPlan]:
@@ -120,8 +120,11 @@ class Program:
         `build_executor` makes graphql-core's executor for it, should it be needed.
         """
         variables = self._usual.coerced(given) if executor is None else executor.variable_values.coerced
-        if variables is None or not all(variables.get(name).__class__ is bool for name in self._conditional):
+        if variables is None:
             return None
+        for name in self._conditional:
+            if variables.get(name).__class__ is not bool:
+                return None
         return Run(self, root, context, variables, given, build_executor, executor)
 
     def run(self, run: Run, *, serially: bool) -> ExecutionResult | Awaitable[ExecutionResult]:
@@ -161,3 +164,8 @@ class Program:
             return
         run.data.update(part)
         adopt_all(run.data, part.values())
+
+
+def _is_alike_anywhere(plan: FieldPlan) -> bool:
+    """Whether the field of an object is answered alike, and at once, wherever the object stands."""
+    return isinstance(plan.resolver, str) or (isinstance(plan.resolver, Attribute) and plan.leaf and not plan.depth)

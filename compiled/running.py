@@ -85,7 +85,7 @@ class Waiting(Strand):
         while followers:
             plan, out, around = followers.pop()
             if known is not None:
-                value = known.answers.get(plan)
+                value = known.answers.get(plan.alike)
                 if value is None:
                     path = (around, plan.key)
                     try:
@@ -121,20 +121,20 @@ Follower = tuple[FieldPlan, dict[str, Any], Path | None]
 
 
 class Known:
-    """A value that is the same at several places, with what is answered for it, by field."""
+    """A value that is the same at several places, with what is answered for it wherever that is `FieldPlan.alike`."""
 
     __slots__ = ("answers", "value")
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        self.answers: dict[FieldPlan, Any] = {}
+        self.answers: dict[object, Any] = {}
 
     def answer(self, run: "Run", plan: FieldPlan, path: Path) -> Any:
         """What is answered at this place. `answers` has what is the very same object wherever it is answered."""
         errors = len(run.errors)
         found = plan.finish(run, plan, self.value, path, complete_awaited)
-        if plan.answers_alike and found.__class__ is dict and len(run.errors) == errors:
-            self.answers[plan] = found
+        if plan.alike is not None and found.__class__ is dict and len(run.errors) == errors:
+            self.answers[plan.alike] = found
         return found
 
     def finish(self, run: "Run", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:

@@ -228,7 +228,7 @@ def _shared_field(function: _Function, indent: int, plan: FieldPlan) -> None:
     function.add(indent + 1, f"g = shared[{function.give('g', plan, group)}]", f"of = o.{attribute}")
     function.add(indent + 1, f"{shared} = g.get(of)", f"if {shared} is None:")
     function.add(indent + 2, f"{place} = (path, k{plan.number})", f"{value} = run.lead({p}, g, of, {call}, {place})")
-    function.add(indent + 1, f"elif {shared}.__class__ is Known:", f"    {value} = {shared}.answers.get({p})")
+    function.add(indent + 1, f"elif {shared}.__class__ is Known:", f"    {value} = {shared}.answers.get({p}.alike)")
     function.add(indent + 2, f"if {value} is None:", f"    {place} = (path, k{plan.number})")
     function.add(indent + 3, f"{value} = {shared}.answer(run, {p}, {place})")
     function.add(indent + 1, "else:", f"    {value} = {shared}")

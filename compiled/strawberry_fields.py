@@ -40,11 +40,12 @@ class StrawberryExecutor(CompiledExecutor, StrawberryGraphQLCoreExecutionContext
 class DirectInfo(Info[Any, Any]):
     """Strawberry's info, which makes graphql-core's only when something of it is asked for."""
 
+    _raw: GraphQLResolveInfo[Any] | None = None
+
     def __init__(self, run: Run, plan: FieldPlan, path: Path) -> None:
         self.run = run
         self.plan = plan
         self._path = path
-        self._raw: GraphQLResolveInfo[Any] | None = None
 
     @property
     def _raw_info(self) -> GraphQLResolveInfo[Any]:  # type: ignore[override]

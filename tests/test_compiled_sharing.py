@@ -221,6 +221,26 @@ async def test_who_asks_for_what_is_just_given_up_has_it_read_anew() -> None:
     assert world.cancelled == ["a"]
 
 
+@pytest.mark.parametrize(
+    "selections",
+    [
+        "author { name } editor { name }",
+        "author { x: name } editor { x: __typename }",
+        "author { name n: name } editor { n: name name }",
+        "author { name @include(if: $x) } editor { name @include(if: $y) }",
+        "author { name n: name @include(if: $x) name } editor { n: name @skip(if: $y) name }",
+    ],
+)
+async def test_fields_that_select_otherwise_are_answered_otherwise(selections: str) -> None:
+    text = f"query Q($ids: [String!]!, $x: Boolean!, $y: Boolean!) {{ notes(ids: $ids) {{ {selections} }} ...Both }}"
+    text += " fragment Both on Query { __typename @include(if: $x) @skip(if: $y) }"
+    variables = {"ids": ["a", "b", "a"], "x": True, "y": False}
+    expected = await asked(StrawberryGraphQLCoreExecutionContext, World(soon), text, variables)
+    for read in (soon, at_once):
+        found = await asked(Compiling, World(read), text, variables)
+        assert str(found.data) == str(expected.data)
+
+
 @pytest.mark.parametrize("conditions", [{"x": True, "y": True}, {"x": False, "y": True}, {"x": True, "y": False}])
 async def test_keys_stand_in_their_order_where_variables_decide_about_it(conditions: dict[str, bool]) -> None:
     text = """query Q($ids: [String!]!, $x: Boolean!, $y: Boolean!) {
