@@ -4,7 +4,7 @@ A `Decoder` makes records of plain items (as `attributes.decode_item` has them) 
 (`raw`), the same ones: a raw item's attributes are taken where they stand, and no plain item is made in between.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -143,6 +143,11 @@ class Decoder(Generic[T]):
             self._without[names] = Decoder(self._build, **kept)
         return self._without[names]
 
+    @cached_property
+    def attributes(self) -> tuple[str, ...]:
+        """The attributes of an item that it looks at."""
+        return tuple(sorted(set(_looked_at(self._values.values()))))
+
     def _written(self, *, raw: bool) -> Callable[[Any], T]:
         scope: dict[str, Any] = {"build": self._build, **_NAMES}
         lines = [f"value_{name} = {_source(value, raw, scope)}" for name, value in self._values.items()]
@@ -155,6 +160,14 @@ class Decoder(Generic[T]):
         """The arguments of `build`: by position is faster than by name, and so are defaults than to leave them out."""
         for name, parameter in self._parameters.items():
             yield f"value_{name}" if name in self._values else _named(parameter.default, scope)
+
+
+def _looked_at(values: Iterable[object]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, Attribute):
+            yield value.name
+            yield from [value.given] if value.given else []
+            yield from _looked_at([value.default])
 
 
 def _source(value: Attribute | Derived, raw: bool, scope: dict[str, Any]) -> str:

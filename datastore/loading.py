@@ -89,6 +89,8 @@ class PointReads(Batches[Address, Found | None]):
         self._meter = meter
         self._deadline = deadline
         self._patterns: dict[Address, str] = {}
+        # What is read of items that are not read whole.
+        self._parts: dict[Table, dict[Key, tuple[str, ...]]] = {}
         self._asks = Asks(meter.hits)
         self._turns = COMPILED_TURNS
         self._holders = 0
@@ -143,12 +145,18 @@ class PointReads(Batches[Address, Found | None]):
         """What is found, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
         return self._brought(self._asked_by(pattern, key))
 
-    async def read_all(self, pattern: AccessPattern, keys: Sequence[Key]) -> list[Found | Exception | None]:
-        """What is found of each, or what went wrong with it: they are waited for together, however many they are."""
+    async def read_all(
+        self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
+    ) -> list[Found | Exception | None]:
+        """What is found of each, or what went wrong with it: they are waited for together, however many they are.
+
+        With `attributes` no more than those and the keys need be brought. Who asks for more, once they are on their
+        way, has them read anew.
+        """
         reads: list[Read[Address, Found | None]] = []
         for key in keys:
             try:
-                reads.append(self._asked_by(pattern, key))
+                reads.append(self._asked_by(pattern, key, attributes=attributes))
             except BadUserInput as refusal:
                 reads.append(Read((pattern.table, key), None, Failure(refusal)))
         for read in reads:
@@ -160,20 +168,44 @@ class PointReads(Batches[Address, Found | None]):
         """Have a key read with the others of this turn, for one who will ask for it soon. A failure is theirs."""
         self._asked_by(pattern, key, ahead=True)
 
-    def _asked_by(self, pattern: AccessPattern, key: Key, *, ahead: bool = False) -> Read[Address, Found | None]:
+    def _asked_by(
+        self, pattern: AccessPattern, key: Key, *, ahead: bool = False, attributes: tuple[str, ...] | None = None
+    ) -> Read[Address, Found | None]:
         table = pattern.table
         address = table, key
         read = self._reads.get(address)
+        parts = self._parts.get(table)
+        if read is not None and parts and not self._is_enough(read, attributes):
+            read = None
         if read is None:
             checked(key, sorts=table.sort is not None)
             self._patterns[address] = pattern.id
+            if attributes is not None:
+                self._parts.setdefault(table, {})[key] = attributes
+            elif parts:
+                parts.pop(key, None)
         if self._meter.detailed:
             self._asks.note(address, pattern, known=read is not None, ahead=ahead)
         return self._begun(address) if read is None else read
 
+    def _is_enough(self, read: Read[Address, Found | None], attributes: tuple[str, ...] | None) -> bool:
+        """Whether it brings what is wanted. What is not sent yet is read whole then."""
+        table, key = read.key
+        parts = self._parts[table]
+        if parts.get(key, attributes) == attributes:
+            return True
+        if read.batch is None:
+            return read.value is None  # there is no such item
+        if read.batch not in self._queued:
+            return False
+        del parts[key]
+        return True
+
     def prime(self, key: Address, value: Found | None) -> Self:
         if self._meter.detailed:
             self._asks.written(key)
+        if not self.knows(key):
+            self._parts.get(key[0], {}).pop(key[1], None)
         return super().prime(key, value)
 
     async def batch_load_fn(self, addresses: Sequence[Address]) -> list[Any]:
@@ -183,6 +215,7 @@ class PointReads(Batches[Address, Found | None]):
         return await self._many(addresses)
 
     async def _one(self, table: Table, key: Key) -> Found | None:
+        self._parts.get(table, {}).pop(key, None)
         request = point_requests(table, self._prefix, self._consistent).get_item(key)
         answer = await self._call("GetItem", request, [(table, key)], self._asked([(table, key)]))
         return Found(answer["Item"]) if "Item" in answer else None
@@ -195,8 +228,8 @@ class PointReads(Batches[Address, Found | None]):
         tables = {self._prefix + table.name: table for table in keys}
         request: Prepared | Mapping[str, Any] = batch_get_item(
             {
-                name: point_requests(table, self._prefix, self._consistent).entry(keys[table])
-                for name, table in tables.items()
+                name: point_requests(table, self._prefix, self._consistent).entry(of_table, self._part(table, of_table))
+                for (name, table), of_table in zip(tables.items(), keys.values(), strict=True)
             }
         )
         delays = UNPROCESSED.delays(random.random)
@@ -220,6 +253,18 @@ class PointReads(Batches[Address, Found | None]):
                 break
             request = {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"}
         return [found.get(address) for address in addresses]
+
+    def _part(self, table: Table, keys: Sequence[Key]) -> tuple[str, ...] | None:
+        """What is read of a table's items. None where they are read whole: also where not all are wanted alike."""
+        parts = self._parts.get(table)
+        if parts is None:
+            return None
+        wanted = set(map(parts.get, keys))
+        if len(wanted) == 1:
+            return wanted.pop()
+        for key in keys:
+            parts.pop(key, None)
+        return None
 
     async def _may_wait(self, delay: float | None) -> bool:
         try:

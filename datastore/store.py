@@ -118,9 +118,14 @@ class Store:
         """The same, to make a record of."""
         return self._reads(pattern.consistent).read(pattern, key)
 
-    def find_all(self, pattern: AccessPattern, keys: Sequence[Key]) -> Awaitable[list[Found | Exception | None]]:
-        """The same of many keys, in their order; what went wrong stands in the place of what it befell."""
-        return self._reads(pattern.consistent).read_all(pattern, keys)
+    def find_all(
+        self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
+    ) -> Awaitable[list[Found | Exception | None]]:
+        """The same of many keys, in their order; what went wrong stands in the place of what it befell.
+
+        With `attributes` nothing else has to be brought of the items.
+        """
+        return self._reads(pattern.consistent).read_all(pattern, keys, attributes)
 
     def get_ahead(self, pattern: AccessPattern, key: Key) -> None:
         """Have what will be asked for in a moment read together with what is asked for now."""

@@ -27,32 +27,43 @@ def _escaped(value: Any) -> bytes:
 class PointRequests:
     """GetItem and BatchGetItem for one table by its full name."""
 
-    __slots__ = ("_entry", "_entry_end", "_get", "_key", "_sorts", "_tables")
+    __slots__ = ("_entry", "_get", "_key", "_names", "_options", "_sorts", "_tables")
 
     def __init__(self, table: Table, name: str, consistent: bool) -> None:
         self._tables = (name,)
         self._sorts = table.sort is not None
-        names = [name for name in (table.partition, table.sort) if name is not None]
-        self._key = b"{" + b",".join([_escaped(name) + b':{"S":%b}' for name in names]) + b"}"
+        self._names = table.key_attributes()
+        self._key = b"{" + b",".join([_escaped(name) + b':{"S":%b}' for name in self._names]) + b"}"
         request: dict[str, Any] = {"TableName": name, "ReturnConsumedCapacity": "TOTAL"}
         request |= {"ConsistentRead": True} if consistent else {}
         self._get = _escaped(request)[:-1] + b',"Key":' + self._key + b"}"
         self._entry = _json(name) + b':{"Keys":['
-        self._entry_end = b'],"ConsistentRead":true}' if consistent else b"]}"
+        self._options = b'],"ConsistentRead":true' if consistent else b"]"
 
     def get_item(self, key: Key) -> Prepared:
         partition, sort = key
         texts = (_json(partition), _json(sort)) if self._sorts else (_json(partition),)
         return Prepared(self._get % texts, self._tables)
 
-    def entry(self, keys: Sequence[Key]) -> bytes:
-        """What `batch_get_item` asks of this table."""
+    def entry(self, keys: Sequence[Key], attributes: tuple[str, ...] | None = None) -> bytes:
+        """What `batch_get_item` asks of this table: whole items, or these attributes of them and the key."""
         text = self._key
         if self._sorts:
             texts = [text % (_json(partition), _json(sort)) for partition, sort in keys]
         else:
             texts = [text % _json(partition) for partition, _ in keys]
-        return self._entry + b",".join(texts) + self._entry_end
+        shown = b"" if attributes is None else _projection(tuple(dict.fromkeys(self._names + attributes)))
+        return b"".join((self._entry, b",".join(texts), self._options, shown, b"}"))
+
+
+@lru_cache(KEPT)
+def _projection(attributes: tuple[str, ...]) -> bytes:
+    return b"," + _json(_shown(attributes))[1:-1]
+
+
+def _shown(attributes: Sequence[str]) -> dict[str, Any]:
+    names = {f"#{attribute}": attribute for attribute in attributes}
+    return {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
 
 
 @lru_cache(KEPT)
@@ -128,7 +139,7 @@ def query_request(
     request |= {"KeyConditionExpression": pattern.key}
     request |= {"Select": "COUNT"} if backward is None else {"ScanIndexForward": pattern.descending is backward}
     if attributes is not None:
-        shown = {f"#{attribute}": attribute for attribute in attributes}
-        request["ProjectionExpression"] = ", ".join(shown)
-        request["ExpressionAttributeNames"] = {**request.get("ExpressionAttributeNames", {}), **shown}
+        names = request.get("ExpressionAttributeNames", {})
+        request |= _shown(attributes)
+        request["ExpressionAttributeNames"] |= names
     return QueryRequest(_json(request)[:-1], sorted(used), prefix + pattern.table.name, pattern.index)

@@ -150,6 +150,29 @@ def test_ids_are_taken_without_the_space_around_them(ids: list[str], taken: list
     assert list(bounds.ids("ids", ids)) == taken
 
 
+async def test_no_more_of_matches_is_read_than_is_shown(served: Served) -> None:
+    await Fixtures(served.store(), NOON).sync([one("m1", venue=Venue("Here")), one("m2", note="Soon")])
+
+    some = await served.ask('{ matches(ids: ["m1", "m2"]) { matchId phase venue { name } } }')
+    both = await served.ask('{ matches(ids: ["m1", "m2"]) { matchId } match(id: "m2") { note version } }')
+
+    assert some.data == {
+        "matches": [
+            {"matchId": "m1", "phase": "UPCOMING", "venue": {"name": "Here"}},
+            {"matchId": "m2", "phase": "UPCOMING", "venue": None},
+        ]
+    }
+    assert both.data["match"] == {"note": "Soon", "version": 0}
+    entries = [call.request["RequestItems"] for answer in (some, both) for call in answer.calls]
+    assert [
+        {"#venue", "#note"} & set(entry.get("ExpressionAttributeNames", ())) for (entry,) in map(dict.values, entries)
+    ] == [
+        {"#venue"},
+        set(),
+    ]
+    assert both.made == ["BatchGetItem cricket-fixtures"]
+
+
 @pytest.mark.parametrize("wrong", ["", " ", "\n", "\u200b", "x" * 101])
 def test_one_wrong_id_among_others_is_told(wrong: str) -> None:
     with pytest.raises(BadUserInput, match="`ids` must have between 1 and 100"):

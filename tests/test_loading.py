@@ -405,6 +405,91 @@ async def test_of_many_read_at_once_each_has_its_own_answer(
     assert [one.item for one in again if isinstance(one, Found)] == [item(3)]
 
 
+# --- Parts of items ---------------------------------------------------------------------------------------------------
+
+PART = ("number", "missing")
+
+
+def asked_of(seen: Seen, database: Database) -> list[tuple[list[str], list[str] | None]]:
+    """The sort keys of a BatchGetItem, and the attributes if it does not ask for whole items."""
+    entry = seen.body["RequestItems"][database.prefix + BLIP.name]
+    shown = entry.get("ProjectionExpression")
+    names = entry.get("ExpressionAttributeNames", {})
+    return [(keys_asked(seen, database), shown and [names[name] for name in shown.split(", ")])]
+
+
+async def fill_with_more(database: Database, numbers: Sequence[int]) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    await store.write_all(BLIP, puts=[item(number) | {"more": "x"} for number in numbers])
+
+
+async def read_parts(store: Store, numbers: Sequence[int], part: tuple[str, ...] = PART) -> list[Any]:
+    found = await store.find_all(BLIPS, [blip(number) for number in numbers], part)
+    return [one.item if isinstance(one, Found) else one for one in found]
+
+
+async def test_what_is_not_wanted_of_items_is_not_brought(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill_with_more(database, [1, 2])
+    store = open_store()
+    proxy.faults.append(_late("2"))
+
+    first = await read_parts(store, [1, 2, 3])
+    again = await read_parts(store, [3, 2])
+
+    assert (first, again) == ([item(1), item(2), None], [None, item(2)])
+    shown = [BLIP.partition, BLIP.sort, *PART]
+    assert [asked_of(seen, database) for seen in proxy.seen] == [[(["S#1", "S#2", "S#3"], shown)], [(["S#2"], shown)]]
+
+
+async def test_who_wants_more_of_items_that_were_read_in_parts_has_them_read_whole(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill_with_more(database, [1, 2, 4])
+    store = open_store()
+    whole = [item(number) | {"more": "x"} for number in (1, 2)]
+
+    parts = await read_parts(store, [1, 2, 3, 4])
+    more = await read(store, [1, 2, 3])
+    again = await read_parts(store, [1, 2], ("more",))
+
+    assert parts == [item(1), item(2), None, item(4)]
+    assert more == [*whole, None]
+    assert again == whole
+    shown = [BLIP.partition, BLIP.sort, *PART]
+    asked = [asked_of(seen, database) for seen in proxy.seen]
+    assert asked == [[(["S#1", "S#2", "S#3", "S#4"], shown)], [(["S#1", "S#2"], None)]]
+
+
+@pytest.mark.parametrize("other", [None, ("more",)], ids=["whole", "another part"])
+async def test_items_of_which_several_want_different_things_are_read_once_and_whole(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store], other: tuple[str, ...] | None
+) -> None:
+    await fill_with_more(database, [1, 2])
+    store = open_store()
+    whole = [item(number) | {"more": "x"} for number in (1, 2)]
+
+    both = await asyncio.gather(read_parts(store, [1, 2]), read_parts(store, [2], other) if other else read(store, [2]))
+
+    assert list(both) == [whole, whole[1:]]
+    assert await read(store, [1, 2]) == whole
+    assert [asked_of(seen, database) for seen in proxy.seen] == [[(["S#1", "S#2"], None)]]
+
+
+async def test_what_is_written_is_whole_though_it_was_read_in_parts(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill_with_more(database, [1, 2])
+    store = open_store()
+    await read_parts(store, [1, 2])
+
+    await store.put(WRITE, item(1) | {"more": "y"})
+
+    assert await read(store, [1]) == [item(1) | {"more": "y"}]
+    assert proxy.operations() == ["BatchGetItem", "PutItem"]
+
+
 async def test_a_record_is_made_once_however_many_read_it(database: Database, open_store: Callable[..., Store]) -> None:
     await fill(database, [1])
     made: list[Any] = []

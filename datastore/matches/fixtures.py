@@ -62,7 +62,8 @@ class Fixtures:
         self, match_ids: Sequence[str], convert: Decoder[Match] | None = None
     ) -> list[Match | Exception | None]:
         """FIX-2: in the order asked, None for those that are not there, what went wrong for those that fail."""
-        found = await self._store.find_all(keys.MATCHES, list(map(keys.fixture, match_ids)))
+        attributes = None if convert is None or convert is match_from else convert.attributes
+        found = await self._store.find_all(keys.MATCHES, list(map(keys.fixture, match_ids)), attributes)
         read = partial(raw_parsed, convert or match_from)
         return [read(one.raw) if isinstance(one, Found) else one for one in found]
 
