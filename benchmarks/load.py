@@ -4,64 +4,22 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from typing import cast
 from urllib.parse import urlsplit
 
-import httptools
 import orjson
 
+from benchmarks.connection import Connection
 from benchmarks.workloads import Body, Workload
 
 ANSWER_SECONDS = 30.0
 
 
-class Connection(asyncio.Protocol):
-    """A connection that is kept, for one request at a time."""
-
-    def __init__(self, host: str) -> None:
-        self.host = host
-        self._transport: asyncio.WriteTransport | None = None
-        self._answer: asyncio.Future[bytes] | None = None
-        self._parser = httptools.HttpResponseParser(self)
-        self._parts: list[bytes] = []
-
-    async def ask(self, request: bytes) -> bytes:
-        """The body of the answer. Raises `RuntimeError` unless its status is 200."""
-        assert self._transport is not None
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return await self._answer
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    # asyncio's protocol
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.WriteTransport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionResetError("The server closed the connection."))
-
-    # httptools' callbacks
-
-    def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
-
-    def on_message_complete(self) -> None:
-        body, status = b"".join(self._parts), self._parser.get_status_code()
-        self._parts.clear()
-        if self._answer is None or self._answer.done():
-            return
-        if status == 200:
-            self._answer.set_result(body)
-        else:
-            self._answer.set_exception(RuntimeError(f"Answered {status}: {body[:300].decode(errors='replace')}"))
+async def ask(connection: Connection, request: bytes) -> bytes:
+    """The body of the answer. Raises `RuntimeError` unless its status is 200."""
+    status, body = await connection.ask(request)
+    if status != 200:
+        raise RuntimeError(f"Answered {status}: {body[:300].decode(errors='replace')}")
+    return body
 
 
 @asynccontextmanager
@@ -74,7 +32,7 @@ async def connected(url: str, number: int) -> AsyncIterator[list[Connection]]:
     connections: list[Connection] = []
     try:
         for _ in range(number):
-            _, connection = await loop.create_connection(lambda: Connection(parts.netloc), parts.hostname, parts.port)
+            _, connection = await loop.create_connection(Connection, parts.hostname, parts.port)
             connections.append(connection)
         yield connections
     finally:
@@ -95,7 +53,7 @@ async def ask_once(url: str, headers: Mapping[str, str], workload: Workload) -> 
     """The data of one answer. Raises `RuntimeError` for one that tells of errors, or is not what was asked for."""
     async with connected(url, 1) as (connection,):
         async with asyncio.timeout(ANSWER_SECONDS):
-            answer = orjson.loads(await connection.ask(next(requests(connection.host, headers, workload))))
+            answer = orjson.loads(await ask(connection, next(requests(urlsplit(url).netloc, headers, workload))))
     if answer.get("errors"):
         raise RuntimeError(f"{workload.name} was answered: {answer['errors'][0]}")
     data: Body = answer["data"]
@@ -113,7 +71,7 @@ async def closed_loop(url: str, asked: Iterator[bytes], total: int, concurrency:
         for _ in left:
             request = next(asked)
             began = time.perf_counter()
-            content = await connection.ask(request)
+            content = await ask(connection, request)
             took.append(time.perf_counter() - began)
             if b'"errors"' in content[:20]:
                 raise RuntimeError(f"Answered: {content[:300].decode(errors='replace')}")

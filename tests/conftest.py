@@ -160,6 +160,25 @@ class Served:
                 await asyncio.sleep(0.01)
 
 
+def queries_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many Queries were under way as each one began."""
+    assert served.gateway.database is not None
+    client, under_way, seen = served.gateway.database.client, 0, []
+    call = client.call
+
+    async def counted(operation: str, *arguments: Any, **options: Any) -> Any:
+        nonlocal under_way
+        under_way += operation == "Query"
+        seen.append(under_way)
+        try:
+            return await call(operation, *arguments, **options)
+        finally:
+            under_way -= operation == "Query"
+
+    monkeypatch.setattr(client, "call", counted)
+    return seen
+
+
 class Listener:
     """One subscription over a WebSocket of its own."""
 

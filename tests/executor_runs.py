@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any, NamedTuple
@@ -162,6 +162,9 @@ class Run(Values):
             yield self.root_value("subscription")
 
 
+Execute = Callable[[Run, Operation, type[Executor[Any]]], Coroutine[Any, Any, None]]
+
+
 @dataclass(frozen=True)
 class Situation:
     """A world, an operation in it, and how its resolvers behave: what is executed by each executor in turn."""
@@ -179,26 +182,21 @@ class Situation:
             try:
                 gc.collect(0)
                 warned.clear()
-                seen = self._seen(executor)
+                seen = self._seen(executor, _run)
                 gc.collect(0)
             finally:
                 gc.enable()
             seen.complaints += [str(warning.message) for warning in warned]
         return seen
 
-    def _seen(self, executor: type[Executor[Any]]) -> Seen:
-        run = Run(self.world, self.seed, self.temper)
-        try:
-            _, run.seen.complaints = in_virtual_time(lambda: _run(run, self.operation, executor))
-        except Stuck:
-            run.seen.raised = "Stuck"
-        return run.seen
-
     def cancelled(self, executor: type[Executor[Any]]) -> Seen:
         """What happens when the operation's task is cancelled somewhere on its way: the same way for all executors."""
+        return self._seen(executor, _cancel)
+
+    def _seen(self, executor: type[Executor[Any]], execute: Execute) -> Seen:
         run = Run(self.world, self.seed, self.temper)
         try:
-            _, run.seen.complaints = in_virtual_time(lambda: _cancel(run, self.operation, executor))
+            _, run.seen.complaints = in_virtual_time(lambda: execute(run, self.operation, executor))
         except Stuck:
             run.seen.raised = "Stuck"
         return run.seen

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conftest import NOON, REAL_DATA, Answer, Engines, Served
+from conftest import NOON, REAL_DATA, Answer, Engines, Served, queries_at_once
 from earthquake_samples import quake, store
 
 from datastore import tables
@@ -227,31 +227,12 @@ async def test_a_page_within_one_day_is_one_query(served: Served) -> None:
 
 async def test_empty_days_are_read_ahead_side_by_side(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     await store(served, quake("us1", timedelta(days=29)), quake("weak", timedelta(days=3), magnitude=1.0))
-    waves = count_side_by_side(served, monkeypatch)
+    waves = queries_at_once(served, monkeypatch)
 
     found = await page(served, least=4)
 
     assert (found.events, found.calls, found.days) == (["us1"], 31, 31)
     assert max(waves) == 15
-
-
-def count_side_by_side(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many calls were under way as each one began."""
-    assert served.gateway.database is not None
-    client, under_way, seen = served.gateway.database.client, 0, []
-    call = client.call
-
-    async def counted(operation: str, *arguments: Any, **options: Any) -> Any:
-        nonlocal under_way
-        under_way += operation == "Query"
-        seen.append(under_way)
-        try:
-            return await call(operation, *arguments, **options)
-        finally:
-            under_way -= operation == "Query"
-
-    monkeypatch.setattr(client, "call", counted)
-    return seen
 
 
 async def test_a_day_cut_short_by_a_cursor_does_not_make_many_be_read_ahead(served: Served) -> None:

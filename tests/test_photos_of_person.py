@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from conftest import Answer, Served
+from conftest import Answer, Served, queries_at_once
 from photo_items import face, person, photo, put, tagged, user
 
 from datastore.photos.lookups import AT_ONCE
@@ -213,32 +213,13 @@ async def test_old_faces_have_their_photos_found_by_a_query_each_some_at_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await library(served, [[number] for number in range(25)], at=None)
-    most = at_once(served, monkeypatch)
+    most = queries_at_once(served, monkeypatch)
 
     found = await page(served)
 
     assert found.photos == names("i", range(24, -1, -1))
     assert found.cost == (1, 25, 0)
     assert max(most) == AT_ONCE
-
-
-def at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many Queries were under way as each one began."""
-    assert served.gateway.database is not None
-    client, under_way, seen = served.gateway.database.client, 0, []
-    call = client.call
-
-    async def counted(operation: str, *arguments: Any, **options: Any) -> Any:
-        nonlocal under_way
-        under_way += operation == "Query"
-        seen.append(under_way)
-        try:
-            return await call(operation, *arguments, **options)
-        finally:
-            under_way -= operation == "Query"
-
-    monkeypatch.setattr(client, "call", counted)
-    return seen
 
 
 async def test_old_faces_among_others_are_looked_for_beside_the_batch(served: Served) -> None:

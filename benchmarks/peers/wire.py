@@ -6,12 +6,13 @@ import hmac
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-import httptools
 import orjson
+
+from benchmarks.connection import Connection
 
 CONNECTIONS = 128
 REGION = "local"
@@ -88,8 +89,8 @@ class ProtocolWire:
         assert parts.port is not None
         self._address = parts.hostname, parts.port
         self._signing = Signing(parts.netloc)
-        self._idle: list[_Connection] = []
-        self._waiting: deque[asyncio.Future[_Connection]] = deque()
+        self._idle: list[Connection] = []
+        self._waiting: deque[asyncio.Future[Connection]] = deque()
         self._open = 0
 
     async def call(self, operation: str, request: Any) -> Any:
@@ -106,59 +107,21 @@ class ProtocolWire:
         self._release(connection)
         return _answer(operation, status, content)
 
-    async def _connection(self) -> "_Connection":
+    async def _connection(self) -> Connection:
         loop = asyncio.get_running_loop()
         if self._open >= CONNECTIONS:
-            waiting: asyncio.Future[_Connection] = loop.create_future()
+            waiting: asyncio.Future[Connection] = loop.create_future()
             self._waiting.append(waiting)
             return await waiting
         self._open += 1
-        _, connection = await loop.create_connection(_Connection, *self._address)
+        _, connection = await loop.create_connection(Connection, *self._address)
         return connection
 
-    def _release(self, connection: "_Connection") -> None:
+    def _release(self, connection: Connection) -> None:
         if self._waiting:
             self._waiting.popleft().set_result(connection)
         else:
             self._idle.append(connection)
-
-
-class _Connection(asyncio.Protocol):
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._parser = httptools.HttpResponseParser(self)
-        self._parts: list[bytes] = []
-        self._transport: asyncio.WriteTransport | None = None
-        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
-
-    def ask(self, request: bytes) -> "asyncio.Future[tuple[int, bytes]]":
-        assert self._transport is not None
-        self._answer = self._loop.create_future()
-        self._transport.write(request)
-        return self._answer
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.WriteTransport, transport)
-
-    def data_received(self, data: bytes) -> None:
-        self._parser.feed_data(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(exc or ConnectionResetError("The store closed the connection."))
-
-    def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
-
-    def on_message_complete(self) -> None:
-        content = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        self._parts.clear()
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_result((self._parser.get_status_code(), content))
 
 
 def _answer(operation: str, status: int, content: bytes) -> Any:
