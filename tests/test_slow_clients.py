@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from edge.answers import MASKED
 from edge.capacity.connections import Connections, Patience
 from edge.capacity.settings import Capacity
 from edge.http.protocol import UVICORN_OPTIONS
@@ -54,6 +55,10 @@ class Toy:
         answer = path.encode()
         if path == "/early":
             await respond(send, b"early")
+            return
+        if path == "/broken":
+            raise asyncio.CancelledError("the password is swordfish")
+        if path == "/silent":
             return
         if path == "/large":
             answer = b"x" * 20_000_000
@@ -322,6 +327,8 @@ async def test_many_such_upgrades_are_refused_as_other_requests_are(
         (b"HTTP/1.0\r\nHost: here\r\nHost: there\r\n", 400, "one header Host"),
         (b"HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: gzip, chunked\r\n", 501, "only Transfer-Encoding"),
         (b"HTTP/1.0\r\nTransfer-Encoding: chunked\r\n", 400, "send Content-Length"),
+        (b"HTTP/2.0\r\nHost: here\r\n", 505, "HTTP/1.1 is spoken"),
+        (b"HTTP/0.9\r\nHost: here\r\n", 505, "HTTP/1.1 is spoken"),
         (b"HTTP/1.1\r\n" + HANDSHAKE + b"Content-Length: 2\r\n", 400, "has no body"),
         (b"HTTP/1.1\r\n" + HANDSHAKE + b"Transfer-Encoding: chunked\r\n", 400, "has no body"),
     ],
@@ -333,6 +340,17 @@ async def test_where_a_request_ends_and_for_whom_it_is_must_be_clear(
     assert found[:2] == (status, "BAD_USER_INPUT")
     assert says in found[2]
     assert not toy.app.asked
+
+
+@pytest.mark.parametrize("path", [b"broken", b"silent"])
+async def test_what_breaks_inside_is_masked(toy: Running, path: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    answers = await toy.exchange(GET % path + GET % b"a")
+    assert answers.error == (500, "INTERNAL", MASKED)
+    assert b"swordfish" not in answers.bodies[0]
+    assert "x-content-type-options: nosniff" in answers.heads[0]
+    assert toy.app.asked == [f"/{path.decode()}"]
+    assert "Traceback" in caplog.text or "without starting response" in caplog.text
+    caplog.clear()  # beside this nothing is to be logged
 
 
 async def test_what_is_older_needs_no_host(toy: Running) -> None:

@@ -206,7 +206,9 @@ class CallersBudgets:
         role = identity.role
         if role is _USER:
             return self._user
-        return self._admin if role is Role.ADMIN else _NONE
+        if role is Role.ADMIN:
+            return self._admin
+        return _NONE if role is Role.SYSTEM else self._user
 
 
 # To look members of an enum up takes longer than what is done with them here.

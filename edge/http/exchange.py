@@ -16,12 +16,11 @@ from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, ST
 from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 from uvicorn.server import ServerState
 
+from edge.answers import encode, masked
+from edge.http.headers import SECURITY_HEADERS
+
 EXTENSION = "gateway.exchange"
-_BROKEN = [
-    (b"content-type", b"text/plain; charset=utf-8"),
-    (b"content-length", b"21"),
-    (b"connection", b"close"),
-]
+_BROKEN = [(b"content-type", b"application/json; charset=utf-8"), *SECURITY_HEADERS, (b"connection", b"close")]
 
 
 class Connection(Protocol):
@@ -158,34 +157,35 @@ class Exchange:
 
     async def run_asgi(self, app: ASGIApp) -> None:
         """Have the application answer. What it leaves undone, or breaks, ends the connection."""
-        connection, scope = self._connection, self.scope
+        scope = self.scope
         scope["extensions"] = extensions = {EXTENSION: self}
         try:
             await app(scope, self.receive, self.send)
         except BaseException as error:
-            connection.logger.error("Exception in ASGI application\n", exc_info=error)
-            await self._break_off()
+            await self._break_off(error)
         else:
             if not self.response_complete and not self.disconnected:
                 left = "completing" if self.response_started else "starting"
-                connection.logger.error("ASGI callable returned without %s response.", left)
-                await self._break_off()
+                await self._break_off(RuntimeError(f"ASGI callable returned without {left} response."))
         finally:
             self.disconnected = True
             self._on_gone = None
             if self.task is not None:
-                connection.tasks.discard(self.task)
+                self._connection.tasks.discard(self.task)
                 self.task = None
             # They hold each other: without this they would stay until cycles are looked for.
             extensions.clear()
             del self._connection
 
-    async def _break_off(self) -> None:
+    async def _break_off(self, error: BaseException) -> None:
+        told = masked(error, "the ASGI application")
         if self.response_started:
             self._connection.end()
             return
-        await self.send({"type": "http.response.start", "status": 500, "headers": _BROKEN})
-        await self.send({"type": "http.response.body", "body": b"Internal Server Error"})
+        body = encode({"errors": [told]})
+        headers = [*_BROKEN, (b"content-length", b"%d" % len(body))]
+        await self.send({"type": "http.response.start", "status": 500, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
 
     async def send(self, message: Message) -> None:
         if self.response_complete:

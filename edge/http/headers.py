@@ -1,6 +1,17 @@
-"""The headers of a request, decoded as they are asked for: of those that come, few are looked at."""
+"""The headers of a request, decoded as they are asked for: of those that come, few are looked at. And of answers."""
 
 from collections.abc import Iterable, Iterator, Mapping
+
+# On every answer, see `SecurityHeaders`. A route that says one of these otherwise (GraphiQL its policy, pictures who
+# may show them) is left its own.
+SECURITY_HEADERS = (
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
 
 
 class Headers(Mapping[str, str]):

@@ -51,6 +51,12 @@ def _target_of(url: bytes) -> Target:
 _kept = lru_cache(maxsize=64)(_target_of)
 
 
+def check_version(version: str) -> None:
+    """Other versions are framed otherwise, or not at all: RFC 9110, 15.6.6."""
+    if version not in ("1.1", "1.0"):
+        raise Unacceptable(505, BadUserInput("HTTP/1.1 is spoken here, and HTTP/1.0."))
+
+
 def check_framing(headers: Iterable[tuple[bytes, bytes]], version: str) -> None:
     """Where a request ends must be beyond doubt, and for which host it is: RFC 9112, 3.2 and 6.1."""
     codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]

@@ -20,9 +20,18 @@ from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unav
 from edge.answers import encode, told_error
 from edge.capacity.connections import Connections
 from edge.http.exchange import Exchange, lines_of
-from edge.http.heads import Target, Unacceptable, check_framing, name_host, target_of, tells_of_a_body, without_upgrade
+from edge.http.headers import SECURITY_HEADERS
+from edge.http.heads import (
+    Target,
+    Unacceptable,
+    check_framing,
+    check_version,
+    name_host,
+    target_of,
+    tells_of_a_body,
+    without_upgrade,
+)
 from edge.http.lingering import Lingering
-from edge.http.security_headers import HEADERS
 from edge.websocket.protocol import UVICORN_WS_OPTIONS
 
 # A load balancer keeps its connections for 60 s: it must be the first to close them.
@@ -164,6 +173,7 @@ class HttpProtocol(Lingering):
                 raise self._head_too_large()
         if len(self.headers) > self._patience.head_lines:
             raise self._too_many_headers()
+        check_version(version)
         target = target_of(self.url)
         told = dict(self.headers)
         if len(told) < len(self.headers) or b"host" not in told or b"transfer-encoding" in told:
@@ -321,7 +331,7 @@ class HttpProtocol(Lingering):
             STATUS_LINE[status],
             b"content-type: application/json; charset=utf-8\r\n",
             b"content-length: %d\r\n" % len(body),
-            lines_of(HEADERS),
+            lines_of(SECURITY_HEADERS),
             b"connection: close\r\n",
         ]
         if "retryAfter" in error.extensions:

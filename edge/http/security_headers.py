@@ -8,20 +8,12 @@ from collections.abc import Awaitable
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from edge.http.exchange import exchange_of, lines_of
+from edge.http.headers import SECURITY_HEADERS
 
-# A route that says one of these otherwise (GraphiQL its policy, pictures who may show them) is left its own.
-HEADERS = (
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"x-frame-options", b"DENY"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
 # RFC 6797. Other names of the domain are not ours to promise for.
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
 # Answers that come whole say themselves how they may be kept, and nothing of the rest.
-_LINES = lines_of(HEADERS[1:])
+_LINES = lines_of(SECURITY_HEADERS[1:])
 _LINES_BY_TLS = _LINES + lines_of([_ONLY_TLS])
 
 
@@ -42,7 +34,11 @@ class SecurityHeaders:
 
         async def guard(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told = (*HEADERS, _ONLY_TLS) if self._always_https or scope["scheme"] == "https" else HEADERS
+                told = (
+                    (*SECURITY_HEADERS, _ONLY_TLS)
+                    if self._always_https or scope["scheme"] == "https"
+                    else SECURITY_HEADERS
+                )
                 said = {name.lower() for name, _ in message.get("headers", ())}
                 headers = [*message.get("headers", ()), *(pair for pair in told if pair[0] not in said)]
                 message = {**message, "headers": headers}

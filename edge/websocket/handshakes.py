@@ -11,8 +11,8 @@ from websockets.typing import StatusLike
 
 from datastore.errors import BadUserInput, DomainError, Forbidden, Internal
 from edge.answers import encode, told_error
+from edge.http.headers import SECURITY_HEADERS
 from edge.http.media_types import JSON
-from edge.http.security_headers import HEADERS
 
 
 class Handshakes(ServerProtocol):
@@ -36,7 +36,7 @@ class Handshakes(ServerProtocol):
                 ("Connection", "close"),
                 ("Content-Length", str(len(body))),
                 ("Content-Type", f"{JSON}; charset=utf-8"),
-                *((name.decode(), value.decode()) for name, value in HEADERS),
+                *((name.decode(), value.decode()) for name, value in SECURITY_HEADERS),
             ]
         )
         return Response(status.value, status.phrase, headers, body)
