@@ -156,7 +156,7 @@ class PointReads(Batches[Address, Found | None]):
         reads: list[Read[Address, Found | None]] = []
         for key in keys:
             try:
-                reads.append(self._asked_by(pattern, key, attributes=attributes))
+                reads.append(self._asked_by(pattern, key, attributes))
             except BadUserInput as refusal:
                 reads.append(Read((pattern.table, key), None, Failure(refusal)))
         for read in reads:
@@ -169,7 +169,7 @@ class PointReads(Batches[Address, Found | None]):
         self._asked_by(pattern, key, ahead=True)
 
     def _asked_by(
-        self, pattern: AccessPattern, key: Key, *, ahead: bool = False, attributes: tuple[str, ...] | None = None
+        self, pattern: AccessPattern, key: Key, attributes: tuple[str, ...] | None = None, *, ahead: bool = False
     ) -> Read[Address, Found | None]:
         table = pattern.table
         address = table, key
@@ -181,7 +181,9 @@ class PointReads(Batches[Address, Found | None]):
             checked(key, sorts=table.sort is not None)
             self._patterns[address] = pattern.id
             if attributes is not None:
-                self._parts.setdefault(table, {})[key] = attributes
+                if parts is None:
+                    parts = self._parts[table] = {}
+                parts[key] = attributes
             elif parts:
                 parts.pop(key, None)
         if self._meter.detailed:

@@ -1,6 +1,6 @@
 """Records made of items as DynamoDB answers them: the same as are made of plain items, damaged ones included."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -303,6 +303,15 @@ def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
     assert shown_of(frozenset({"matchId", "homeTeam"})).raw(raw) == Match(
         *("m", "l", "T20I", "a", "b", NOON, "Finished", MatchPhase.FINISHED), round="Final", format="T20"
     )
+
+
+@pytest.mark.parametrize("kind", [Team, League])
+def test_reference_data_that_differ_in_their_version_alone_are_equal(kind: Callable[..., Any]) -> None:
+    one, later, other = kind("1", "One", "A", version=1), kind("1", "One", "A", version=2), kind("2", "One", "A")
+
+    assert (one == later, one != later, one == other, one != other) == (True, False, False, True)
+    assert {one, later, other} == {one, other}
+    assert Team("1", "One", "A") != League("1", "One", "A")
 
 
 def test_a_record_without_a_value_that_it_needs_is_refused_when_it_is_declared() -> None:
