@@ -348,6 +348,7 @@ class Run:
             raise self.interruption
 
     def result(self) -> ExecutionResult:
+        self.failed_at_once = None  # its frames hold this run
         return ExecutionResult(self.data, self.errors or None)
 
     async def awaited(self) -> ExecutionResult:

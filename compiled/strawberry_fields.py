@@ -128,23 +128,31 @@ class _Arguments:
         self._names: dict[str, str] | None = None
 
     def __call__(self, run: Run, plan: FieldPlan, path: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        schema = run.program.schema._strawberry_schema  # type: ignore[attr-defined]
-        registry = schema.schema_converter.scalar_registry
-        if self._names is None:
-            self._names = self._given_as_they_are(schema, registry)
-        if self._names:
-            found = {self._names[name]: value for name, value in arguments.items()}
+        names = self._names
+        if names is None:
+            names = self._names = self._given_as_they_are(_strawberry_schema(run))
+        if names:
+            found = {names[name]: value for name, value in arguments.items()}
         else:
+            schema = _strawberry_schema(run)
+            registry = schema.schema_converter.scalar_registry
             info = DirectInfo(run, plan, path)
             found = convert_arguments(arguments, self._field.arguments, registry, schema.config, info)
-        return found, all(isinstance(value, UNCHANGING) for value in found.values())
+        for value in found.values():
+            if not isinstance(value, UNCHANGING):
+                return found, False
+        return found, True
 
-    def _given_as_they_are(self, schema: Any, registry: Any) -> dict[str, str]:
+    def _given_as_they_are(self, schema: Any) -> dict[str, str]:
         """What the function calls its arguments, if none is to be converted; else nothing."""
-        arguments = self._field.arguments
+        arguments, registry = self._field.arguments, schema.schema_converter.scalar_registry
         if not all(_is_plain(argument.type, registry) for argument in arguments):
             return {}
         return {schema.config.name_converter.from_argument(one): one.python_name for one in arguments}
+
+
+def _strawberry_schema(run: Run) -> Any:
+    return run.program.schema._strawberry_schema  # type: ignore[attr-defined]
 
 
 def _is_plain(kind: Any, registry: Any) -> bool:
