@@ -1,10 +1,12 @@
 """The public npm client graphql-ws, with the gateway and its real engine."""
 
+import asyncio
 from typing import Any
 
 import aiohttp
 from conftest import Clock, Served, listening, make_tables
 from node_client import run, running
+from toy_sockets import Served as Toys
 from toy_sockets import serving
 
 from datastore.database import StoreOptions
@@ -99,10 +101,23 @@ async def test_a_client_connects_again_when_the_server_was_restarted(
                 assert await client.said() == reported("again")
 
 
+async def ping_everybody(server: Toys) -> None:
+    """Again and again, as if the time for it had come each time."""
+    while True:
+        for socket in tuple(server.edge._sockets):
+            if socket._acknowledged and not socket._over:
+                socket.ping()
+        await asyncio.sleep(0.05)
+
+
 async def test_close_codes_and_who_connects_again() -> None:
-    quick = SocketLimits(init_timeout=1.0, ping_every=0.2, unanswered_pings=1)
-    async with serving(limits=quick) as edge:
-        (found,) = await run("close-codes.js", url=f"ws://127.0.0.1:{edge.port}/graphql")
+    """Those who are to be in time have all the time; those who never say something are at servers of their own."""
+    patient = SocketLimits(init_timeout=600, ping_every=600, unanswered_pings=1)
+    hasty = SocketLimits(init_timeout=0.2)
+    async with serving(limits=patient) as usual, serving(limits=patient) as pinging, serving(limits=hasty) as at_once:
+        pings = asyncio.create_task(ping_everybody(pinging))
+        (found,) = await run("close-codes.js", url=usual.url, urls={"noPongs": pinging.url, "noInit": at_once.url})
+        pings.cancel()
     fault = found["ourFault"].pop("reason")
     assert fault.startswith("Internal server error ")
     assert found == {

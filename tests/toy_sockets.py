@@ -214,10 +214,11 @@ class Served:
         self.edge = edge
         self.server = server
         self.port: int = server.servers[0].sockets[0].getsockname()[1]
+        self.url = f"ws://127.0.0.1:{self.port}/graphql"
 
     def peer(self, **how: Any) -> "connect":
         how = {"subprotocols": [SUBPROTOCOL], "compression": None, "ping_interval": None, "close_timeout": 0.2, **how}
-        return connect(f"ws://127.0.0.1:{self.port}/graphql", **how)
+        return connect(self.url, **how)
 
     @asynccontextmanager
     async def ready(self, payload: Any = None, **how: Any) -> AsyncIterator["Peer"]:

@@ -38,17 +38,18 @@ const ways = {
 };
 
 // How it ended, the second time where the client connected again.
-function closing({ on, query = "subscription { held }", ...options }) {
+function closing(url, { on, query = "subscription { held }", ...options }) {
   return new Promise((resolve) => {
     let attempts = 0;
     const ended = ({ code, reason }) => resolve({ code, name: names[code] ?? null, reason, attempts });
     const watching = { connecting: () => void attempts++, closed: (event) => attempts === 2 && ended(event) };
     const patience = { retryAttempts: 1, retryWait: async () => {} };
-    const how = { url: given.url, webSocketImpl: WebSocket, ...patience, ...options, on: { ...watching, ...on } };
+    const how = { url, webSocketImpl: WebSocket, ...patience, ...options, on: { ...watching, ...on } };
     createClient(how).subscribe({ query }, { next() {}, error: ended, complete() {} });
   });
 }
 
-const found = await Promise.all(Object.entries(ways).map(async ([way, options]) => [way, await closing(options)]));
+const closed = async ([way, options]) => [way, await closing(given.urls[way] ?? given.url, options)];
+const found = await Promise.all(Object.entries(ways).map(closed));
 say(Object.fromEntries(found));
 process.exit();
