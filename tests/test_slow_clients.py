@@ -6,6 +6,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,21 +18,50 @@ from edge.capacity.connections import Connections, Patience
 from edge.capacity.settings import Capacity
 from edge.http.protocol import UVICORN_OPTIONS
 
-QUICK = Patience(
+PATIENT = Patience(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
+# Where a test makes the time pass.
+TIMED = Patience(
     head_bytes=2000,
     head_lines=20,
-    head_seconds=0.15,
-    silent_seconds=0.15,
+    head_seconds=10,
+    silent_seconds=10,
     least_bytes=1000,
-    linger_seconds=0.15,
+    linger_seconds=2,
     pipelined=4,
 )
-PATIENT = Patience(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
 GET = b"GET /%s HTTP/1.1\r\nHost: here\r\n\r\n"
 UPGRADE = b"Host: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
 KEY = b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
 VERSION = b"Sec-WebSocket-Version: 13\r\n"
 HANDSHAKE = UPGRADE + KEY + VERSION
+
+
+class Time:
+    """The loop of connections whose time passes only when a test says so."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._now = 0.0
+        self._due: list[tuple[float, asyncio.Event, Callable[[], None]]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    def time(self) -> float:
+        return self._now
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> Any:
+        cancelled = asyncio.Event()
+        self._due.append((self._now + seconds, cancelled, act))
+        return SimpleNamespace(cancel=cancelled.set)
+
+    def passes(self, seconds: float) -> None:
+        self._now += seconds
+        due = [timer for timer in self._due if timer[0] <= self._now]
+        self._due = [timer for timer in self._due if timer[0] > self._now]
+        for _, cancelled, act in due:
+            if not cancelled.is_set():
+                act()
 
 
 class Toy:
@@ -86,8 +116,9 @@ async def respond(send: Send, body: bytes) -> None:
 class Running:
     """The toy, served."""
 
-    def __init__(self, app: Toy, server: uvicorn.Server, connections: Connections) -> None:
+    def __init__(self, app: Toy, server: uvicorn.Server, connections: Connections, time: Time | None) -> None:
         self.app = app
+        self.time = time
         self.server = server
         self.connections = connections
         self.port: int = server.servers[0].sockets[0].getsockname()[1]
@@ -108,8 +139,20 @@ class Running:
         async with self.client(*sent) as (reader, _), asyncio.timeout(5):
             return Answers(await reader.read())
 
+    async def heard(self, least: int) -> Any:
+        """The protocol of the only connection, once it has read so much of a head."""
+        open: set[Any] = self.server.server_state.connections
+        await until(lambda: any(one._head_bytes >= least for one in open))
+        (protocol,) = open
+        return protocol
+
     async def empty(self) -> None:
-        await until(lambda: not self.server.server_state.connections and not self.connections.open)
+        def is_empty() -> bool:
+            if self.time is not None:
+                self.time.passes(1)
+            return not self.server.server_state.connections and not self.connections.open
+
+        await until(is_empty)
 
 
 class Answers:
@@ -146,16 +189,19 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 @asynccontextmanager
-async def serving(patience: Patience = QUICK, **capacity: int) -> AsyncIterator[Running]:
+async def serving(patience: Patience = PATIENT, time: Time | None = None, **capacity: int) -> AsyncIterator[Running]:
     app = Toy()
     connections = Connections(Capacity(**capacity), patience)  # type: ignore[arg-type]
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", access_log=False, **UVICORN_OPTIONS)
     config.load()
+    if time is not None:
+        made = config.http_protocol_class
+        config.http_protocol_class = lambda **given: made(**(given | {"_loop": time}))  # type: ignore[assignment]
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
     server.lifespan.state.update(connections.told())
     await server.startup()
-    running = Running(app, server, connections)
+    running = Running(app, server, connections, time)
     try:
         yield running
         await running.empty()
@@ -165,16 +211,16 @@ async def serving(patience: Patience = QUICK, **capacity: int) -> AsyncIterator[
 
 
 @pytest.fixture
-async def toy(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
-    """A server that logs nothing, and keeps no connection in the end."""
-    async with serving() as running:
+async def timed(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
+    """A server whose time passes when it is made to, that logs nothing and keeps no connection in the end."""
+    async with serving(TIMED, Time()) as running:
         yield running
     assert not [record for record in caplog.get_records("call") if record.levelno >= logging.WARNING]
 
 
 @pytest.fixture
 async def patient(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
-    """The same with all the time in the world."""
+    """The same with the world's time, and much of it."""
     async with serving(PATIENT) as running:
         yield running
     assert not [record for record in caplog.get_records("call") if record.levelno >= logging.WARNING]
@@ -203,59 +249,67 @@ async def test_heads_that_are_too_large(sent: list[bytes], status: int, says: st
         assert not running.app.asked
 
 
-async def test_a_head_within_the_limits_may_come_in_pieces(toy: Running) -> None:
-    async with toy.client() as (reader, writer):
-        for part in (b"GET /a HT", b"TP/1.1\r\nHo", b"st: here\r\nX: " + b"x" * 1900, b"\r\n\r", b"\n"):
+async def test_a_head_within_the_limits_may_come_in_pieces(timed: Running) -> None:
+    async with timed.client() as (reader, writer):
+        come = 0
+        for part in (b"GET /a HT", b"TP/1.1\r\nHo", b"st: here\r\nX: " + b"x" * 1900, b"\r\n\r"):
             writer.write(part)
-            await asyncio.sleep(0.005)
+            come += len(part)
+            await timed.heard(come)
+        writer.write(b"\n")
         assert (await reader.readuntil(b"/a")).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-async def test_a_head_has_to_arrive_in_time_however_it_is_dribbled(toy: Running) -> None:
-    async with toy.client(b"GET / HTTP/1.1\r\nHost: here\r\nX: ") as (reader, writer):
-
-        async def dribble() -> None:
-            with suppress(OSError):
-                while True:
-                    writer.write(b"x")
-                    await asyncio.sleep(0.02)
-
-        dribbling = asyncio.create_task(dribble())
-        async with asyncio.timeout(5):
-            answer = Answers(await reader.read())
-        dribbling.cancel()
-    assert answer.error == (408, "TIMEOUT", "The request's headers did not arrive within 0.15 seconds.")
+async def test_a_head_has_to_arrive_in_time_however_it_is_dribbled(timed: Running) -> None:
+    assert timed.time is not None
+    begun = b"GET / HTTP/1.1\r\nHost: here\r\nX: "
+    async with timed.client(begun) as (reader, writer):
+        for second in range(10):
+            await timed.heard(len(begun) + second)
+            timed.time.passes(1)
+            writer.write(b"x")
+        answer = Answers(await reader.read())
+    assert answer.error == (408, "TIMEOUT", "The request's headers did not arrive within 10 seconds.")
 
 
-async def test_who_says_nothing_is_not_listened_to(toy: Running) -> None:
-    assert (await toy.exchange()).raw == b""
+async def test_who_says_nothing_is_not_listened_to(timed: Running) -> None:
+    assert timed.time is not None
+    async with timed.client() as (reader, _):
+        await timed.heard(0)
+        timed.time.passes(10)
+        assert await reader.read() == b""
 
 
-async def test_empty_lines_do_not_keep_a_connection(toy: Running) -> None:
-    async with toy.client(GET % b"a") as (reader, writer):
+async def test_empty_lines_do_not_keep_a_connection(timed: Running) -> None:
+    assert timed.time is not None
+    async with timed.client(GET % b"a") as (reader, writer):
         await reader.readuntil(b"/a")
+        protocol = await timed.heard(0)
         writer.write(b"\r\n")
+        await until(lambda: "head" in protocol._timers)
+        timed.time.passes(10)
         assert Answers(await reader.read()).error[:2] == (408, "TIMEOUT")
 
 
-async def test_a_connection_that_was_used_may_idle_longer_than_a_head_may_take(toy: Running) -> None:
-    async with toy.client(GET % b"a") as (reader, writer):
+async def test_a_connection_that_was_used_may_idle_longer_than_a_head_may_take(timed: Running) -> None:
+    assert timed.time is not None
+    async with timed.client(GET % b"a") as (reader, writer):
         await reader.readuntil(b"/a")
-        await asyncio.sleep(0.3)
+        timed.time.passes(20)
         writer.write(GET % b"b")
         await reader.readuntil(b"/b")
 
 
-async def test_a_connection_is_closed_when_it_was_idle_for_long_and_not_while_it_is_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(UVICORN_OPTIONS, "timeout_keep_alive", 0.4)
-    async with serving(PATIENT) as toy, toy.client() as (reader, writer):
+async def test_a_connection_is_closed_when_it_was_idle_for_long_and_not_while_it_is_used(timed: Running) -> None:
+    assert timed.time is not None
+    long = UVICORN_OPTIONS["timeout_keep_alive"]
+    async with timed.client() as (reader, writer):
         for _ in range(4):
             writer.write(GET % b"a")
             await reader.readuntil(b"/a")
-            await asyncio.sleep(0.15)
-        async with asyncio.timeout(3):
+            timed.time.passes(long * 0.9)
+        timed.time.passes(long * 0.1)
+        async with asyncio.timeout(5):
             assert await reader.read() == b""
 
 
@@ -334,58 +388,67 @@ async def test_many_such_upgrades_are_refused_as_other_requests_are(
     ],
 )
 async def test_where_a_request_ends_and_for_whom_it_is_must_be_clear(
-    toy: Running, head: bytes, status: int, says: str
+    patient: Running, head: bytes, status: int, says: str
 ) -> None:
-    found = (await toy.exchange(b"GET /body " + head + b"\r\n", b"2\r\nhi\r\n0\r\n\r\n")).error
+    found = (await patient.exchange(b"GET /body " + head + b"\r\n", b"2\r\nhi\r\n0\r\n\r\n")).error
     assert found[:2] == (status, "BAD_USER_INPUT")
     assert says in found[2]
-    assert not toy.app.asked
+    assert not patient.app.asked
 
 
 @pytest.mark.parametrize("path", [b"broken", b"silent"])
-async def test_what_breaks_inside_is_masked(toy: Running, path: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    answers = await toy.exchange(GET % path + GET % b"a")
+async def test_what_breaks_inside_is_masked(patient: Running, path: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    answers = await patient.exchange(GET % path + GET % b"a")
     assert answers.error == (500, "INTERNAL", MASKED)
     assert b"swordfish" not in answers.bodies[0]
     assert "x-content-type-options: nosniff" in answers.heads[0]
-    assert toy.app.asked == [f"/{path.decode()}"]
+    assert patient.app.asked == [f"/{path.decode()}"]
     assert "Traceback" in caplog.text or "without starting response" in caplog.text
     caplog.clear()  # beside this nothing is to be logged
 
 
-async def test_what_is_older_needs_no_host(toy: Running) -> None:
-    assert (await toy.exchange(b"GET /a HTTP/1.0\r\n\r\n")).bodies == [b"/a"]
+async def test_what_is_older_needs_no_host(patient: Running) -> None:
+    assert (await patient.exchange(b"GET /a HTTP/1.0\r\n\r\n")).bodies == [b"/a"]
 
 
 # --- Bodies -----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_body_that_stops_coming(toy: Running) -> None:
-    answers = await toy.exchange(b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n", b"x" * 50)
-    assert answers.error[:2] == (408, "TIMEOUT")
-    await until(lambda: toy.app.left == ["/body"])
+async def test_a_body_that_stops_coming(timed: Running) -> None:
+    assert timed.time is not None
+    head = b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 100\r\n\r\n"
+    async with timed.client(head, b"x" * 50) as (reader, _):
+        await until(lambda: timed.app.asked == ["/body"])
+        timed.time.passes(10)
+        assert Answers(await reader.read()).error[:2] == (408, "TIMEOUT")
+    await until(lambda: timed.app.left == ["/body"])
 
 
-async def test_a_body_may_take_its_time_while_it_comes(toy: Running) -> None:
-    async with toy.client(b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\n\r\n") as (reader, writer):
+async def test_a_body_may_take_its_time_while_it_comes(timed: Running) -> None:
+    time = timed.time
+    assert time is not None
+    async with timed.client(b"POST /body HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\n\r\n") as (reader, writer):
+        await until(lambda: timed.app.asked == ["/body"])
+        protocol = await timed.heard(0)
         for _ in range(10):
-            await asyncio.sleep(0.03)
+            time.passes(9)
             writer.write(b"x")
+            await until(lambda: protocol._heard == time.time())
         assert (await reader.readuntil(b"x" * 10)).startswith(b"HTTP/1.1 200")
 
 
-async def test_a_client_that_waits_to_be_told_to_go_on(toy: Running) -> None:
+async def test_a_client_that_waits_to_be_told_to_go_on(patient: Running) -> None:
     head = b"POST /%s HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
-    async with toy.client(head % b"body") as (reader, writer):
+    async with patient.client(head % b"body") as (reader, writer):
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"hi")
         assert (await reader.readuntil(b"hi")).startswith(b"HTTP/1.1 200")
-    assert (await toy.exchange(head % b"early")).statuses == [200]
+    assert (await patient.exchange(head % b"early")).statuses == [200]
 
 
-async def test_an_answer_that_does_not_wait_for_the_body_arrives(toy: Running) -> None:
+async def test_an_answer_that_does_not_wait_for_the_body_arrives(patient: Running) -> None:
     size = 5_000_000
-    answers = await toy.exchange(
+    answers = await patient.exchange(
         b"POST /early HTTP/1.1\r\nHost: here\r\nContent-Length: %d\r\n\r\n" % size, b"x" * size
     )
     assert (answers.statuses, answers.bodies) == ([200], [b"early"])
@@ -402,8 +465,9 @@ async def test_requests_on_one_connection_are_answered_in_their_order(patient: R
     assert answers.bodies == [b"/wait", b"/b", b"/c"]
 
 
-async def test_too_many_requests_on_one_connection_are_not_kept(toy: Running) -> None:
-    async with toy.client(GET % b"wait", *[GET % b"%d" % number for number in range(50)]) as (reader, _):
+async def test_too_many_requests_on_one_connection_are_not_kept() -> None:
+    requests = [GET % b"wait", *[GET % b"%d" % number for number in range(50)]]
+    async with serving(Patience(pipelined=4, linger_seconds=0.15)) as toy, toy.client(*requests) as (reader, _):
         await until(lambda: toy.app.asked == ["/wait"])
         toy.app.go.set()
         answers = Answers(await reader.read())
@@ -424,19 +488,23 @@ async def deaf(toy: Running, sent: bytes) -> AsyncIterator[socket.socket]:
 
 
 @pytest.mark.parametrize("more", [b"", b"Connection: close\r\n"])
-async def test_who_does_not_read_is_dropped(toy: Running, more: bytes) -> None:
-    async with deaf(toy, b"GET /large HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n"):
-        await until(lambda: toy.app.asked == ["/large"])
-        await toy.empty()
+async def test_who_does_not_read_is_dropped(timed: Running, more: bytes) -> None:
+    async with deaf(timed, b"GET /large HTTP/1.1\r\nHost: here\r\n" + more + b"\r\n"):
+        await until(lambda: timed.app.asked == ["/large"])
+        await timed.empty()
 
 
-async def test_who_reads_slowly_gets_it_all(toy: Running) -> None:
-    async with toy.client(GET % b"large") as (reader, _):
+async def test_who_reads_slowly_gets_it_all(timed: Running) -> None:
+    assert timed.time is not None
+    size, got = 20_000_000, 0
+    async with timed.client(GET % b"large") as (reader, _):
         head = await reader.readuntil(b"\r\n\r\n")
-        got = 0
-        while got < 20_000_000:
+        transport = (await timed.heard(0)).transport
+        while got < size:
+            unread = transport.get_write_buffer_size()
             got += len(await reader.read(1_000_000))
-            await asyncio.sleep(0.01)
+            if unread and unread - transport.get_write_buffer_size() >= TIMED.least_bytes:
+                timed.time.passes(10)
     assert b"20000000" in head
 
 
