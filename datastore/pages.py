@@ -195,9 +195,11 @@ class _Reader:
             self._scanned += page.scanned
             self._passed += len(passed)
             found = found + passed if found else passed
-            start = page.next_start
-            if len(found) >= wanted or start is None:
+            if len(found) >= wanted:
                 return found[:wanted]
+            start = page.next_start
+            if start is None:
+                return found
             # By the last page alone: behind the last living item there may be thousands of expired ones.
             limit = _limit(wanted - len(found), page.scanned, len(passed))
 

@@ -17,7 +17,10 @@ from datastore.attributes import decode_item, encode_item
 from datastore.decoding import Decoder, derived, number, text
 from datastore.errors import Internal
 from datastore.feeds.comments import Comment, comment_from
+from datastore.feeds.follows import Follow, edge_from, following_from
 from datastore.feeds.home_feeds import FeedEntry, entry_from
+from datastore.feeds.likes import Like, like_from
+from datastore.feeds.notifications import Notification, NotificationKind, notification_from
 from datastore.feeds.posts import Post, post_from
 from datastore.feeds.users import User, user_from
 from datastore.feeds.visibility import Visibility
@@ -38,7 +41,7 @@ from datastore.matches.cricket import (
 from datastore.matches.fixtures import match_from, match_item, shown_of, summary_from
 from datastore.matches.leagues import League, league_from
 from datastore.matches.teams import Team, team_from
-from datastore.moments import from_iso, iso
+from datastore.moments import from_iso, from_seconds, iso
 from datastore.records import DAMAGE, parsed, raw_parsed
 
 WORDS = st.sampled_from(["", "a", "Zoë 日本", '"\\\n', "\x00", "12"])
@@ -116,6 +119,40 @@ def entry_by_hand(item: Mapping[str, Any]) -> FeedEntry:
     )
 
 
+def like_by_hand(item: Mapping[str, Any]) -> Like:
+    return Like(
+        split(item["PK"])[1],
+        split(item["SK"])[1],
+        from_iso(item["created_at"]),
+        item["post_author"],
+        Visibility(item["post_visibility"]),
+    )
+
+
+def following_by_hand(item: Mapping[str, Any]) -> Follow:
+    return Follow(split(item["PK"])[1], split(item["SK"])[1], from_iso(item["since"]))
+
+
+def edge_by_hand(item: Mapping[str, Any]) -> Follow:
+    _, follower_id, moment = split(item["SK"])
+    return Follow(follower_id, split(item["PK"])[1], from_iso(moment))
+
+
+def notification_by_hand(item: Mapping[str, Any]) -> Notification:
+    moment, name = split(item["SK"])
+    return Notification(
+        split(item["PK"])[1],
+        name,
+        NotificationKind(item["kind"]),
+        from_iso(moment),
+        from_seconds(item["expiresAt"]),
+        item["actor_id"],
+        int(item["actor_count"]),
+        item.get("post_id"),
+        item.get("comment_id"),
+    )
+
+
 def team_by_hand(item: Mapping[str, Any]) -> Team:
     return Team(
         item["teamId"],
@@ -149,6 +186,10 @@ BY_HAND: dict[Decoder[Any], Any] = {
     post_from: post_by_hand,
     comment_from: comment_by_hand,
     entry_from: entry_by_hand,
+    like_from: like_by_hand,
+    following_from: following_by_hand,
+    edge_from: edge_by_hand,
+    notification_from: notification_by_hand,
     team_from: team_by_hand,
     league_from: league_by_hand,
 }
@@ -177,6 +218,24 @@ SOUND: dict[Decoder[Any], dict[str, Any]] = {
         "post_visibility": "followers",
     },
     entry_from: {"PK": "FEED#ada", "SK": "2026-06-25T14:30:00.000Z#07#POST#p", "author_id": "bob"},
+    like_from: {
+        "PK": "POST#p",
+        "SK": "LIKE#ada%23",
+        "created_at": "2026-06-25T14:30:00.000Z",
+        "post_author": "bob",
+        "post_visibility": "public",
+    },
+    following_from: {"PK": "USER#ada", "SK": "FOLLOWING#bob", "since": "2026-06-25T14:30:00.000Z"},
+    edge_from: {"PK": "FOLLOWEE#bob", "SK": "FOLLOWER#ada#2026-06-25T14:30:00.000Z"},
+    notification_from: {
+        "PK": "USER#ada#UNREAD",
+        "SK": "2026-06-25T14:30:00.000Z#LIKE%23p",
+        "kind": "like",
+        "expiresAt": 1782397800,
+        "actor_id": "bob",
+        "actor_count": 2,
+        "post_id": "p",
+    },
     team_from: {"teamId": "t", "name": "India", "code": "IND", "national": True, "version": 4},
     league_from: {"leagueId": "l", "name": "Premier League", "code": "IPL", "active": True, "type": "league"},
 }
@@ -209,7 +268,9 @@ def test_a_record_is_what_its_item_says_however_it_is_read(convert: Decoder[Any]
 
 
 def test_sound_items_are_records() -> None:
-    assert {type(convert(item)) for convert, item in SOUND.items()} == {User, Post, Comment, FeedEntry, Team, League}
+    kinds = {User, Post, Comment, FeedEntry, Like, Follow, Notification, Team, League}
+
+    assert {type(convert(item)) for convert, item in SOUND.items()} == kinds
 
 
 MATCH = Match(

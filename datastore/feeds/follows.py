@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+from msgspec import Struct
 
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
+from datastore.decoding import Decoder, text
 from datastore.errors import BadUserInput, Conflict, NotFound
 from datastore.feeds.users import no_profile
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds import users as user_keys
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import second_part
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
@@ -23,8 +24,7 @@ UNFOLLOW_TRIES = 5
 MOST_FOLLOWED = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(Struct, frozen=True, gc=False):
     """`follower_id` follows `followee_id` since then. Its feed holds the followee's posts of that moment and later."""
 
     follower_id: str
@@ -37,16 +37,19 @@ def is_following(item_keys: Mapping[str, str]) -> bool:
     return item_keys["SK"].startswith(keys.FOLLOWING_PREFIX) and item_keys["PK"].startswith("USER#")
 
 
-def following_from(item: Mapping[str, Any]) -> Follow:
-    """The follow in the follower's item."""
-    follower_id, followee_id = keys.following_parts(Key(item["PK"], item["SK"]))
-    return Follow(follower_id, followee_id, from_iso(item["since"]))
-
-
-def edge_from(item: Mapping[str, Any]) -> Follow:
-    """The follow in the followee's item, which is all key."""
-    followee_id, follower_id, moment = keys.edge_parts(Key(item["PK"], item["SK"]))
+def _edge(followee_id: str, sort: str) -> Follow:
+    follower_id, moment = keys.edge_parts(sort)
     return Follow(follower_id, followee_id, from_iso(moment))
+
+
+# The follow in the follower's item, and in the followee's, which is all key.
+following_from = Decoder(
+    Follow,
+    follower_id=text("PK", second_part),
+    followee_id=text("SK", second_part),
+    since=text("since", from_iso),
+)
+edge_from = Decoder(_edge, followee_id=text("PK", second_part), sort=text("SK"))
 
 
 class Follows:

@@ -1,24 +1,24 @@
 """Likes: what one is, and how the table keeps it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+from msgspec import Struct
 
 from datastore.attributes import Item
+from datastore.decoding import Decoder, text
 from datastore.feeds.posts import Post
-from datastore.feeds.visibility import Visibility
+from datastore.feeds.visibility import VISIBILITIES, Visibility
 from datastore.keyspace.feeds import likes as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import second_part
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
 from datastore.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Like:
+class Like(Struct, frozen=True, gc=False):
     """Somebody's liking of a post, with the post's author and visibility."""
 
     post_id: str
@@ -32,15 +32,14 @@ def is_like(item_keys: Mapping[str, str]) -> bool:
     return item_keys["SK"].startswith(keys.LIKE_PREFIX) and item_keys["PK"].startswith("POST#")
 
 
-def like_from(item: Mapping[str, Any]) -> Like:
-    post_id, user_id = keys.like_parts(Key(item["PK"], item["SK"]))
-    return Like(
-        post_id=post_id,
-        user_id=user_id,
-        created_at=from_iso(item["created_at"]),
-        post_author=item["post_author"],
-        post_visibility=Visibility(item["post_visibility"]),
-    )
+like_from = Decoder(
+    Like,
+    post_id=text("PK", second_part),
+    user_id=text("SK", second_part),
+    created_at=text("created_at", from_iso),
+    post_author=text("post_author"),
+    post_visibility=text("post_visibility", VISIBILITIES),
+)
 
 
 class Likes:

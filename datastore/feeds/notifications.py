@@ -1,15 +1,18 @@
 """Notifications: what one is, and how the table keeps it until it is read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any
 
+from msgspec import Struct
+
+from datastore.decoding import Decoder, derived, number, text
 from datastore.effects import Write
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import Key, second_part
 from datastore.moments import from_iso, from_seconds, to_seconds
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
@@ -29,8 +32,10 @@ class NotificationKind(StrEnum):
     MENTION = "mention"
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+KINDS: Mapping[str, NotificationKind] = {kind.value: kind for kind in NotificationKind}
+
+
+class Notification(Struct, frozen=True, gc=False):
     """Something that happened to a user. `actor_count` people did it, `actor_id` the last of them.
 
     `created_at` of likes is the beginning of their window.
@@ -56,19 +61,20 @@ def is_notification(item_keys: Mapping[str, str]) -> bool:
     return item_keys["PK"].startswith("USER#") and item_keys["PK"].endswith("#UNREAD")
 
 
-def notification_from(item: Mapping[str, Any]) -> Notification:
-    user_id, moment, name = keys.notification_parts(Key(item["PK"], item["SK"]))
-    return Notification(
-        user_id=user_id,
-        name=name,
-        kind=NotificationKind(item["kind"]),
-        created_at=from_iso(moment),
-        expires_at=from_seconds(item["expiresAt"]),
-        actor_id=item["actor_id"],
-        actor_count=int(item["actor_count"]),
-        post_id=item.get("post_id"),
-        comment_id=item.get("comment_id"),
-    )
+notification_from = Decoder(
+    Notification,
+    user_id=text("PK", second_part),
+    _place=text("SK", keys.notification_parts),
+    name=derived(itemgetter(1), "_place"),
+    kind=text("kind", KINDS),
+    _moment=derived(itemgetter(0), "_place"),
+    created_at=derived(from_iso, "_moment"),
+    expires_at=number("expiresAt", from_seconds),
+    actor_id=text("actor_id"),
+    actor_count=number("actor_count", int),
+    post_id=text("post_id", default=None),
+    comment_id=text("comment_id", default=None),
+)
 
 
 def told(notification: Notification) -> Write:

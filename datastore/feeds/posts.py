@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from datastore.attributes import Item, Raw
+from datastore.attributes import Item, Raw, encode
 from datastore.client import TransactionCancelled
 from datastore.declarations import AccessPattern
 from datastore.decoding import Decoder, count, text, texts
@@ -28,7 +28,7 @@ from datastore.streams import Change
 
 # For so long a deleted post's id is nobody's.
 TOMBSTONE_LIFETIME = timedelta(days=30)
-PUBLIC: str = Visibility.PUBLIC.value
+PUBLIC = encode(Visibility.PUBLIC)
 
 
 class Post(Struct, frozen=True, gc=False):
@@ -147,11 +147,11 @@ class Posts:
 
     async def _seen(self, items: list[Raw]) -> list[Raw]:
         """Those of a page that the viewer may see; whether they follow the authors is read in one batch."""
-        asked = [item for item in items if not _is_public(item)]
+        asked = [item for item in items if item.get("visibility") != PUBLIC]
         if not asked:
             return items
         seen = iter(await asyncio.gather(*map(self._may_see, asked)))
-        return [item for item in items if _is_public(item) or next(seen)]
+        return [item for item in items if item.get("visibility") == PUBLIC or next(seen)]
 
     async def _may_see(self, item: Raw) -> bool:
         post = raw_parsed(post_from, item)
@@ -223,10 +223,6 @@ class Posts:
             values=values,
         )
         return [tombstone, *[Action("Delete", key=keys.tag(post.post_id, name)) for name in post.tags]]
-
-
-def _is_public(item: Raw) -> bool:
-    return "visibility" in item and item["visibility"].get("S") == PUBLIC
 
 
 def _creation(post: Post) -> list[Action]:

@@ -20,11 +20,10 @@ def edge(followee_id: str, follower_id: str, since: datetime) -> Key:
     return Key(followee(followee_id), join("FOLLOWER", follower_id, iso(since)))
 
 
-def edge_parts(key: Key) -> tuple[str, str, str]:
-    """Followee, follower and moment (ISO 8601) of an edge's key."""
-    _, followee_id = split(key.partition)
-    _, follower_id, moment = split(key.sort)
-    return followee_id, follower_id, moment
+def edge_parts(sort: str) -> tuple[str, str]:
+    """Follower and moment (ISO 8601) of an edge's place among those that lead to a user."""
+    _, follower_id, moment = split(sort)
+    return follower_id, moment
 
 
 def edge_position(since: datetime, follower_id: str) -> str:
@@ -39,11 +38,6 @@ def follower(user_id: str) -> str:
 
 def following(follower_id: str, followee_id: str) -> Key:
     return Key(follower(follower_id), join("FOLLOWING", followee_id))
-
-
-def following_parts(key: Key) -> tuple[str, str]:
-    """Follower and followee of the key of a following."""
-    return split(key.partition)[1], split(key.sort)[1]
 
 
 FOLLOWERS = AccessPattern(

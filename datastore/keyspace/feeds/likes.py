@@ -3,18 +3,13 @@
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, join, split
+from datastore.keyspace.parts import Key, join
 
 LIKE_PREFIX = "LIKE#"
 
 
 def like(post_id: str, user_id: str) -> Key:
     return Key(partition(post_id), join("LIKE", user_id))
-
-
-def like_parts(key: Key) -> tuple[str, str]:
-    """Post and user of a like's key."""
-    return split(key.partition)[1], split(key.sort)[1]
 
 
 LIKES = AccessPattern(

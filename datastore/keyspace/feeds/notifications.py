@@ -17,10 +17,10 @@ def notification(user_id: str, moment: datetime, name: str) -> Key:
     return Key(unread(user_id), join(iso(moment), name))
 
 
-def notification_parts(key: Key) -> tuple[str, str, str]:
-    """User, moment (ISO 8601) and name of a notification's key."""
-    moment, name = split(key.sort)
-    return split(key.partition)[1], moment, name
+def notification_parts(sort: str) -> tuple[str, str]:
+    """Moment (ISO 8601) and name of a notification's place among a user's."""
+    moment, name = split(sort)
+    return moment, name
 
 
 UNREAD = AccessPattern(
