@@ -1,13 +1,16 @@
 """Earthquakes and the request log: what they are, how the table keeps them, what it can be asked (QUAKE-1 to 5)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from datastore.attributes import Item
+from datastore.decoding import Decoder, number, text
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import day_bucket, epoch_ms, from_epoch_ms
@@ -24,8 +27,7 @@ LOG_WRITE_UNITS = 1
 DAY = timedelta(days=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Earthquake:
+class Earthquake(Struct, frozen=True, gc=False):
     """A seismic event. Times in epoch milliseconds, depth in kilometres (0 or more, None when unknown)."""
 
     event_id: str
@@ -228,19 +230,20 @@ def event_item(earthquake: Earthquake) -> Item:
     }
 
 
-def event_from(item: Mapping[str, Any], fields: frozenset[str] | None = None) -> Earthquake:
-    """The record of an item; with `fields`, of an item projected to those: the others stay blank, nobody reads them.
-
-    Raises `ValueError` for an item that lacks what it must have, or holds something else in its place.
-    """
-    return replace(_BLANK, **{name: _value(item, name) for name in (ATTRIBUTES if fields is None else fields)})
+def event_with(fields: frozenset[str]) -> Decoder[Earthquake]:
+    """What makes records of items that are projected to these fields: the others stay blank, nobody reads them."""
+    return event_from.without(frozenset(ATTRIBUTES) - fields)
 
 
-def _value(item: Mapping[str, Any], name: str) -> Any:
-    value = item.get(ATTRIBUTES[name])
-    if not _IS_SOUND[name](value):
-        raise ValueError(f"{ATTRIBUTES[name]} cannot be {value!r:.100}")
-    return value
+def _sound(name: str, is_sound: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """What answers a value as it is. Raises `ValueError` for what others have put in its place."""
+
+    def checked(value: Any) -> Any:
+        if not is_sound(value):
+            raise ValueError(f"{ATTRIBUTES[name]} cannot be {value!r:.100}")
+        return value
+
+    return checked
 
 
 def _is_text(value: Any) -> bool:
@@ -259,18 +262,33 @@ def _is_moment(value: Any) -> bool:
     return type(value) is int and EARLIEST_MS <= value <= LATEST_MS
 
 
-_BLANK = Earthquake("", 0, 0.0, "", 0.0, 0.0, None, "", 0)
-_IS_SOUND: Mapping[str, Callable[[Any], bool]] = {
-    "event_id": _is_text,
-    "occurred_at_ms": _is_moment,
-    "magnitude": _is_number,
-    "place": _is_text,
-    "latitude": _is_number,
-    "longitude": _is_number,
-    "depth_km": _is_number_or_unknown,
-    "source": _is_text,
-    "ingested_at_ms": _is_moment,
-}
+def _earthquake(
+    event_id: str = "",
+    occurred_at_ms: int = 0,
+    magnitude: float = 0.0,
+    place: str = "",
+    latitude: float = 0.0,
+    longitude: float = 0.0,
+    depth_km: float | None = None,
+    source: str = "",
+    ingested_at_ms: int = 0,
+) -> Earthquake:
+    """One of which what is not said is blank."""
+    return Earthquake(event_id, occurred_at_ms, magnitude, place, latitude, longitude, depth_km, source, ingested_at_ms)
+
+
+event_from = Decoder(
+    _earthquake,
+    event_id=text(ATTRIBUTES["event_id"], _sound("event_id", _is_text)),
+    occurred_at_ms=number(ATTRIBUTES["occurred_at_ms"], _sound("occurred_at_ms", _is_moment)),
+    magnitude=number(ATTRIBUTES["magnitude"], _sound("magnitude", _is_number)),
+    place=text(ATTRIBUTES["place"], _sound("place", _is_text)),
+    latitude=number(ATTRIBUTES["latitude"], _sound("latitude", _is_number)),
+    longitude=number(ATTRIBUTES["longitude"], _sound("longitude", _is_number)),
+    depth_km=number(ATTRIBUTES["depth_km"], _sound("depth_km", _is_number_or_unknown), default=None),
+    source=text(ATTRIBUTES["source"], _sound("source", _is_text)),
+    ingested_at_ms=number(ATTRIBUTES["ingested_at_ms"], _sound("ingested_at_ms", _is_moment)),
+)
 
 LOG_ATTRIBUTES = {
     "route": "route",

@@ -22,6 +22,7 @@ from datastore.earthquakes import (
     LogType,
     RequestLog,
     event_from,
+    event_with,
     is_event,
     log_from,
 )
@@ -158,7 +159,7 @@ async def earthquakes(
         asked.page = await context.earthquakes.between(
             window.start, window.end, of.span(paging), min_magnitude=least, fields=fields
         )
-        return connection(of, asked.page, lambda item: event_from(item, fields))
+        return connection(of, asked.page, event_with(fields))
 
 
 def _window(now: datetime, start: datetime | None, end: datetime | None) -> Window:

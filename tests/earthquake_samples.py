@@ -1,11 +1,11 @@
 """Earthquakes of our own making for tests: stored as the gateway does it, or raw, as another writer might."""
 
 import asyncio
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from conftest import NOON, Served
+from msgspec.structs import replace
 
 from datastore.attributes import encode_item
 from datastore.earthquakes import Earthquake, Earthquakes

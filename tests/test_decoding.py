@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,7 @@ from strawberry.utils.str_converters import to_snake_case
 import schema as api
 from datastore.attributes import decode_item, encode_item
 from datastore.decoding import Decoder, derived, number, text
+from datastore.earthquakes import ATTRIBUTES, EARLIEST_MS, LATEST_MS, Earthquake, event_from, event_item
 from datastore.errors import Internal
 from datastore.feeds.comments import Comment, comment_from
 from datastore.feeds.follows import Follow, edge_from, following_from
@@ -41,7 +43,7 @@ from datastore.matches.cricket import (
 from datastore.matches.fixtures import match_from, match_item, shown_of, summary_from
 from datastore.matches.leagues import League, league_from
 from datastore.matches.teams import Team, team_from
-from datastore.moments import from_iso, from_seconds, iso
+from datastore.moments import epoch_ms, from_iso, from_seconds, iso
 from datastore.records import DAMAGE, parsed, raw_parsed
 
 WORDS = st.sampled_from(["", "a", "Zoë 日本", '"\\\n', "\x00", "12"])
@@ -153,6 +155,20 @@ def notification_by_hand(item: Mapping[str, Any]) -> Notification:
     )
 
 
+def event_by_hand(item: Mapping[str, Any]) -> Earthquake:
+    values: dict[str, Any] = {name: item.get(attribute) for name, attribute in ATTRIBUTES.items()}
+    texts = {name: type(values[name]) is str for name in ("event_id", "place", "source")}
+    moments = {
+        name: type(values[name]) is int and EARLIEST_MS <= values[name] <= LATEST_MS
+        for name in ("occurred_at_ms", "ingested_at_ms")
+    }
+    numbers = {name: type(values[name]) in (int, float, Decimal) for name in ("magnitude", "latitude", "longitude")}
+    depth = {"depth_km": values["depth_km"] is None or type(values["depth_km"]) in (int, float, Decimal)}
+    if not all((texts | moments | numbers | depth).values()):
+        raise ValueError
+    return Earthquake(**values)
+
+
 def team_by_hand(item: Mapping[str, Any]) -> Team:
     return Team(
         item["teamId"],
@@ -190,6 +206,7 @@ BY_HAND: dict[Decoder[Any], Any] = {
     following_from: following_by_hand,
     edge_from: edge_by_hand,
     notification_from: notification_by_hand,
+    event_from: event_by_hand,
     team_from: team_by_hand,
     league_from: league_by_hand,
 }
@@ -236,6 +253,7 @@ SOUND: dict[Decoder[Any], dict[str, Any]] = {
         "actor_count": 2,
         "post_id": "p",
     },
+    event_from: event_item(Earthquake("us1", epoch_ms(NOON), 4.5, "Here", 33.25, -116, None, "USGS", epoch_ms(NOON))),
     team_from: {"teamId": "t", "name": "India", "code": "IND", "national": True, "version": 4},
     league_from: {"leagueId": "l", "name": "Premier League", "code": "IPL", "active": True, "type": "league"},
 }
@@ -268,7 +286,7 @@ def test_a_record_is_what_its_item_says_however_it_is_read(convert: Decoder[Any]
 
 
 def test_sound_items_are_records() -> None:
-    kinds = {User, Post, Comment, FeedEntry, Like, Follow, Notification, Team, League}
+    kinds = {User, Post, Comment, FeedEntry, Like, Follow, Notification, Earthquake, Team, League}
 
     assert {type(convert(item)) for convert, item in SOUND.items()} == kinds
 
