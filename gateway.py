@@ -180,6 +180,8 @@ def _log_as(form: str) -> None:
     handler = logging.StreamHandler()
     plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if form == "json" else plain)
+    # Of what no line tells nothing is looked up.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
