@@ -108,7 +108,9 @@ class _Made(Generic[T]):
     def __get__(self, instance: object | None, owner: type) -> "T | _Made[T]":
         if instance is None:
             return self
-        value = instance.__dict__[self._name] = self._make(instance)
+        own = instance.__dict__
+        value = own[self._name] = self._make(instance)
+        own["_made"].append(self._name)
         return value
 
 
@@ -132,6 +134,7 @@ class Context:
         self.has_logged_refusal = False
         # Beside the one that is read from. Those of events that are over go by themselves.
         self._others: WeakSet[Store] | None = None
+        self._made: list[str] = []
         self.now = services.now()
         self.store = self._opened()
 
@@ -157,8 +160,9 @@ class Context:
 
     def _let_go(self) -> None:
         """Of what was made for it: some of that knows the context, and all that was read would stay with it."""
-        for name in _MADE & self.__dict__.keys():
-            del self.__dict__[name]
+        for name in self._made:
+            self.__dict__.pop(name, None)
+        self._made.clear()
 
     def new_store(self) -> Store:
         """A store that has read nothing yet, with a deadline of its own."""
@@ -336,7 +340,5 @@ class Context:
     def uploads(self) -> Uploads:
         return Uploads(self.store, self.services.objects, self.services.pictures, self.now, self.new_store)
 
-
-_MADE = frozenset(name for name, value in vars(Context).items() if isinstance(value, _Made))
 
 Info = strawberry.Info[Context, None]

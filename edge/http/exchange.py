@@ -319,9 +319,11 @@ _default = _Default()
 
 def exchange_of(scope: Mapping[str, Any]) -> Exchange | None:
     """The exchange behind a request; None on a server that is not carried by our protocol."""
-    found = scope.get("extensions")
-    exchange = found.get(EXTENSION) if found else None
-    return exchange if type(exchange) is Exchange else None
+    try:
+        exchange: Exchange = scope["extensions"][EXTENSION]
+    except (KeyError, TypeError):  # there are no extensions, or it is not among them
+        return None
+    return exchange
 
 
 def lines_of(headers: Any) -> bytes:
