@@ -7,8 +7,11 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
+from datastore.decoding import Decoder, derived, number, text
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.parts import Key
@@ -24,6 +27,7 @@ CONFIRMATION_BOOST = 0.1
 MOST_CONFIRMATION_BOOST = 0.3
 TRUST_BOOST = {TrustTier.BRONZE: 0.0, TrustTier.SILVER: 0.05, TrustTier.GOLD: 0.10}
 REPORT_TRIES = 12
+TIERS: Mapping[str, TrustTier] = {tier.value: tier for tier in TrustTier}
 
 
 class Freshness(StrEnum):
@@ -34,8 +38,7 @@ class Freshness(StrEnum):
     STALE = "stale"
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
+class Sighting(Struct, frozen=True, gc=False):
     """Something seen in the street. `trust_tier` is the reporter's at the moment of the report."""
 
     key: Key
@@ -267,16 +270,18 @@ def _sighting_item(sighting: Sighting) -> Item:
     }
 
 
-def sighting_from(item: Mapping[str, Any]) -> Sighting:
-    return Sighting(
-        key=Key(item["PK"], item["SK"]),
-        sighting_id=item["sightingId"],
-        area=item["area"],
-        category=item["category"],
-        description=item.get("description", ""),
-        reporter_id=item["reporterId"],
-        trust_tier=TrustTier(item.get("trustTier", "bronze")),
-        reported_at=from_iso(item["reportedAt"]),
-        expires_at=from_seconds(item["expiresAt"]),
-        confirmation_count=item.get("confirmationCount", 0),
-    )
+sighting_from = Decoder(
+    Sighting,
+    _partition=text("PK"),
+    _sort=text("SK"),
+    key=derived(Key, "_partition", "_sort"),
+    sighting_id=text("sightingId"),
+    area=text("area"),
+    category=text("category"),
+    description=text("description", default=""),
+    reporter_id=text("reporterId"),
+    trust_tier=text("trustTier", TIERS, default=TrustTier.BRONZE),
+    reported_at=text("reportedAt", from_iso),
+    expires_at=number("expiresAt", from_seconds),
+    confirmation_count=number("confirmationCount", default=0),
+)

@@ -26,7 +26,7 @@ from datastore.feeds.notifications import Notification, NotificationKind, notifi
 from datastore.feeds.posts import Post, post_from
 from datastore.feeds.users import User, user_from
 from datastore.feeds.visibility import Visibility
-from datastore.keyspace.parts import split
+from datastore.keyspace.parts import Key, split
 from datastore.matches.cricket import (
     InningsScore,
     Match,
@@ -45,6 +45,8 @@ from datastore.matches.leagues import League, league_from
 from datastore.matches.teams import Team, team_from
 from datastore.moments import epoch_ms, from_iso, from_seconds, iso
 from datastore.records import DAMAGE, parsed, raw_parsed
+from datastore.reporters import TrustTier
+from datastore.sightings import Sighting, sighting_from
 
 WORDS = st.sampled_from(["", "a", "Zoë 日本", '"\\\n', "\x00", "12"])
 NUMBERS = st.integers(-3, 10**20) | st.floats(0.5, 100) | st.just(7)
@@ -155,6 +157,21 @@ def notification_by_hand(item: Mapping[str, Any]) -> Notification:
     )
 
 
+def sighting_by_hand(item: Mapping[str, Any]) -> Sighting:
+    return Sighting(
+        key=Key(item["PK"], item["SK"]),
+        sighting_id=item["sightingId"],
+        area=item["area"],
+        category=item["category"],
+        description=item.get("description", ""),
+        reporter_id=item["reporterId"],
+        trust_tier=TrustTier(item.get("trustTier", "bronze")),
+        reported_at=from_iso(item["reportedAt"]),
+        expires_at=from_seconds(item["expiresAt"]),
+        confirmation_count=item.get("confirmationCount", 0),
+    )
+
+
 def event_by_hand(item: Mapping[str, Any]) -> Earthquake:
     values: dict[str, Any] = {name: item.get(attribute) for name, attribute in ATTRIBUTES.items()}
     texts = {name: type(values[name]) is str for name in ("event_id", "place", "source")}
@@ -207,6 +224,7 @@ BY_HAND: dict[Decoder[Any], Any] = {
     edge_from: edge_by_hand,
     notification_from: notification_by_hand,
     event_from: event_by_hand,
+    sighting_from: sighting_by_hand,
     team_from: team_by_hand,
     league_from: league_by_hand,
 }
@@ -254,6 +272,19 @@ SOUND: dict[Decoder[Any], dict[str, Any]] = {
         "post_id": "p",
     },
     event_from: event_item(Earthquake("us1", epoch_ms(NOON), 4.5, "Here", 33.25, -116, None, "USGS", epoch_ms(NOON))),
+    sighting_from: {
+        "PK": "AREA#Harbor",
+        "SK": "SIGHTING#2026-06-25T14:30:00.000Z#s",
+        "sightingId": "s",
+        "area": "Harbor",
+        "category": "food",
+        "description": "Tacos",
+        "reporterId": "ada",
+        "trustTier": "gold",
+        "reportedAt": "2026-06-25T14:30:00.000Z",
+        "expiresAt": 1782397800,
+        "confirmationCount": 2,
+    },
     team_from: {"teamId": "t", "name": "India", "code": "IND", "national": True, "version": 4},
     league_from: {"leagueId": "l", "name": "Premier League", "code": "IPL", "active": True, "type": "league"},
 }
@@ -286,7 +317,7 @@ def test_a_record_is_what_its_item_says_however_it_is_read(convert: Decoder[Any]
 
 
 def test_sound_items_are_records() -> None:
-    kinds = {User, Post, Comment, FeedEntry, Like, Follow, Notification, Earthquake, Team, League}
+    kinds = {User, Post, Comment, FeedEntry, Like, Follow, Notification, Earthquake, Sighting, Team, League}
 
     assert {type(convert(item)) for convert, item in SOUND.items()} == kinds
 
