@@ -249,11 +249,11 @@ async def test_who_waits_takes_no_other_request_for_his_own(processes: tuple[Pro
 
 
 async def test_a_twin_waits_no_longer_than_its_own_deadline(processes: tuple[Process, Process]) -> None:
-    processes[0].once._deadline = processes[1].once._deadline = 0.05
     work = Work()
     work.may_go_on.clear()
     asking = asyncio.create_task(processes[0].ask(request(), work))
     await until(lambda: work.times == 1)
+    processes[0].once._deadline = processes[1].once._deadline = 0.05
     for process in processes:
         with pytest.raises(Timeout, match="still being executed"):
             await process.ask(request(), work)

@@ -158,13 +158,20 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
 ) -> None:
     users = [f"user-{number:04}" for number in range(2000)]
     tokens = {user: f"{number:0480x}" for number, user in enumerate(users)}
-    server.answer = lambda _: Answer(delay=0.1)
+    opened: list[Store] = []
 
     def hurried() -> Store:
         """Its time is up before the first page is sent."""
-        store = open_store()
-        store.deadline = Deadline(1)
-        return store
+        opened.append(open_store())
+        return opened[-1]
+
+    def answer(_: Request) -> Answer:
+        if len(server.requests) == 1:
+            for store in opened:
+                store.deadline = Deadline(0)
+        return Answer(delay=0.1)
+
+    server.answer = answer
 
     await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, tokens[user]) for user in users])
     delivery = ApnsDelivery(credentials(server), clock, limits=ApnsLimits(), verify=server.trust)
