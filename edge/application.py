@@ -60,17 +60,8 @@ class Application(Starlette):
         if scope["type"] != "http" or scope["path"] != GRAPHQL or scope.get("root_path"):
             await super().__call__(scope, receive, send)
             return
-        exchange = exchange_of(scope)
-        if exchange is None:
-            await self._graphql_elsewhere(scope, receive, send)
-            return
-        try:
-            await self._graphql(scope, receive, send)
-        except Exception as error:
-            # As Starlette does it, which looks at all that is sent to know whether an answer has begun.
-            if not exchange.response_started:
-                await self._secured(await _failed(Request(scope), error))(scope, receive, send)
-            raise
+        # An exchange tells of what breaks by itself, and knows whether an answer has begun.
+        await (self._graphql_elsewhere if exchange_of(scope) is None else self._graphql)(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         return self._secured(super().build_middleware_stack())

@@ -5,9 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 from conftest import Served
+from http_server import served as served_app
+from starlette.types import Receive, Scope, Send
 
+from edge.answers import MASKED
+from edge.application import Application
 from edge.graphiql import ROOT
+from edge.http.protocol import UVICORN_OPTIONS
 from edge.settings import Settings
 
 STRICT = {
@@ -125,3 +131,19 @@ class TestBehindATrustedProxy:
 
 async def test_nobody_elses_word_on_tls_counts(served: Served) -> None:
     assert HSTS not in (await answered(served, "GET", "/healthz", **{"x-forwarded-proto": "https"}))[1]
+
+
+@pytest.mark.parametrize("options", [{}, UVICORN_OPTIONS])
+async def test_a_fault_at_the_address_of_graphql_is_masked_and_secured(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        raise RuntimeError("swordfish")
+
+    application = Application(broken, always_https=False, proxies=[])
+    async with served_app(application, **options) as url, ClientSession() as http, http.get(url) as response:
+        (error,) = (await response.json())["errors"]
+        assert (response.status, error["message"]) == (500, MASKED)
+        assert held({name.lower(): value for name, value in response.headers.items()}) == STRICT
+    assert caplog.text.count(" at the ASGI application\n") == ("http" in options)
+    caplog.clear()  # beside this nothing is to be logged
