@@ -1,5 +1,7 @@
 """How operations are executed: the one place where the executor is chosen."""
 
+import asyncio
+from collections.abc import Awaitable
 from inspect import isawaitable
 from typing import Any
 
@@ -8,7 +10,8 @@ from graphql.execution import Executor
 from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from edge.answers import Outcome, Stage, outcome_of
+from edge.answers import Outcome, Stage, failure, outcome_of
+from edge.cut_off import cut_off
 from edge.documents.prepared import Documents
 from edge.explain import Asking
 from edge.requests import OperationContext, Request
@@ -24,22 +27,31 @@ def executor_of(request: Request) -> type[Executor[Any]]:
 
 
 async def executed(documents: Documents, request: Request, context: OperationContext) -> Outcome:
-    """What became of a query or a mutation."""
-    operation, variables = request.operation, request.asked.variables
-    if request.asked.explain:
-        result = execute(
-            documents.schema,
-            operation.document.node,
-            context_value=context,
-            variable_values=variables,
-            operation_name=operation.name,
-            hide_suggestions=documents.hides_suggestions,
-            is_awaitable=optimized_is_awaitable,  # type: ignore[arg-type]
-            executor_class=_Explained,
-        )
-    else:
-        result = operation.program.execute(context, variables, hide_suggestions=documents.hides_suggestions)
-    return answered(await result if isawaitable(result) else result)
+    """What became of a query or a mutation. A resolver that is cut off is an error like any other."""
+    program, variables = request.operation.program, request.asked.variables
+    try:
+        if request.asked.explain:
+            result = _explained(documents, request, context)
+        else:
+            result = program.execute(context, variables, hide_suggestions=documents.hides_suggestions)
+        return answered(await result if isawaitable(result) else result)
+    except asyncio.CancelledError as cancelled:
+        return failure(cut_off(cancelled))
+
+
+def _explained(
+    documents: Documents, request: Request, context: OperationContext
+) -> Awaitable[ExecutionResult] | ExecutionResult:
+    return execute(
+        documents.schema,
+        request.operation.document.node,
+        context_value=context,
+        variable_values=request.asked.variables,
+        operation_name=request.operation.name,
+        hide_suggestions=documents.hides_suggestions,
+        is_awaitable=optimized_is_awaitable,  # type: ignore[arg-type]
+        executor_class=_Explained,
+    )
 
 
 def answered(result: ExecutionResult) -> Outcome:

@@ -14,6 +14,7 @@ from datastore.metering import Meter
 from edge.accounts import Accounts
 from edge.answers import Outcome, failure, outcome_of
 from edge.capacity.deadlines import Deadlines
+from edge.cut_off import cut_off
 from edge.documents.prepared import PreparedOperation
 from edge.lanes import Lanes
 from edge.members import Member, Rights
@@ -155,14 +156,19 @@ class Group:
                         await self._tell(event)
             if self._reading is not None:
                 await self._reading
+        except asyncio.CancelledError as cancelled:
+            return self._broken(cut_off(cancelled))
         except Exception as problem:
-            if self._reading is not None:
-                self._reading.cancel()
-            return failure(problem)
+            return self._broken(problem)
         finally:
             self._forget(self)
             self._context.close()
         return None
+
+    def _broken(self, problem: Exception) -> Outcome:
+        if self._reading is not None:
+            self._reading.cancel()
+        return failure(problem)
 
     def _check_source(self) -> None:
         """What is made for one caller is nobody else's. A resolver that asks too late breaks what it has promised."""
@@ -277,6 +283,8 @@ class Group:
                 outcome = await self._executed(event, context)
         except TimeoutError:
             outcome = failure(too_late(self._deadlines))
+        except asyncio.CancelledError as cancelled:
+            outcome = failure(cut_off(cancelled))
         except Exception as problem:
             outcome = failure(problem)
         finally:

@@ -22,6 +22,7 @@ from edge.capacity.addresses import payer
 from edge.capacity.deadlines import Deadlines
 from edge.capacity.load import Load
 from edge.capacity.places import Places
+from edge.cut_off import cut_off
 from edge.documents.prepared import Documents, PreparedOperation
 from edge.executing import answered, executor_of
 from edge.groups import Group, too_late
@@ -155,8 +156,11 @@ class Streams:
         )
         if isinstance(executor, list):
             return ExecutionResult(None, errors=executor)
-        source: Any = create_source_event_stream(executor)
-        source = await source if executor.is_awaitable(source) else source
+        try:
+            source: Any = create_source_event_stream(executor)
+            source = await source if executor.is_awaitable(source) else source
+        except asyncio.CancelledError as cancelled:
+            raise cut_off(cancelled) from None
         return source if isinstance(source, ExecutionResult) else (executor, source)
 
     # Those that are equal.
@@ -218,8 +222,8 @@ class Streams:
                     await subscriber.settle()
         except OverBudget as refusal:
             yield subscriber.refused(refusal)
-        except Exception as error:
-            outcome = failure(error)
+        except (Exception, asyncio.CancelledError) as error:
+            outcome = failure(cut_off(error) if isinstance(error, asyncio.CancelledError) else error)
             accounts.explain(request, outcome, context.meter)
             subscriber.note(outcome)
             yield outcome

@@ -292,3 +292,14 @@ async def test_tasks_that_have_ended_before_the_connection_are_not_told_as_stuck
     talk.socket.lost()
     assert talk.places.total == 0
     assert not caplog.records
+
+
+async def test_nothing_follows_the_end_of_a_socket_whose_token_expired_meanwhile(talk: Talk) -> None:
+    feed = await talk.feed("1", Policy.DISCONNECT)
+    talk.peer.writable = False
+    feed.tell(1)
+    feed.listener.finish(None)
+    talk.now = NOW + 61
+    talk.read()
+    assert talk.peer.ended == (4403, "Token expired")
+    assert talk.peer.events() == []

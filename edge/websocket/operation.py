@@ -187,7 +187,9 @@ class OpenOperation:
 
     def send_one(self) -> bool:
         """Send what has waited for longest, and tell whether there is more."""
-        if self._waiting and self._mouth.may_speak():
+        if self._over or not self._mouth.may_speak():
+            return False
+        if self._waiting:
             self._carrier.send(self._next, self._waiting.take().body, b"}")
         elif self._last is not None:
             self._end(self._last)
