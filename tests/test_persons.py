@@ -9,6 +9,7 @@ from photo_items import ADA, ask_as, face, person, photo, put, user
 from photo_steps import CREATE, RENAME, assert_consistent, done, one, stored, tag
 
 from datastore.photos.current import Current
+from datastore.photos.naming import Naming
 from resolvers.access import Role
 
 OWN = "01900000-0000-7000-8000-000000000001"
@@ -172,23 +173,40 @@ async def test_who_is_not_there_cannot_be_changed(served: Served) -> None:
 
 
 async def test_of_two_names_given_to_one_id_at_once_one_stays(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked, both = list[str](), asyncio.Event()
-    person_now = Current.person
+    person_now, only = Current.person, Naming._only
+    looked, wrote = (Together(2) for _ in range(2))
 
-    async def together(current: Current, person_id: str, *of: Any, **how: Any) -> Any:
+    async def look(current: Current, person_id: str, *of: Any, **how: Any) -> Any:
         """Nobody writes before both have looked."""
         found = await person_now(current, person_id, *of, **how)
-        looked.append(person_id)
-        if len(looked) == 2:
-            both.set()
-        await both.wait()
+        await looked.wait()
         return found
 
-    monkeypatch.setattr(Current, "person", together)
+    async def look_again(naming: Naming, person_id: str) -> Any:
+        """Nor looks again before both have written."""
+        await wrote.wait()
+        return await only(naming, person_id)
+
+    monkeypatch.setattr(Current, "person", look)
+    monkeypatch.setattr(Naming, "_only", look_again)
     named = await asyncio.gather(*[create(served, name=name, personId=OWN) for name in ("Bob", "Ann")])
 
     assert [told["name"] for told in named] == ["Ann", "Ann"]
     assert [item["name"] for item in await stored(served)] == ["Ann"]
+
+
+class Together:
+    """Lets nobody on before so many are there, and from then on everybody."""
+
+    def __init__(self, many: int) -> None:
+        self._missing = many
+        self._all = asyncio.Event()
+
+    async def wait(self) -> None:
+        self._missing -= 1
+        if self._missing == 0:
+            self._all.set()
+        await self._all.wait()
 
 
 @pytest.mark.parametrize("there", [{"faceCount": 1, "createdAt": "2030-01-01T00:00:00Z"}, {}])
