@@ -23,7 +23,7 @@ from graphql import (
 from graphql.execution.values import VariableValues, get_argument_values
 from graphql.language import ListValueNode, ObjectValueNode
 
-from compiled.selections import Condition, Occurrence
+from compiled.selections import Condition, Occurrence, holds
 
 if TYPE_CHECKING:
     from compiled.paths import Path
@@ -151,13 +151,13 @@ class FieldPlan:
             return self._nodes
         found: dict[int, FieldNode] = {}
         for node, condition, _ in self.occurrences:
-            if _holds(condition, variables):
+            if holds(condition, variables):
                 found.setdefault(id(node), node)
         return list(found.values())
 
     def place(self, variables: Mapping[str, Any]) -> int:
         """Where among the fields of its selection it is first asked for with these variables."""
-        return next(place for _, condition, place in self.occurrences if _holds(condition, variables))
+        return next(place for _, condition, place in self.occurrences if holds(condition, variables))
 
     def arguments(self, run: "Run") -> dict[str, Any]:
         """Coerced once: for good when they are constant, else for each execution. Raises `GraphQLError`.
@@ -246,10 +246,6 @@ def _unwrapped(kind: GraphQLOutputType) -> tuple[list[Any], list[bool]]:
         if not is_list_type(kind):
             return types, required
         kind = kind.of_type
-
-
-def _holds(condition: Condition, variables: Mapping[str, Any]) -> bool:
-    return all(variables[name] is wanted for name, wanted in condition)
 
 
 def _variables(field: GraphQLField, node: FieldNode) -> list[tuple[str, str, bool]]:

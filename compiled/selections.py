@@ -3,8 +3,8 @@
 https://spec.graphql.org/September2025/#CollectFields()
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from graphql import (
     BooleanValueNode,
@@ -16,8 +16,10 @@ from graphql import (
     GraphQLSchema,
     InlineFragmentNode,
     OperationDefinitionNode,
+    SelectionNode,
     SelectionSetNode,
     VariableNode,
+    get_named_type,
     is_abstract_type,
 )
 
@@ -42,6 +44,16 @@ class Occurrence(NamedTuple):
 
 Fields = dict[str, list[Occurrence]]
 Source = tuple[SelectionSetNode, Condition]
+
+
+def holds(condition: Condition, variables: Mapping[str, Any]) -> bool:
+    """Whether all of the variables have these values."""
+    return all(variables[name] is wanted for name, wanted in condition)
+
+
+def any_holds(conditions: Iterable[Condition], variables: Mapping[str, Any]) -> bool:
+    """Whether one of them holds."""
+    return any(holds(condition, variables) for condition in conditions)
 
 
 def collect(
@@ -70,39 +82,73 @@ class Survey:
     """What an operation holds, whichever conditions hold. Raises `Unsupported` for what is not compiled.
 
     `conditional` are the variables on which it depends what is included; `fields` counts the fields there would be with
-    each fragment in each of its places.
+    each fragment in each of its places, beneath an interface or a union for each of its types.
     """
 
-    def __init__(self, operation: OperationDefinitionNode, fragments: Mapping[str, FragmentDefinitionNode]) -> None:
+    def __init__(
+        self,
+        schema: GraphQLSchema,
+        operation: OperationDefinitionNode,
+        fragments: Mapping[str, FragmentDefinitionNode],
+    ) -> None:
+        self._schema = schema
         self._fragments = fragments
-        self._fields: dict[str, int] = {}
+        self._visited: set[str] = set()
+        self._counted: dict[tuple[int, str], int] = {}
         self.conditional: set[str] = set()
-        self.fields = self._count(operation.selection_set)
+        self._visit(operation.selection_set)
+        root = schema.get_root_type(operation.operation)
+        self.fields = 0 if root is None else self._count(operation.selection_set, root)
 
-    def _count(self, selection_set: SelectionSetNode) -> int:
-        total = 0
+    def _visit(self, selection_set: SelectionSetNode) -> None:
         for selection in selection_set.selections:
             _condition(selection.directives or (), ALWAYS)
             self.conditional.update(_depending(selection.directives or ()))
             if isinstance(selection, FragmentSpreadNode):
-                total += self._of_fragment(selection.name.value)
+                self._visit_fragment(selection.name.value)
             elif isinstance(selection, FieldNode | InlineFragmentNode):
-                if isinstance(selection, FieldNode):
-                    total += 1
-                    if selection.name.value in INTROSPECTION:
-                        raise Unsupported("Introspection.")
+                if isinstance(selection, FieldNode) and selection.name.value in INTROSPECTION:
+                    raise Unsupported("Introspection.")
                 if selection.selection_set is not None:
-                    total += self._count(selection.selection_set)
-        return total
+                    self._visit(selection.selection_set)
 
-    def _of_fragment(self, name: str) -> int:
-        known = self._fields.get(name)
+    def _visit_fragment(self, name: str) -> None:
+        fragment = self._fragments.get(name)
+        if fragment is None or name in self._visited:
+            return
+        if fragment.variable_definitions:
+            raise Unsupported("Variables of fragments.")
+        self._visited.add(name)
+        self._visit(fragment.selection_set)
+
+    def _count(self, selection_set: SelectionSetNode, kind: GraphQLObjectType) -> int:
+        """The fields of an object of that type, and those beneath them."""
+        key = id(selection_set), kind.name
+        known = self._counted.get(key)
         if known is None:
-            fragment = self._fragments.get(name)
-            if fragment is not None and fragment.variable_definitions:
-                raise Unsupported("Variables of fragments.")
-            known = self._fields[name] = 0 if fragment is None else self._count(fragment.selection_set)
+            known = self._counted[key] = sum(self._of(selection, kind) for selection in selection_set.selections)
         return known
+
+    def _of(self, selection: SelectionNode, kind: GraphQLObjectType) -> int:
+        if isinstance(selection, FieldNode):
+            below = selection.selection_set
+            return 1 + (sum(self._count(below, one) for one in self._types(kind, selection)) if below else 0)
+        if isinstance(selection, FragmentSpreadNode):
+            fragment = self._fragments.get(selection.name.value)
+            return self._count(fragment.selection_set, kind) if fragment and self._applies(fragment, kind) else 0
+        assert isinstance(selection, InlineFragmentNode), "There are no others."
+        return self._count(selection.selection_set, kind) if self._applies(selection, kind) else 0
+
+    def _types(self, kind: GraphQLObjectType, node: FieldNode) -> Iterable[GraphQLObjectType]:
+        """Those that the value of a field may have."""
+        field = self._schema.get_field(kind, node.name.value)
+        named = None if field is None else get_named_type(field.type)
+        if is_abstract_type(named):
+            return self._schema.get_possible_types(named)
+        return [named] if isinstance(named, GraphQLObjectType) else []
+
+    def _applies(self, fragment: FragmentDefinitionNode | InlineFragmentNode, kind: GraphQLObjectType) -> bool:
+        return _applies(self._schema, fragment, kind)
 
 
 class _Collector:
@@ -129,14 +175,14 @@ class _Collector:
                 self.fields.setdefault(key, []).append(Occurrence(selection, condition, self._places))
                 self._places += 1
             elif isinstance(selection, InlineFragmentNode):
-                if self._applies(selection):
+                if _applies(self._schema, selection, self._type):
                     self.visit(selection.selection_set, condition)
             elif isinstance(selection, FragmentSpreadNode):
                 self._spread(selection.name.value, condition)
 
     def _spread(self, name: str, condition: Condition) -> None:
         fragment = self._fragments.get(name)
-        if fragment is None or not self._applies(fragment):
+        if fragment is None or not _applies(self._schema, fragment, self._type):
             return
         visited = self._visited.setdefault(name, [])
         # Wherever this is included an earlier one was, which brought the same fields.
@@ -144,11 +190,14 @@ class _Collector:
             visited.append(condition)
             self.visit(fragment.selection_set, condition)
 
-    def _applies(self, fragment: FragmentDefinitionNode | InlineFragmentNode) -> bool:
-        if fragment.type_condition is None:
-            return True
-        wanted = self._schema.get_type(fragment.type_condition.name.value)
-        return wanted is self._type or (is_abstract_type(wanted) and self._schema.is_sub_type(wanted, self._type))
+
+def _applies(
+    schema: GraphQLSchema, fragment: FragmentDefinitionNode | InlineFragmentNode, kind: GraphQLObjectType
+) -> bool:
+    if fragment.type_condition is None:
+        return True
+    wanted = schema.get_type(fragment.type_condition.name.value)
+    return wanted is kind or (is_abstract_type(wanted) and schema.is_sub_type(wanted, kind))
 
 
 def _depending(directives: Iterable[DirectiveNode]) -> Iterator[str]:
@@ -159,8 +208,10 @@ def _depending(directives: Iterable[DirectiveNode]) -> Iterator[str]:
                 yield argument.value.name.value
 
 
-def _condition(directives: Iterable[DirectiveNode], above: Condition) -> Condition | None:
+def _condition(directives: Collection[DirectiveNode], above: Condition) -> Condition | None:
     """What has to hold for a selection with these directives; None if it is never included."""
+    if not directives:
+        return above
     condition = set(above)
     for directive in directives:
         name = directive.name.value

@@ -1,12 +1,12 @@
 """The Python source of an operation: a function for each selection of fields, and one for each field's values.
 
 The usual values are taken in the generated code; whatever is unusual about one is left to `completing`. The text of a
-function says nothing of one operation alone: its keys and fields are given to it, so that equal texts, which most are,
-are compiled once.
+function has only what kinds of fields follow one another: names, keys and fields are given to it, so that equal texts,
+which most are, are compiled once.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -25,9 +25,14 @@ from compiled.completing import adopt_all, failed_item, items_from, leaves, orde
 from compiled.plans import FieldPlan, Finish, Select
 from compiled.resolvers import Attribute, Direct, Itself, Raw, default, keywords
 from compiled.running import Known, Waiting
-from compiled.selections import Condition
+from compiled.selections import any_holds
 
-FUNCTIONS_KEPT = 2048
+# In all texts together: some 3 MB with what they are compiled to. One that is longer than the second, a selection of
+# some fifty fields, is hardly ever equal to another, and would have many that are forgotten.
+CHARACTERS_KEPT = 1_000_000
+LONGEST_KEPT = 10_000
+# More variables than these are asked for one after the other, by a call.
+VARIABLES_WRITTEN = 3
 EXACT = {
     GraphQLString: "{0}.__class__ is str",
     GraphQLID: "{0}.__class__ is str",
@@ -42,6 +47,7 @@ _NAMES: dict[str, Any] = {
     "Undefined": Undefined,
     "Waiting": Waiting,
     "adopt_all": adopt_all,
+    "any_holds": any_holds,
     "default": default,
     "failed_item": failed_item,
     "items_from": items_from,
@@ -108,12 +114,38 @@ class _Function:
         return name
 
     def made(self) -> Any:
-        make = _made("\n".join([f"def make({', '.join(self.given)}):", *self._lines, "    return function"]))
-        return make(*self.given.values())
+        text = "\n".join([f"def make({', '.join(self.given)}):", *self._lines, "    return function"])
+        return _KEPT.made(text)(*self.given.values())
 
 
-@lru_cache(FUNCTIONS_KEPT)
-def _made(text: str) -> Callable[..., Any]:
+class _Kept:
+    """What texts are compiled to, those last that were asked for last."""
+
+    def __init__(self, most: int, longest: int) -> None:
+        self._most = most
+        self._longest = longest
+        self._known: OrderedDict[str, Callable[..., Any]] = OrderedDict()
+        self._characters = 0
+
+    def made(self, text: str) -> Callable[..., Any]:
+        make = self._known.get(text)
+        if make is not None:
+            self._known.move_to_end(text)
+            return make
+        make = _compiled(text)
+        if len(text) <= self._longest:
+            self._known[text] = make
+            self._characters += len(text)
+            while self._characters > self._most:
+                oldest, _ = self._known.popitem(last=False)
+                self._characters -= len(oldest)
+        return make
+
+
+_KEPT = _Kept(CHARACTERS_KEPT, LONGEST_KEPT)
+
+
+def _compiled(text: str) -> Callable[..., Any]:
     names: dict[str, Any] = {}
     exec(compile(text, "<operation>", "exec"), _NAMES, names)
     make: Callable[..., Any] = names["make"]
@@ -144,11 +176,11 @@ def _at_once(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldPlan]
 
 
 def _one_by_one(function: _Function, plans: Sequence[FieldPlan]) -> None:
-    function.add(1, "d = {}")
+    function.add(1, "d = {}", "variables = run.variables")
     for plan in plans:
         indent, value = 1, f"v{plan.number}"
         if plan.conditions:
-            function.add(1, f"{value} = None", f"if {' or '.join(map(_holds, plan.conditions))}:")
+            function.add(1, f"{value} = None", f"if {_is_included(function, plan)}:")
             indent = 2
         _field(function, indent, plan)
         function.add(indent, f"d[k{plan.number}] = {value}")
@@ -324,9 +356,18 @@ def _is_of_texts(plan: FieldPlan) -> bool:
     return plan.depth == 1 and plan.innermost in (GraphQLString, GraphQLID)
 
 
-def _holds(condition: Condition) -> str:
-    values = [f"{'' if wanted else 'not '}run.variables[{name!r}]" for name, wanted in sorted(condition)]
-    return f"({' and '.join(values)})"
+def _is_included(function: _Function, plan: FieldPlan) -> str:
+    """The test whether one of the conditions of the field holds."""
+    names = [name for condition in plan.conditions for name, _ in sorted(condition)]
+    if len(names) > VARIABLES_WRITTEN:
+        return f"any_holds({function.give('h', plan, plan.conditions)}, variables)"
+    given = iter([f"n{plan.number}_{place}" for place, _ in enumerate(names)])
+    tests = []
+    for condition in plan.conditions:
+        values = [f"{'' if wanted else 'not '}variables[{next(given)}]" for _, wanted in sorted(condition)]
+        tests.append(" and ".join(values))
+    function.given |= {f"n{plan.number}_{place}": name for place, name in enumerate(names)}
+    return " or ".join(tests)
 
 
 def _usual(plan: FieldPlan, value: str) -> str:

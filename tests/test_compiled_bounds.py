@@ -9,7 +9,7 @@ from weakref import ref
 import pytest
 from graphql import ExecutionResult, GraphQLSchema, build_schema, parse
 
-from compiled import CompiledExecutor, Operation, executor, operation_of
+from compiled import CompiledExecutor, Operation, executor, operation_of, source
 
 SCHEMA: GraphQLSchema = build_schema("type Query { me: Query name: String others: [Query] none: Query }")
 
@@ -95,3 +95,60 @@ async def test_those_that_were_not_executed_for_the_longest_time_are_forgotten(m
     assert first.program() is programs[0]
     assert second.program() is not programs[1]
     assert await executed(second) == {"a1": "x", "b": "x", "c": "x", "d": "x"}
+
+
+def test_what_differs_in_names_alone_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "_KEPT", source._Kept(10_000, 10_000))
+    first = operation("query ($a: Boolean!) { x: name me @include(if: $a) { name } }").program()
+    texts = set(source._KEPT._known)
+    second = operation("query ($other: Boolean!) { name y: me @include(if: $other) { name } }").program()
+    assert first is not None
+    assert second is not None
+    assert set(source._KEPT._known) == texts
+
+
+def test_so_many_characters_of_text_are_kept() -> None:
+    kept = source._Kept(80, 60)
+    texts = [f"def make(k{number}): return k{number}" for number in range(5)]  # 23 characters each
+    for text in texts:
+        kept.made(text)
+        kept.made(texts[0])
+    assert list(kept._known) == [*texts[3:], texts[0]]
+    assert kept._characters == sum(map(len, kept._known))
+    made = kept.made(texts[0])
+    kept.made(texts[0] + " " * 60)
+    assert kept.made(texts[0]) is made
+    assert len(kept._known) == 3
+
+
+async def test_fields_beneath_an_interface_count_for_each_of_its_types() -> None:
+    types = " ".join(f"type T{number} implements Named {{ name: String friend: Named }}" for number in range(7))
+    schema = build_schema(f"interface Named {{ name: String friend: Named }} {types} type Query {{ me: Named }}")
+
+    def fields(text: str) -> int | None:
+        document = parse(text, no_location=True)
+        program = operation_of(Compiling, schema, document, document.definitions[0]).program()  # type: ignore[arg-type]
+        return None if program is None else program.fields
+
+    assert fields("{ me { name friend { name } } }") == 1 + 7 * (2 + 7)
+    assert fields("{ me { ... on T1 { name friend { name } } } }") == 1 + 2 + 7
+    assert fields("{ me { friend { friend { friend { name } } } } }") is None
+
+
+@pytest.mark.parametrize("given", range(16))
+async def test_a_field_is_included_as_its_variables_say_however_many_there_are(given: int) -> None:
+    text = """query ($a: Boolean!, $b: Boolean!, $c: Boolean!, $d: Boolean!) {
+        one: name @include(if: $a)
+        two: name @include(if: $a) @skip(if: $b)
+        ... @include(if: $a) { ... @skip(if: $b) { many: name @include(if: $c) @skip(if: $d) } }
+        any: name @include(if: $a)
+        any: name @skip(if: $b)
+        ... @include(if: $a) { all: name @include(if: $b) }
+        ... @include(if: $c) { all: name @include(if: $d) }
+    }"""
+    a, b, c, d = (bool(given & bit) for bit in (1, 2, 4, 8))
+    wanted = {"one": a, "two": a and not b, "many": a and not b and c and not d, "any": a or not b}
+    wanted["all"] = (a and b) or (c and d)
+    result = operation(text).execute(None, {"a": a, "b": b, "c": c, "d": d}, root=root())
+    assert isinstance(result, ExecutionResult)
+    assert result.data == {name: "x" for name, is_wanted in wanted.items() if is_wanted}
