@@ -133,7 +133,9 @@ class Known:
         """What is answered at this place. `answers` has what is the very same object wherever it is answered."""
         errors = len(run.errors)
         found = plan.finish(run, plan, self.value, path, complete_awaited)
-        if plan.alike is not None and found.__class__ is dict and len(run.errors) == errors:
+        if plan.alike is None or found.__class__ is not dict or len(run.errors) > errors:
+            return found
+        if not any(value.__class__ is Waiting for value in found.values()):  # it may fail, and that at each place
             self.answers[plan.alike] = found
         return found
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from conftest import Served, call_name
 from executor_differences import nulled
+from feed_steps import enter, write
 from graphql import (
     DocumentNode,
     FieldNode,
@@ -164,6 +165,24 @@ async def test_operations_of_the_gateway_are_answered_alike(served: Served) -> N
             assert point_reads(found.calls) <= point_reads(expected.calls) + 1, print_ast(document)
         answers += 1
     assert answers > 50
+
+
+GIVEN_UP = """{
+  a: post(id: "p") { author { name } comments(after: "junk") { nodes { userId } } }
+  b: post(id: "p") { author { name } }
+}"""
+
+
+async def test_who_asks_for_what_another_field_has_just_given_up_is_answered(served: Served) -> None:
+    """Over HTTP: the comments of `a` fail at once, while its author is read."""
+    await enter(served, "ada")
+    await write(served, "p")
+    for _ in range(3):  # first by graphql-core, then compiled
+        answer = await served.ask(GIVEN_UP, user="ada")
+
+        assert answer.status == 200
+        assert answer.data == {"a": None, "b": {"author": {"name": "Ada"}}}
+        assert [error["path"] for error in answer.errors or ()] == [["a", "comments"]]
 
 
 @pytest.mark.parametrize(("told", "compiles"), [("compiled", True), ("interpreted", False), ("", True)])

@@ -11,6 +11,7 @@ from inspect import isawaitable
 from typing import Any
 
 import pytest
+import random_sharing
 from broken_executors import FAULTS, LosesTasks
 from executor_proof import REFERENCE, described, left_behind, reduced, situations, told_apart
 from executor_runs import Seen, Situation
@@ -19,6 +20,7 @@ from graphql.execution import Executor
 from random_values import CALM
 
 from compiled import CompiledExecutor
+from compiled.running import Waiting
 
 
 class Compiled(CompiledExecutor):
@@ -96,6 +98,22 @@ def test_compiled_execution_leaves_nothing_behind_when_it_is_cancelled() -> None
         left = left_behind(situation, Compiled)
 
         assert not left, f"{left}\n{described(situation, Compiled)}"
+
+
+async def test_what_is_resolved_once_for_several_places_is_answered_as_if_it_were_not() -> None:
+    for seed in range(FIRST, FIRST + EXAMPLES // 4):
+        found = await random_sharing.told_apart(seed)
+
+        assert found is None, found
+
+
+async def test_who_follows_what_is_given_up_already_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Waiting, "forget", lambda _: None)
+
+    for seed in range(ENOUGH):
+        if await random_sharing.told_apart(seed):
+            return
+    pytest.fail("It was not told from graphql-core.")
 
 
 async def test_a_resolver_may_change_what_it_is_given() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,6 +66,12 @@ async def checked(parent: strawberry.Parent[Note]) -> str:
     return "yes"
 
 
+def checked_at_once(parent: strawberry.Parent[Note]) -> str:
+    if parent.fails:
+        raise ValueError("no note")
+    return "yes"
+
+
 async def rename(info: Info, name: str) -> "Note":
     info.context.name = name
     return Note("a")
@@ -87,11 +93,18 @@ class User:
 
 
 @strawberry.type
+class Perhaps:
+    name: str | None
+
+
+@strawberry.type
 class Written:
     user_id: strawberry.ID
     author = strawberry.field(resolver=user_of, graphql_type=User | None, metadata=SAME)
     editor = strawberry.field(resolver=user_of, graphql_type=User | None, metadata=SAME)
+    maybe = strawberry.field(resolver=user_of, graphql_type=Perhaps | None, metadata=SAME)
     checked = strawberry.field(resolver=checked, graphql_type=str)
+    at_once = strawberry.field(resolver=checked_at_once, graphql_type=str)
 
 
 @strawberry.type
@@ -281,3 +294,102 @@ async def test_a_mutation_sees_what_the_one_before_it_did() -> None:
     text = 'mutation { a: rename(name: "x") { author { name } } b: rename(name: "y") { author { name } } }'
     result = await asked(Compiling, world, text)
     assert result.data == {"a": {"author": {"name": "x"}}, "b": {"author": {"name": "y"}}}
+
+
+async def test_asked_for_in_the_turn_in_which_it_is_given_up_it_is_resolved_anew() -> None:
+    """The first note is null, and so is what it asked for; the second asks for the same before that has ended."""
+
+    async def slowly(user_id: str) -> Person:
+        await asyncio.sleep(0.001)
+        return Person(user_id.upper())
+
+    text = "query Q($ids: [String!]!) { notes(ids: $ids) { author { name } atOnce } }"
+    world = World(slowly)
+    result = await asyncio.wait_for(asked(Compiling, world, text, {"ids": ["!a", "a", "a"]}), 5)
+    assert result.data == {"notes": [None, *[{"author": {"name": "A"}, "atOnce": "yes"}] * 2]}
+    assert [error.path for error in result.errors or ()] == [["notes", 0, "atOnce"]]
+    assert world.reads == {"a": 2}
+    assert world.cancelled == ["a"]
+
+
+async def test_who_asked_first_is_given_up_first_and_all_who_followed_later() -> None:
+    async def never(user_id: str) -> Person | None:
+        await asyncio.Event().wait()
+        return None
+
+    world = World(never)
+    ids = ["!a", "!!!a", "!!a"]
+    result = await asyncio.wait_for(asked(Compiling, world, CHECKED, {"ids": ids}), 5)
+    assert result.data == {"notes": [None, None, None]}
+    assert world.cancelled == ["a"]
+
+
+async def in_time(user_id: str) -> Person:
+    try:
+        async with asyncio.timeout(0.001):
+            await asyncio.Event().wait()
+    except TimeoutError:
+        await asyncio.sleep(0)
+        return Person("late")
+    return Person("in time")
+
+
+async def in_groups(user_id: str) -> Person:
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("one of them")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.Event().wait())
+            group.create_task(fails())
+    except ExceptionGroup as told:
+        return Person(str(told.exceptions[0]))
+    return Person("none failed")
+
+
+@pytest.mark.parametrize(("read", "name"), [(in_time, "late"), (in_groups, "one of them")])
+async def test_what_a_resolver_cancels_of_its_own_is_no_matter_of_those_who_follow(
+    read: Callable[[str], Awaitable[Person]], name: str
+) -> None:
+    world = World(read)
+    result = await asyncio.wait_for(asked(Compiling, world, NOTES, {"ids": ["a", "b", "a"]}), 5)
+    assert result.errors is None
+    assert result.data is not None
+    assert [(note["author"], note["editor"]) for note in result.data["notes"]] == [({"name": name}, {"n": name})] * 3
+    assert world.reads == {"a": 1, "b": 1}
+    assert world.cancelled == []
+
+
+@dataclass(frozen=True)
+class NoName:
+    """Fails when it is awaited, each time, after so many turns."""
+
+    turns: int
+
+    def __await__(self) -> Generator[None, None, str]:
+        for _ in range(self.turns):
+            yield
+        raise ValueError("no name")
+
+
+@dataclass(frozen=True)
+class Nameless:
+    name: NoName
+
+
+@pytest.mark.parametrize("turns", [0, 1])
+@pytest.mark.parametrize("waits", [True, False])
+async def test_an_attribute_that_fails_when_it_is_awaited_is_told_of_at_each_place(turns: int, waits: bool) -> None:
+    async def read(user_id: str) -> Any:
+        if waits:
+            await asyncio.sleep(0)
+        return Nameless(NoName(turns))
+
+    text = "query Q($ids: [String!]!) { notes(ids: $ids) { maybe { name } } }"
+    variables = {"ids": ["a", "a", "a"]}
+    expected = await asked(StrawberryGraphQLCoreExecutionContext, World(read), text, variables)
+    for _ in range(2):
+        found = await asked(Compiling, World(read), text, variables)
+        assert found.data == expected.data == {"notes": [{"maybe": {"name": None}}] * 3}
+        assert _told(found) == _told(expected)
