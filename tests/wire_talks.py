@@ -1,9 +1,11 @@
 """The wire client and a server that follows a script, for tests."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, ClassVar
 
+import pytest
 from botocore.credentials import Credentials
 from wire_server import Script, Server, Talk, answer, serving
 
@@ -11,6 +13,8 @@ from datastore.backoff import Backoff
 from datastore.client import Client, Endpoint
 from datastore.signing import CredentialSource
 from datastore.wire import Limits
+from datastore.wire.connection import Connection
+from datastore.wire.terms import Answer
 
 ONCE = Backoff(tries=1)
 QUICK = Backoff(first=0.001, most=0.004, tries=4)
@@ -33,6 +37,26 @@ async def talking(
 ) -> AsyncIterator[tuple[Client, Server]]:
     async with serving(script) as server, client_at(server.url, backoff=backoff, limits=limits) as client:
         yield client, server
+
+
+class Opened(Connection):
+    """Of those that were asked over, `most` were open at once: counted here, for a server hears later of an end."""
+
+    there: ClassVar[set[Connection]]
+    most: ClassVar[int]
+
+    def ask(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[Answer]:
+        self.there.difference_update([one for one in self.there if one.closing])
+        self.there.add(self)
+        type(self).most = max(self.most, len(self.there))
+        return super().ask(head, body, deadline)
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> type[Opened]:
+    """Have them counted from now on."""
+    counted = type("Counted", (Opened,), {"there": set(), "most": 0})
+    monkeypatch.setattr("datastore.wire.pool.Connection", counted)
+    return counted
 
 
 async def ask(client: Client, number: int = 0, operation: str = "GetItem", **options: Any) -> Any:
