@@ -2,6 +2,7 @@
 
 import logging
 import os
+import random
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -172,7 +173,7 @@ def serve(
         _welcome(gateway, options)
         await _warn_unless_ready(gateway)
 
-    run(lambda: serve_until_signal(gateway, sockets, started))
+    run(lambda: serve_until_signal(gateway, sockets, started, random.Random()))
 
 
 def _log_as(form: str) -> None:

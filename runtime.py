@@ -54,6 +54,8 @@ from resolvers.context import Context, Places, Services
 INGEST_EVERY_SECONDS = 60.0
 INGEST_STOP_SECONDS = 5.0
 JOB_PAUSE_SECONDS = 10.0
+# For jobs to give back what they hold, leases say.
+JOB_STOP_SECONDS = 4.0
 # Delivering to all phones of a match reads page after page while it sends.
 PIPELINE_DEADLINE_SECONDS = 120.0
 POLL_SECONDS, LOCAL_POLL_SECONDS = 0.25, 0.02
@@ -356,9 +358,17 @@ def pipeline_pace(store: str, poll_interval: float | None) -> Pace:
 
 
 async def _stop(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Those that do not end in time are left behind: the process is to end."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    if not tasks:
+        return
+    over, stuck = await asyncio.wait(tasks, timeout=JOB_STOP_SECONDS)
+    for task in over:
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("What ran in the background failed while it ended", exc_info=task.exception())
+    if stuck:
+        logger.error("%d of what ran in the background do not end: %s", len(stuck), stuck)
 
 
 async def _keep(job: Callable[[], Coroutine[Any, Any, None]]) -> None:

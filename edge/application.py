@@ -84,6 +84,8 @@ def application(behind: Behind) -> Application:
         return edge.graphiql.response(request)
 
     async def ready(_: Request) -> Response:
+        if edge.leaving:
+            return JSONResponse({"ready": False, "draining": True}, status_code=503)
         state = await behind.readiness(READY_SECONDS)
         return JSONResponse(state, status_code=200 if state["ready"] else 503)
 

@@ -1,5 +1,7 @@
 """The edge of one process, put together from its settings: all that stands between clients and resolvers."""
 
+import asyncio
+import random
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -19,6 +21,7 @@ from edge.capacity.admission import Admission
 from edge.capacity.connections import Connections
 from edge.documents.known import KnownTexts
 from edge.documents.prepared import Documents
+from edge.draining import Delays
 from edge.execution import Runner
 from edge.explain import Explain, Explanations
 from edge.http.caching import Caching
@@ -117,6 +120,20 @@ class Edge:
         self.metrics_page = MetricsPage(registry, self.tokens.identify, settings.metrics_token)
         self.media = Media(objects, now, allowed_origins=settings.allowed_origins)
         self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
+
+    def begin_leaving(self) -> None:
+        """The process is to end: it is ready for nobody, and answers each connection for the last time."""
+        self.admission.connections.leaving = True
+
+    @property
+    def leaving(self) -> bool:
+        return self.admission.connections.leaving
+
+    async def end_streams(self, chance: random.Random, seconds: float) -> None:
+        """Have those who follow something come again, elsewhere. What is asked for is answered, in so many seconds."""
+        streams, socket = self.http.streams, self.socket
+        delays = Delays(len(streams) + len(socket), chance)
+        await asyncio.gather(socket.drain(delays, seconds), streams.drain(delays, seconds))
 
     @asynccontextmanager
     async def running(self, *, serving: bool) -> AsyncIterator[None]:

@@ -3,9 +3,13 @@
 import asyncio
 import errno
 import gc
+import os
+import random
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
@@ -13,9 +17,9 @@ from typing import Any
 import uvicorn
 
 from edge.application import Behind, application
+from edge.draining import ANSWER_SECONDS, EXIT_SECONDS
 from edge.http.protocol import UVICORN_OPTIONS
 
-GRACEFUL_SECONDS = 10
 BACKLOG = 2048
 UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 # What is made for a request seldom holds cycles, and a large answer is ten thousand objects at once. With 20,000 such
@@ -24,15 +28,25 @@ GC_THRESHOLDS = (50_000, 20, 10)
 
 
 async def serve_until_signal(
-    behind: Behind, sockets: list[socket.socket], on_started: Callable[[], Awaitable[None]]
+    behind: Behind,
+    sockets: list[socket.socket],
+    on_started: Callable[[], Awaitable[None]],
+    chance: random.Random,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; one that comes early also ends a start that takes its time."""
-    server = _Server(behind, on_started)
+    """Serve until SIGINT or SIGTERM; one that comes early also ends a start that takes its time.
+
+    Then leave in good order, within `EXIT_SECONDS`; a second signal ends the process as it is. `chance` draws the
+    moments at which clients are to come again.
+    """
+    server = _Server(behind, on_started, chance)
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
 
     def stop(number: int, frame: object) -> None:
-        server.handle_exit(signal.Signals(number), None)
+        if server.should_exit:
+            os._exit(128 + number)
+        _end_process_in(EXIT_SECONDS)
+        server.leave(number)
         if not server.started:
             loop.call_soon_threadsafe(task.cancel)
 
@@ -44,19 +58,26 @@ async def serve_until_signal(
 class _Server(uvicorn.Server):
     """uvicorn, which leaves signals to `serve_until_signal`: it would die of them after a clean stop."""
 
-    def __init__(self, behind: Behind, on_started: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, behind: Behind, on_started: Callable[[], Awaitable[None]], chance: random.Random) -> None:
         super().__init__(
             uvicorn.Config(
                 application(behind),
                 lifespan="off",
                 log_level="warning",
                 access_log=False,
-                timeout_graceful_shutdown=GRACEFUL_SECONDS,
                 **UVICORN_OPTIONS,
             )
         )
         self._behind = behind
         self._on_started = on_started
+        self._chance = chance
+        self._leaving_since = 0.0
+
+    def leave(self, number: int) -> None:
+        """From now on the process is not ready. Called once, also from a signal's handler."""
+        self._leaving_since = time.monotonic()
+        self._behind.edge.begin_leaving()
+        self.handle_exit(signal.Signals(number), None)
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()
@@ -68,9 +89,20 @@ class _Server(uvicorn.Server):
         await self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Subscribers are told before their connections go."""
-        await asyncio.gather(self._behind.edge.socket.close(), self._behind.edge.http.streams.close())
-        await super().shutdown(sockets)
+        """Go on until nobody is sent here, take no more, tell subscribers where they stand, and answer the others."""
+        edge = self._behind.edge
+        grace = edge.settings.grace_seconds
+        await asyncio.sleep(self._left(grace))
+        for listening in (*self.servers, *(sockets or ())):
+            listening.close()
+        await edge.end_streams(self._chance, self._left(grace + ANSWER_SECONDS))
+        # uvicorn only passes it on: a fraction is as good.
+        self.config.timeout_graceful_shutdown = 1.0 + self._left(grace + ANSWER_SECONDS)  # type: ignore[assignment]
+        await super().shutdown()
+
+    def _left(self, seconds: float) -> float:
+        """Of so many since the signal."""
+        return max(0.0, self._leaving_since + seconds - time.monotonic())
 
 
 @contextmanager
@@ -81,6 +113,18 @@ def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _end_process_in(seconds: float) -> None:
+    """Whatever hangs: a peer, a job, a thread, the event loop."""
+
+    def end() -> None:
+        print(f"The process did not end within {seconds:g} s: it is ended as it is.", file=sys.stderr, flush=True)
+        os._exit(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
 
 
 def settle_garbage_collector() -> None:

@@ -14,6 +14,7 @@ from edge.capacity.settings import VARIABLES as CAPACITY_VARIABLES
 from edge.capacity.settings import Capacity, capacity_of
 from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
 from edge.documents.settings import DocumentSettings, document_settings
+from edge.draining import MOST_GRACE_SECONDS
 from edge.explain import Explain
 from edge.origins import canonical
 
@@ -24,6 +25,7 @@ SHORTEST_METRICS_TOKEN = 16
 LOG_FORMATS = ("text", "json")
 HTTP_PROFILES = ("2025", "draft2026")
 SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
+GRACE_SECONDS = 5.0
 EVERY_ADDRESS = ("0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
@@ -59,8 +61,9 @@ SECONDS = {
     "poll_interval": "GATEWAY_POLL_INTERVAL_SECONDS",
     "heartbeat_seconds": "GATEWAY_HEARTBEAT_SECONDS",
 }
+DRAIN = "GATEWAY_DRAIN_SECONDS"
 # All that is read here, for those who look for it.
-VARIABLES = (*TEXTS.values(), *LISTS.values(), *SECONDS.values(), *DOCUMENT_VARIABLES, *CAPACITY_VARIABLES)
+VARIABLES = (*TEXTS.values(), *LISTS.values(), *SECONDS.values(), DRAIN, *DOCUMENT_VARIABLES, *CAPACITY_VARIABLES)
 
 
 class Misconfigured(Exception):
@@ -85,7 +88,8 @@ class Settings:
     `capacity` is how much callers, addresses and the process may have at once.
 
     `http_profile` names the edition of GraphQL over HTTP whose statuses are sent; streams of server-sent events give a
-    sign of life every `heartbeat_seconds`.
+    sign of life every `heartbeat_seconds`. A process that is to end is not ready, and goes on taking connections, for
+    `drain_seconds`: none on this machine alone, else 5 if nothing is said.
 
     Raises `Misconfigured` for a JWKS without an issuer and an audience, and for an `s3_url` without a bucket.
     """
@@ -117,6 +121,7 @@ class Settings:
     log_format: str = "text"
     http_profile: str = "2025"
     heartbeat_seconds: float = 12.0
+    drain_seconds: float | None = None
     traces: bool = False
     explain: str | None = None
     capacity: Capacity = Capacity()  # noqa: RUF009 - frozen
@@ -135,6 +140,13 @@ class Settings:
     @property
     def loopback(self) -> bool:
         return self.host in LOOPBACK
+
+    @property
+    def grace_seconds(self) -> float:
+        """For load balancers to notice that the process is not ready."""
+        if self.drain_seconds is not None:
+            return self.drain_seconds
+        return 0.0 if self.loopback else GRACE_SECONDS
 
     @property
     def url(self) -> str:
@@ -157,6 +169,8 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
     found: dict[str, Any] = {field: environment[name] for field, name in TEXTS.items() if environment.get(name)}
     found |= {field: _list(name, environment[name]) for field, name in LISTS.items() if environment.get(name)}
     found |= {field: _positive(name, environment[name]) for field, name in SECONDS.items() if environment.get(name)}
+    if environment.get(DRAIN):
+        found["drain_seconds"] = _grace(environment[DRAIN])
     found["traces"] = _sends_traces(environment)
     if any(environment.get(name) for name in DOCUMENT_VARIABLES):
         found["documents"] = _documents(environment)
@@ -267,6 +281,16 @@ def _list(name: str, text: str) -> tuple[str, ...]:
     if not parts:
         raise Misconfigured(f"{name} must name at least one, separated by commas.")
     return parts
+
+
+def _grace(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= MOST_GRACE_SECONDS:
+        raise Misconfigured(f"{DRAIN} must be a number of seconds from 0 to {MOST_GRACE_SECONDS:g}, not {text!r}.")
+    return value
 
 
 def _positive(name: str, text: str) -> float:

@@ -120,6 +120,11 @@ class Query:
         return "slow"
 
     @strawberry.field
+    async def patient(self) -> str:
+        await world.go.wait()
+        return "patient"
+
+    @strawberry.field
     def twice(self, info: Info) -> float:
         world.now += 1
         return info.context.load("x")

@@ -31,7 +31,8 @@ class Connections:
     """How many sockets there may be: of each address, and in all. Addresses of `trusted` proxies have any number.
 
     `on_refusal` is told the status and the code of what the protocols refuse by themselves, and `on_closed` the code
-    with which the server closed a WebSocket. WebSockets are read by `turns`, each at the `pace` of one.
+    with which the server closed a WebSocket. WebSockets are read by `turns`, each at the `pace` of one. While the
+    process is `leaving` each answer is the last of its connection.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Connections:
         self.patience = patience
         self.on_refusal = on_refusal
         self.on_closed = on_closed
+        self.leaving = False
         self.turns = Turns()
         self.pace = Pace(capacity.websocket_messages, capacity.websocket_messages_per_second)
         self._places = Places("connections", capacity.connections, capacity.connections_per_address, "client's address")

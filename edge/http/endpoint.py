@@ -42,6 +42,7 @@ class Streamed(NamedTuple):
 
     outcomes: AsyncGenerator[Outcome, None]
     caller: Caller
+    ends_soon: bool = True
 
 
 class GraphQLHTTP:
@@ -95,7 +96,7 @@ class GraphQLHTTP:
             self._on_refusal(500, Internal.code)
             answer = fault(error)
         if isinstance(answer, Streamed):
-            await self.streams.serve(answer.outcomes, answer.caller, receive, send)
+            await self.streams.serve(answer.outcomes, answer.caller, receive, send, ends_soon=answer.ends_soon)
         elif exchange is None:
             await send_reply(send, answer)
         else:
@@ -158,7 +159,7 @@ class GraphQLHTTP:
             _check_carried(kind, method, accepted)
         if kind is _SUBSCRIPTION:
             request.transport = Transport.EVENTS
-            return Streamed(self._runner.stream(request), caller)
+            return Streamed(self._runner.stream(request), caller, ends_soon=False)
         if single is None:
             return Streamed(self._single(request), caller)
         outcome = await self._runner.run(request)

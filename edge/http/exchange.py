@@ -35,6 +35,10 @@ class Connection(Protocol):
     access_logger: logging.Logger
     access_log: bool
 
+    @property
+    def leaving(self) -> bool:
+        """Whether each answer is to be the last."""
+
     def end(self) -> None:
         """End the connection once the client can have read what it was sent."""
 
@@ -236,8 +240,8 @@ class Exchange:
     def _begin(self, status: int) -> None:
         self.response_started = True
         self._awaits_100 = False
-        if self.more_body:
-            # It did not wait for all of the body: nothing can follow on this connection.
+        if self.more_body or self._connection.leaving:
+            # It did not wait for all of the body, or the process leaves: nothing can follow on this connection.
             self.keep_alive = False
         if self._connection.access_log:
             self._log(status)

@@ -36,6 +36,8 @@ from edge.websocket.protocol import UVICORN_WS_OPTIONS
 
 # A load balancer keeps its connections for 60 s: it must be the first to close them.
 KEEP_ALIVE_SECONDS = 65
+# Who asked this recently may be asking again at this moment: closed now, that request would be lost.
+QUIET_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +58,7 @@ class HttpProtocol(Lingering):
         self._address = (get_remote_addr(transport) or ("", 0))[0]
         self._root = self.root_path.encode("ascii")
         self._counted = False
+        self._last = False  # uvicorn takes no more connections
         self._reading_head = True
         self._head_bytes = 0
         self._head_begun = False
@@ -360,11 +363,27 @@ class HttpProtocol(Lingering):
             return
         self._idle()
 
+    @property
+    def leaving(self) -> bool:
+        return self._last or self._watched.leaving
+
     def shutdown(self) -> None:
+        """Called by uvicorn, which takes no more connections. Whoever asks once more is answered, and told to go."""
         if self._deaf and not self._is_busy():
             self.transport.abort()
+            return
+        self._last = True
+        self._close_when_quiet()
+
+    def _close_when_quiet(self) -> None:
+        if self._deaf or self.transport.is_closing():
+            return
+        asks = self._is_busy() or self._head_begun or bool(self.pipeline)
+        left = QUIET_SECONDS if asks else self._heard + QUIET_SECONDS - self.loop.time()
+        if left > 0:
+            self._after("quiet", left, self._close_when_quiet)
         else:
-            super().shutdown()
+            self.transport.close()
 
 
 # How uvicorn is to serve: with these protocols; which proxies are believed is the application's to know.

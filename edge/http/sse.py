@@ -16,6 +16,7 @@ from starlette.types import Receive, Send
 
 from datastore.errors import Unauthenticated
 from edge.answers import Outcome, failure
+from edge.draining import Delays, one_after_another
 from edge.http.media_types import EVENTS
 from edge.operations import Caller
 
@@ -59,16 +60,33 @@ class EventStreams:
         return len(self._open)
 
     async def serve(
-        self, outcomes: AsyncGenerator[Outcome, None], caller: Caller, receive: Receive, send: Send
+        self,
+        outcomes: AsyncGenerator[Outcome, None],
+        caller: Caller,
+        receive: Receive,
+        send: Send,
+        *,
+        ends_soon: bool = False,
     ) -> None:
-        """Answer with the outcomes, which are closed when this returns."""
+        """Answer with the outcomes, which are closed when this returns. What `ends_soon` is no subscription."""
         stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send)
+        stream.ends_soon = ends_soon
         self._open[stream] = asyncio.current_task()
         try:
             with suppress(_NotReading):
                 await stream.run()
         finally:
             del self._open[stream]
+
+    async def drain(self, delays: Delays, seconds: float) -> None:
+        """End all without `complete`, each with a moment to come again; answers are waited for. In so many seconds."""
+        served = [task for task in self._open.values() if task is not None]
+        lasting = [stream for stream in self._open if not stream.ends_soon]
+        await one_after_another(lasting, lambda stream: stream.take_leave(delays.next_ms()))
+        if served:
+            _, late = await asyncio.wait(served, timeout=seconds)
+            for task in late:
+                task.cancel()
 
     async def close(self) -> None:
         """End all streams without `complete`, so that clients come again, and wait until they have ended."""
@@ -104,6 +122,13 @@ class _Stream:
         self._writing = asyncio.Lock()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told = 0
+        self._retry_ms: int | None = None
+        self.ends_soon = False
+
+    def take_leave(self, retry_ms: int) -> None:
+        """The client is to come again after so long."""
+        self._retry_ms = retry_ms
+        self.end()
 
     def end(self) -> None:
         if not self._over.done():
@@ -121,7 +146,8 @@ class _Stream:
                 task.result()
         if not attending.cancelled() and attending.result():
             await self._tell_expiry()
-        await self._write(b"", more=False)
+        # It counts for the next connection alone: each begins with what is usual.
+        await self._write(b"" if self._retry_ms is None else b"retry: %d\n\n" % self._retry_ms, more=False)
 
     async def _stop(self, *tasks: asyncio.Task[Any]) -> None:
         for task in tasks:

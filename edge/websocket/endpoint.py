@@ -6,6 +6,7 @@ https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md
 import asyncio
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -15,6 +16,7 @@ from datastore.errors import DomainError, Throttled, Unavailable
 from edge.answers import encode, told_error
 from edge.capacity.addresses import address_in, payer
 from edge.capacity.places import Places
+from edge.draining import STEP_SECONDS, Delays, one_after_another, reason_of
 from edge.execution import Runner
 from edge.http.media_types import JSON
 from edge.operations import Caller
@@ -22,7 +24,7 @@ from edge.origins import Origins
 from edge.requests import Identify
 from edge.websocket.asgi import Messages
 from edge.websocket.carrying import TAKE_OVER
-from edge.websocket.messages import GOING_AWAY, Farewell
+from edge.websocket.messages import GOING_AWAY, RESTART, Farewell
 from edge.websocket.socket import LIMITS, Service, Socket, SocketLimits
 from edge.websocket.speaker import AUTHORIZATION
 
@@ -92,6 +94,28 @@ class GraphQLWebSocket:
             await Messages(receive, send).carry(socket)
         finally:
             self._carrying.discard(task)
+
+    def __len__(self) -> int:
+        return len(self._sockets)
+
+    async def drain(self, delays: Delays, seconds: float) -> None:
+        """Have everybody come again after a while, once they have what they asked for; in so many seconds."""
+
+        def take_leave(socket: Socket) -> None:
+            socket.take_leave(Farewell(RESTART, reason_of(delays.next_ms())))
+
+        await one_after_another(self._sockets, take_leave)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._open:  # noqa: ASYNC110 - each ends in its own way, seldom here
+                    await asyncio.sleep(STEP_SECONDS)
+        for socket in self._open:
+            socket.end(Farewell(RESTART, reason_of(delays.next_ms())))
+
+    @property
+    def _open(self) -> list[Socket]:
+        """Those that have not said goodbye."""
+        return [socket for socket in self._sockets if not socket.is_over]
 
     async def close(self) -> None:
         """Say goodbye to everybody, and wait until they have gone."""

@@ -15,6 +15,8 @@ class Farewell(NamedTuple):
 
 
 GOING_AWAY = Farewell(1001, "The server is shutting down")
+# https://www.iana.org/assignments/websocket/websocket.xhtml: Service Restart
+RESTART = 1012
 
 
 class Broken(Exception):

@@ -86,6 +86,11 @@ class OpenOperation:
         self._over = False
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_subscription(self) -> bool:
+        """Whether it has begun as one."""
+        return self._following is not None
+
     def begin(self, asked: Operation) -> None:
         self._task = self._mouth.spawn(self._begin(asked))
 

@@ -71,6 +71,7 @@ class Socket:
     __slots__ = (
         "_acknowledged",
         "_address",
+        "_farewell",
         "_identifying",
         "_initialised",
         "_left",
@@ -105,6 +106,7 @@ class Socket:
         self._waiting: dict[OpenOperation, None] = {}  # and those that have some
         self._timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
+        self._farewell: Farewell | None = None  # said once what was asked for is answered
         self._initialised = self._acknowledged = self._identifying = False
         self._over = self._lost = self._left = False
 
@@ -155,6 +157,25 @@ class Socket:
             self.gone()
             self.carrier.close(*farewell)
 
+    @property
+    def is_over(self) -> bool:
+        return self._over
+
+    def take_leave(self, farewell: Farewell) -> None:
+        """End it once what was asked for has been answered, and subscriptions have begun.
+
+        Nothing more is heard: a client asks anew elsewhere for what it got no answer to.
+        """
+        if self._farewell is None and not self._over:
+            self._farewell = farewell
+            self.carrier.hold()
+            self._leave_if_answered()
+
+    def _leave_if_answered(self) -> None:
+        waits = any(not operation.is_subscription for operation in self._operations.values())
+        if self._farewell is not None and not (waits or self._identifying):
+            self.end(self._farewell)
+
     def _leave(self) -> None:
         """Give its place back, once: as long as there is a connection, or a task of it, it takes one."""
         if self._left or self.tasks:
@@ -186,6 +207,8 @@ class Socket:
             self._fail(error)
         if self._over:
             self._leave()
+        else:
+            self._leave_if_answered()
 
     def _fail(self, error: BaseException) -> None:
         error_id = masked(error, "a socket")["extensions"]["errorId"]
@@ -232,7 +255,7 @@ class Socket:
         self._take_more()
 
     def _take_more(self) -> None:
-        if not self._identifying and not self._outbox and not self._over:
+        if not self._identifying and not self._outbox and not self._over and self._farewell is None:
             self.carrier.release()
 
     def _begin_timer(self) -> None:
@@ -367,3 +390,5 @@ class Socket:
     def over(self, operation: OpenOperation) -> None:
         self._operations.pop(operation.id, None)
         self._waiting.pop(operation, None)
+        if self._farewell is not None:  # its last message goes out first
+            asyncio.get_running_loop().call_soon(self._leave_if_answered)

@@ -1,0 +1,52 @@
+"""How a process takes leave of its clients: what they are told, and how long each part may take."""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+T = TypeVar("T")
+
+# From the signal to the end of the process, whatever hangs.
+EXIT_SECONDS = 24.5
+# How long a process may go on as before where load balancers are to notice that it is not ready.
+MOST_GRACE_SECONDS = 10.0
+# For what was asked to be answered, once nothing new is taken.
+ANSWER_SECONDS = 9.0
+# Streams end, and come again, so many a second: each of them makes a connection elsewhere, and begins anew there.
+ENDED_PER_SECOND, LONGEST_SPREAD_SECONDS = 250.0, 3.0
+BACK_PER_SECOND, LONGEST_DELAY_SECONDS = 100.0, 10.0
+# The loop is slept on no more often than this while streams end.
+STEP_SECONDS = 0.02
+
+
+class Delays:
+    """When clients come again: each at a moment of its own, the more of them there are the later.
+
+    `chance` is drawn from for each.
+    """
+
+    def __init__(self, streams: int, chance: random.Random) -> None:
+        self._most = min(LONGEST_DELAY_SECONDS, streams / BACK_PER_SECOND)
+        self._chance = chance
+
+    def next_ms(self) -> int:
+        return round(self._chance.uniform(0.0, self._most) * 1000)
+
+
+def reason_of(delay_ms: int) -> str:
+    """What a close frame says of the delay. A frame has room for 123 bytes of it."""
+    return json.dumps({"reconnectAfterMs": delay_ms}, separators=(",", ":"))
+
+
+async def one_after_another(ending: Collection[T], end: Callable[[T], None]) -> None:
+    """End each of them, many of them spread over some seconds."""
+    loop = asyncio.get_running_loop()
+    seconds = min(LONGEST_SPREAD_SECONDS, len(ending) / ENDED_PER_SECOND)
+    began = loop.time()
+    for number, one in enumerate(tuple(ending)):
+        wait = began + seconds * number / len(ending) - loop.time()
+        if wait > STEP_SECONDS:
+            await asyncio.sleep(wait)
+        end(one)

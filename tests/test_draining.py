@@ -1,0 +1,155 @@
+"""How a process takes leave: what was asked for is answered, and who follows something is sent elsewhere."""
+
+import asyncio
+import json
+import random
+from typing import Any
+
+import aiohttp
+import pytest
+from http_server import served as http_serving
+from test_sse import blocks, next_of
+from test_sse import edge as events
+from test_websocket import deaf
+from toy_sockets import Served, serving, until, world
+
+from edge.capacity.connections import Connections
+from edge.draining import ENDED_PER_SECOND, LONGEST_DELAY_SECONDS, Delays, one_after_another, reason_of
+from edge.http.protocol import UVICORN_OPTIONS
+
+FEW, MANY = 10, 5_000
+
+
+def delays(streams: int = FEW) -> Delays:
+    return Delays(streams, random.Random(8))
+
+
+@pytest.fixture
+async def edge() -> Served:  # type: ignore[misc]
+    async with serving() as edge:
+        yield edge
+
+
+# When
+
+
+def test_few_come_again_at_once_and_many_within_ten_seconds_each_at_a_moment_of_its_own() -> None:
+    few, many = ([kind.next_ms() for _ in range(200)] for kind in (delays(FEW), delays(MANY)))
+    assert 0 <= min(few) < max(few) <= 100
+    assert max(many) <= LONGEST_DELAY_SECONDS * 1000
+    assert len(set(many)) > 150
+    assert min(many) < 500 < 9_500 < max(many)
+
+
+def test_a_close_frame_has_room_for_the_reason() -> None:
+    assert json.loads(reason_of(10_000)) == {"reconnectAfterMs": 10_000}
+    assert len(reason_of(10_000).encode()) <= 123
+
+
+async def test_many_streams_do_not_end_in_one_turn() -> None:
+    """As many as take a tenth of a second: the loop has turns between them."""
+    ended: list[int] = []
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(len(ended))
+            await asyncio.sleep(0)
+
+    looking = asyncio.create_task(look())
+    await one_after_another(range(int(ENDED_PER_SECOND / 10)), ended.append)
+    looking.cancel()
+    assert ended == [*range(int(ENDED_PER_SECOND / 10))]
+    assert len({*seen}) >= 3
+
+
+# WebSockets
+
+
+async def test_subscribers_are_sent_elsewhere(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        await edge.edge.drain(delays(), 5)
+        code, reason = await peer.closed()
+    assert code == 1012
+    assert 0 <= json.loads(reason)["reconnectAfterMs"] <= 100
+
+
+async def test_what_a_socket_asked_for_is_answered_first_and_nothing_more_is_heard(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "{ patient }")
+        await peer.subscribe("2", "subscription { held }")
+        await peer.next("2")
+        leaving = asyncio.create_task(edge.edge.drain(delays(), 20))
+        await asyncio.sleep(0)
+        await peer.subscribe("3", "mutation { change }")
+        contexts = world.contexts
+        world.go.set()
+        assert await peer.next("1") == {"data": {"patient": "patient"}}
+        assert await peer.receive() == {"id": "1", "type": "complete"}
+        assert (await peer.closed())[0] == 1012
+        await leaving
+        assert world.contexts == contexts  # the mutation was not executed: its client asks again elsewhere
+
+
+async def test_who_is_being_identified_is_waited_for_and_an_idle_socket_is_not(edge: Served) -> None:
+    async with edge.peer() as idle, edge.ready() as used:
+        await until(lambda: len(edge.edge) == 2)
+        await used.subscribe("1", "{ hello }")
+        await edge.edge.drain(delays(), 5)
+        await idle.wait_closed()
+        assert idle.close_code == 1012
+        assert (await used.closed())[0] == 1012
+
+
+async def test_an_operation_that_hangs_and_a_peer_that_reads_nothing_hold_up_nobody(
+    edge: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.websocket.connection.GOODBYE_SECONDS", 0.1)
+    async with edge.ready() as peer, deaf(edge, "subscription { flood }"):
+        await peer.subscribe("1", "{ slow }")
+        await until(lambda: world.opened == 2)
+        await edge.edge.drain(delays(), 0.05)
+        assert (await peer.closed())[0] == 1012
+        for connection in tuple(edge.server.server_state.connections):
+            connection.shutdown()
+        await until(lambda: not edge.server.server_state.connections and world.held == 0)
+
+
+# Server-sent events
+
+
+async def test_a_stream_of_events_ends_with_a_moment_to_come_again() -> None:
+    async with events() as here, here.ask("subscription { held }") as response:
+        stream = blocks(response)
+        assert [await anext(stream) for _ in range(2)][1] == next_of(1, {"data": {"held": 0}})
+        await here.streams.drain(delays(), 5)
+        (last,) = [block async for block in stream]
+        assert [*last] == ["retry"]
+        assert 0 <= int(last["retry"]) <= 100
+
+
+async def test_an_answer_as_an_event_is_waited_for() -> None:
+    async with events() as here, here.ask("{ hello }") as response:
+        await here.streams.drain(delays(), 5)
+        told = [block async for block in blocks(response)]
+    assert told[1] == next_of(1, {"data": {"hello": "world"}})
+    assert told[-1]["event"] == "complete"
+
+
+# HTTP
+
+
+async def test_the_next_answer_is_the_last_of_its_connection() -> None:
+    async def app(scope: object, receive: object, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    connections = Connections()
+    async with http_serving(app, connections.told(), **UVICORN_OPTIONS) as url, aiohttp.ClientSession() as session:
+        async with session.get(url) as response:
+            assert "connection" not in response.headers
+        connections.leaving = True
+        async with session.get(url) as response:
+            assert (await response.read(), response.headers["connection"]) == (b"ok", "close")
