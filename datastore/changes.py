@@ -1,20 +1,28 @@
-"""The change feed: whoever follows a table gets its changes, in the order of each key.
+"""The change feed: whoever follows a table gets its changes, in the order of each key, or goes on where they were.
 
-One reader per table (see `streams`) runs while anybody follows; the hub hands out what it reads.
+One source per table (a `StreamReader`) runs while anybody follows, and a little longer: its log is for those who come
+again. The hub hands out what it tells.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
+from datastore.change_log import Entry, Log, Place
+from datastore.change_reading import OlderChanges
 from datastore.declarations import Table
 from datastore.hub import Hub, Policy, Subscription
 from datastore.shards import Wire
-from datastore.streams import Change, StreamReader
+from datastore.streams import Change, ChangesLost, Sink, Source, StreamReader, new_order
 
 T = TypeVar("T")
+
+LINGER_SECONDS = 30.0
+# So many changes are looked through before others have a turn.
+CHANGES_PER_TURN = 250
 
 logger = logging.getLogger(__name__)
 
@@ -23,8 +31,21 @@ def _log(table: str, problem: Exception) -> None:
     logger.warning("Changes of %s: %r", table, problem)
 
 
+class _Followed:
+    """A table that is followed, or was a moment ago."""
+
+    def __init__(self, log: Log, source: Source) -> None:
+        self.log = log
+        self.source = source
+        self.followers = 0
+        self.lingering: asyncio.TimerHandle | None = None
+
+
 class ChangeFeed:
-    """The changes of all tables. `on_error` hears of records that cannot be decoded, and of each outage once."""
+    """The changes of all tables. `on_error` hears of records that cannot be decoded, and of each outage once.
+
+    `linger`: seconds for which a table is read on when nobody follows it any more.
+    """
 
     def __init__(
         self,
@@ -33,12 +54,23 @@ class ChangeFeed:
         prefix: str = "",
         poll_interval: float = 0.25,
         discover_interval: float = 10.0,
+        linger: float = LINGER_SECONDS,
         on_error: Callable[[str, Exception], None] = _log,
+        new_order: Callable[[], str] = new_order,
     ) -> None:
-        self._hub: Hub[Change] = Hub()
-        self._readers: dict[str, StreamReader] = {}
+        self._hub: Hub[Entry] = Hub()
+        self._tables: dict[str, _Followed] = {}
         self._heads: dict[str, dict[int, Callable[[], int]]] = {}
-        self._read = partial(StreamReader, wire, self._hub, prefix, poll_interval, discover_interval, on_error)
+        self._linger = linger
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._older = OlderChanges(wire)
+
+        def read(table: Table, sink: Sink) -> Source:
+            return StreamReader(
+                wire, prefix, poll_interval, discover_interval, on_error, table, sink, new_order=new_order
+            )
+
+        self._read: Callable[[Table, Sink], Source] = read
 
     @asynccontextmanager
     async def follow(
@@ -50,47 +82,165 @@ class ChangeFeed:
         policy: Policy = Policy.DISCONNECT,
         key: Callable[[T], Hashable] | None = None,
         stands_for: Callable[[], int] = lambda: 1,
-    ) -> AsyncIterator[Subscription[T]]:
+        after: Place | None = None,
+    ) -> AsyncIterator["Following[T]"]:
         """Entered when every write acknowledged from then on will be seen; a few older ones may be seen too.
 
+        With `after` what was told since then comes first, each once, and then what is new; see `Following.is_too_old`.
         `stands_for` tells how many have its events, for figures.
         Raises what the store raises when it cannot be reached at first. Once entered, outages are waited out, and the
         iteration raises `ChangesLost` when something was lost.
         """
-        async with self._hub.subscribe(table.name, select, capacity=capacity, policy=policy, key=key) as events:
-            reader = self._join(table)
-            try:
-                await reader.attached()
+        followed = self._join(table)
+        try:
+            following = Following(followed.log, select, key)
+            async with self._hub.subscribe(
+                table.name, following.live, capacity=capacity, policy=policy, key=following.key
+            ) as events:
+                await followed.source.attached()
+                number = None if after is None else await followed.log.reach(after)
+                following.begin(events, after, number)
                 self._heads.setdefault(table.name, {})[id(events)] = stands_for
-                yield events
-            finally:
-                self._heads.get(table.name, {}).pop(id(events), None)
-                await self._leave(table, reader)
+                try:
+                    yield following
+                finally:
+                    self._heads.get(table.name, {}).pop(id(events), None)
+        finally:
+            await self._leave(table, followed)
 
     def followers(self, table: Table) -> int:
         """How many follow a table whose stream is being read."""
-        reader = self._readers.get(table.name)
-        heads = self._heads.get(table.name, {}) if reader is not None and reader.is_attached else {}
-        return sum(stands_for() for stands_for in heads.values())
+        followed = self._tables.get(table.name)
+        is_read = followed is not None and followed.source.is_attached
+        return sum(stands_for() for stands_for in self._heads.get(table.name, {}).values()) if is_read else 0
 
     async def aclose(self) -> None:
         """Stop reading; whoever still follows comes to the end of the iteration."""
-        readers, self._readers = self._readers, {}
-        for name, reader in readers.items():
+        tables, self._tables = self._tables, {}
+        for name, followed in tables.items():
+            if followed.lingering is not None:
+                followed.lingering.cancel()
             self._hub.end(name)
-            await reader.stop()
+            await followed.source.stop()
+        if self._stopping:
+            await asyncio.wait(self._stopping)
 
-    def _join(self, table: Table) -> "StreamReader":
-        reader = self._readers.get(table.name)
-        if reader is None or reader.problem is not None:
-            reader = self._readers[table.name] = self._read(table)
-        reader.followers += 1
-        return reader
+    def _join(self, table: Table) -> _Followed:
+        followed = self._tables.get(table.name)
+        if followed is None or followed.source.problem is not None:
+            if followed is not None and followed.lingering is not None:
+                followed.lingering.cancel()
+            log = Log(partial(self._hub.publish, table.name), partial(self._hub.end, table.name), self._older.read)
+            followed = self._tables[table.name] = _Followed(log, self._read(table, log))
+        if followed.lingering is not None:
+            followed.lingering.cancel()
+            followed.lingering = None
+        followed.followers += 1
+        return followed
 
-    async def _leave(self, table: Table, reader: "StreamReader") -> None:
-        reader.followers -= 1
-        if reader.followers:
+    async def _leave(self, table: Table, followed: _Followed) -> None:
+        followed.followers -= 1
+        if followed.followers:
             return
-        if self._readers.get(table.name) is reader:
-            del self._readers[table.name]
-        await reader.stop()
+        if self._tables.get(table.name) is not followed or followed.source.problem is not None or self._linger <= 0:
+            await self._stop(table, followed)
+        else:
+            loop = asyncio.get_running_loop()
+            followed.lingering = loop.call_later(self._linger, self._stop_soon, table, followed)
+
+    def _stop_soon(self, table: Table, followed: _Followed) -> None:
+        followed.lingering = None
+        task = asyncio.create_task(self._stop(table, followed))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    async def _stop(self, table: Table, followed: _Followed) -> None:
+        if self._tables.get(table.name) is followed:
+            del self._tables[table.name]
+        await followed.source.stop()
+
+
+class Following(Generic[T]):
+    """One follower's events: iterate it in one task. First what was missed, looked through as it is asked for.
+
+    `place` and `number` are those up to which everything has been given, or passed over: they only ever rise.
+    `is_too_old`: what was told after the place that was asked for is not known any more, and these are the events from
+    now on. `is_behind`: something may still have been missed.
+    """
+
+    def __init__(self, log: Log, select: Callable[[Change], T | None], key: Callable[[T], Hashable] | None) -> None:
+        self._log = log
+        self._select = select
+        self._key = key
+        self._events: Subscription[tuple[T, Entry]] | None = None
+        self._looking_at: list[Entry] = []
+        self.is_behind = True
+        self.is_too_old = False
+        self.number, self.place = log.last_number, log.last_place
+
+    def begin(self, events: Subscription[tuple[T, Entry]], after: Place | None, number: int | None) -> None:
+        """Go on after a place, which has this number, if it is known; else with what is new."""
+        self._events = events
+        self.is_too_old = after is not None and number is None
+        if after is None or number is None:
+            self._is_here()
+        else:
+            self.number, self.place = number, after
+
+    def _is_here(self) -> None:
+        self.is_behind = False
+        if self._log.last_number > self.number:
+            self.number, self.place = self._log.last_number, self._log.last_place
+
+    @property
+    def conflated(self) -> int:
+        return 0 if self._events is None else self._events.conflated
+
+    @property
+    def waiting(self) -> int:
+        """How many events wait to be taken, but for what was missed."""
+        return 0 if self._events is None else len(self._events)
+
+    def live(self, entry: Entry) -> tuple[T, Entry] | None:
+        """What the hub has for it: nothing, as long as it is behind, for then the log has it."""
+        if self.is_behind or entry.number <= self.number:
+            return None
+        event = self._select(entry.change)
+        return None if event is None else (event, entry)
+
+    def key(self, event: tuple[T, Entry]) -> Hashable:
+        return None if self._key is None else self._key(event[0])
+
+    async def missed(self) -> T | None:
+        """The next of what was missed; None once there is no more, and from then on. Raises `ChangesLost`."""
+        while self.is_behind:
+            if not self._looking_at:
+                entries = self._log.after(self.number, CHANGES_PER_TURN)
+                if entries is None:
+                    raise ChangesLost(
+                        "You fell too far behind the changes: read the current state and subscribe again."
+                    )
+                if not entries:
+                    self._is_here()
+                    break
+                self._looking_at = entries[::-1]
+            entry = self._looking_at.pop()
+            self.number, self.place = entry.number, entry.place
+            event = self._select(entry.change)
+            if event is not None:
+                return event
+            if not self._looking_at:
+                await asyncio.sleep(0)
+        return None
+
+    def __aiter__(self) -> "Following[T]":
+        return self
+
+    async def __anext__(self) -> T:
+        assert self._events is not None
+        missed = await self.missed()
+        if missed is not None:
+            return missed
+        event, entry = await anext(self._events)
+        self.number, self.place = entry.number, entry.place
+        return event

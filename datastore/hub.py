@@ -30,7 +30,8 @@ class Policy(StrEnum):
 class Backlog(Generic[T]):
     """What waits for one subscriber, by its policy; `most` of them at the most.
 
-    A key keeps its place in the line when its event is replaced, so a busy key does not starve.
+    What takes the place of another goes to the end of the line: what is taken is in the order in which it came, so
+    that whoever has one has all that came before it, or something newer of the same key.
     """
 
     __slots__ = ("_keyed", "_line", "_most")
@@ -45,8 +46,8 @@ class Backlog(Generic[T]):
 
     def add(self, event: T, key: Hashable) -> T | None:
         """Let it wait; what it took the place of. Raises `SlowSubscriber` when as many wait as may."""
-        replaced = None if self._keyed is None else self._keyed.get(key)
-        if len(self) >= self._most and replaced is None:
+        replaced = None if self._keyed is None else self._keyed.pop(key, None)
+        if len(self) >= self._most:
             behind = len(self) + 1
             message = f"This subscription fell {behind} changes behind and was disconnected; subscribe again."
             raise SlowSubscriber(message, behind=behind)
@@ -87,6 +88,13 @@ class Subscription(Generic[T]):
         self._ended = False
         self._problem: Exception | None = None
         self.conflated = 0
+
+    def __len__(self) -> int:
+        """How many events wait."""
+        return len(self._backlog)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __aiter__(self) -> Self:
         return self

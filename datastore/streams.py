@@ -8,18 +8,18 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 import asyncio
 import math
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, Literal, TypeVar
+from secrets import token_hex
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from datastore.attributes import Item, decode_item, encode_item
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.errors import DomainError, TableMissing, Unavailable
-from datastore.hub import Hub
 from datastore.shards import (
     BATCH,
     FROM_THE_START,
@@ -60,6 +60,46 @@ class Change:
     sequence: str
     time: datetime
     by_ttl: bool
+
+
+class Sink(Protocol):
+    """Who is told a table's changes, in order. Nothing here waits."""
+
+    def begin(self, order: str, stream: str, *, single: str | None) -> None:
+        """What is told from now on is in this order: an id of whoever put the changes of several shards in it.
+
+        `stream` is the stream's ARN: with another, all that was told before counts for nothing. `single` is the id of
+        its shard as long as it has had no other: then sequences alone tell what comes after what. Told before the first
+        change, again when either becomes another, and never when changes were lost: that is `lost`.
+        """
+
+    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+        """A change of a shard. `is_past`: it is no news, and only remembered for those who were away."""
+
+    def lost(self, problem: Exception) -> None:
+        """There will be no more, for this problem. Not told when the source is stopped."""
+
+
+class Source(Protocol):
+    """Tells a sink a table's changes from when it is made until it is stopped, or has a problem."""
+
+    problem: Exception | None
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether every write from now on will be told."""
+
+    async def attached(self) -> None:
+        """Returns once it is. Raises the problem."""
+
+    async def stop(self) -> None: ...
+
+
+class Start(NamedTuple):
+    """Where to go on: the last sequence told of each shard that had any, and the moment when that was so."""
+
+    positions: Mapping[str, int]
+    as_of: datetime
 
 
 def decode_change(table: str, record: dict[str, Any]) -> Change:
@@ -135,26 +175,45 @@ def _lost() -> ChangesLost:
     return ChangesLost("Some changes may have been missed; read the current state and subscribe again.")
 
 
+def new_order() -> str:
+    """The id of an order of changes."""
+    return token_hex(4)
+
+
 def _delay(failures: int) -> float:
     return min(LONGEST_DELAY, math.ldexp(FIRST_DELAY, min(failures, 10))) * random.uniform(0.5, 1)
 
 
+def _ancestors(shards: Mapping[str, Shard], id: str) -> list[str]:
+    """Those that are listed still."""
+    found: list[str] = []
+    parent = shards[id].parent
+    while parent is not None and parent in shards:
+        found.append(parent)
+        parent = shards[parent].parent
+    return found
+
+
 @dataclass(eq=False)
 class StreamReader:
-    """Reads one table's stream from now on, until it is stopped or changes are lost."""
+    """A `Source`: reads one table's stream from now on, or from where another has left off (`start`)."""
 
     wire: Wire
-    hub: Hub[Change]
     prefix: str
     poll_interval: float
     discover_interval: float
     on_error: Callable[[str, Exception], None]
     table: Table
-    followers: int = 0
+    sink: Sink
+    start: Start | None = None
+    new_order: Callable[[], str] = new_order
     problem: Exception | None = None
 
     def __post_init__(self) -> None:
         self._stream = ""
+        self._order = self.new_order()
+        self._is_single = False
+        self._unknown: set[str] = set()  # shards that have nothing to do with those of `start`
         self._started: set[str] = set()
         self._finished: set[str] = set()
         self._parents: set[str | None] = set()
@@ -185,7 +244,7 @@ class StreamReader:
                     await self._discover(shards)
         except ExceptionGroup as problems:
             self.problem = problems.exceptions[0]
-            self.hub.end(self.table.name, self.problem)
+            self.sink.lost(self.problem)
             self.on_error(self.table.name, self.problem)
         finally:
             self._settled.set()
@@ -196,11 +255,29 @@ class StreamReader:
         listed = await self._list()
         self._started = {shard.id for shard in listed}
         self._finished = {shard.id for shard in listed if shard.id in self._parents}
+        self._is_single = len(listed) == 1 and listed[0].parent is None
+        self.sink.begin(self._order, self._stream, single=listed[0].id if self._is_single else None)
+        if self.start is not None:
+            self._go_on(shards, listed, self.start)
+            return
         leaves = [shard for shard in listed if shard.id not in self._parents]
         for join in [shards.create_task(self._join(shard)) for shard in leaves]:
             await join
         for shard in leaves:
             shards.create_task(self._read(shard))
+
+    def _go_on(self, shards: asyncio.TaskGroup, listed: list[Shard], start: Start) -> None:
+        """Read on after the positions. Children come whole, once their parent has been read to its end."""
+        by_id = {shard.id: shard for shard in listed}
+        if not start.positions.keys() <= by_id.keys():
+            raise _lost()
+        self._finished = {id for known in start.positions for id in _ancestors(by_id, known)} - start.positions.keys()
+        self._started = self._finished | start.positions.keys()
+        self._unknown = {shard.id for shard in listed if not self._started & {shard.id, *_ancestors(by_id, shard.id)}}
+        for id, sequence in start.positions.items():
+            by_id[id].last = sequence
+            shards.create_task(self._read(by_id[id]))
+        self._wake.set()
 
     async def _join(self, shard: Shard) -> None:
         shard.whole = False
@@ -222,6 +299,11 @@ class StreamReader:
         unread -= self._finished
         for shard in listed:
             if shard.id not in self._started and shard.parent not in unread:
+                if self._is_single:
+                    self._is_single = False
+                    self.sink.begin(self._order, self._stream, single=None)
+                if self.start is not None and shard.id in self._unknown:
+                    shard.whole, shard.as_of = False, self.start.as_of
                 self._started.add(shard.id)
                 shards.create_task(self._read(shard))
 
@@ -288,7 +370,7 @@ class StreamReader:
             self.on_error(self.table.name, problem)
         else:
             if is_new:
-                self.hub.publish(self.table.name, change)
+                self.sink.tell(shard.id, change)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer, however long it takes: what fails is asked again. Only lost changes end the wait."""

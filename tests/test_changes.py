@@ -18,12 +18,12 @@ import pytest
 from scripted_stream import Script, Shard
 
 from datastore import streams as module
-from datastore.changes import ChangeFeed
+from datastore.changes import ChangeFeed, Following
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Unavailable
-from datastore.hub import Policy, Subscription
+from datastore.hub import Policy
 from datastore.shards import StreamMissing
 from datastore.streams import Change, ChangesLost
 
@@ -153,7 +153,9 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def feed_of(engine: Engine, session: aiohttp.ClientSession) -> ChangeFeed:
-    return ChangeFeed(HttpWire(engine.port, session), prefix=PREFIX, poll_interval=POLL, discover_interval=0.2)
+    return ChangeFeed(
+        HttpWire(engine.port, session), prefix=PREFIX, poll_interval=POLL, discover_interval=0.2, linger=0
+    )
 
 
 def number_of(change: Change) -> int:
@@ -162,7 +164,7 @@ def number_of(change: Change) -> int:
     return number
 
 
-async def take(events: Subscription[Any], number: int) -> list[Any]:
+async def take(events: Following[Any], number: int) -> list[Any]:
     async with asyncio.timeout(8):
         return [await anext(events) for _ in range(number)]
 
@@ -386,7 +388,7 @@ Told = list[Exception]
 def scripted(script: Script, told: Told | None = None) -> ChangeFeed:
     heard: Told = told if told is not None else []
     return ChangeFeed(
-        script, poll_interval=0.001, discover_interval=0.02, on_error=lambda _, problem: heard.append(problem)
+        script, poll_interval=0.001, discover_interval=0.02, linger=0, on_error=lambda _, problem: heard.append(problem)
     )
 
 
@@ -488,7 +490,7 @@ async def test_trimmed_changes_are_told_after_what_came_before() -> None:
     feed = scripted(script)
     async with feed.follow(BLIP, number_of) as events, feed.follow(BLIP, number_of) as other:
         script.write("a", "x")
-        await until(lambda: len(events._backlog) == len(other._backlog) == 1)
+        await until(lambda: events.waiting == other.waiting == 1)
         script.write("a", "x")
         script.shards["a"].trimmed = 5
         for subscription in (events, other):

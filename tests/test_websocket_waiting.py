@@ -140,7 +140,7 @@ async def talk() -> AsyncIterator[Talk]:
     assert not talk.places.total
 
 
-async def test_of_each_key_the_newest_waits_in_the_place_of_the_first(talk: Talk) -> None:
+async def test_of_each_key_the_newest_waits_in_the_order_in_which_they_came(talk: Talk) -> None:
     feed = await talk.feed("1", Policy.LATEST)
     talk.peer.writable = False
     for data, key in ((1, "a"), (2, "b"), (3, "a"), (4, "c"), (5, "b")):
@@ -148,7 +148,7 @@ async def test_of_each_key_the_newest_waits_in_the_place_of_the_first(talk: Talk
     assert talk.peer.events() == []
     assert feed.withdrawn == [1, 2]
     talk.read()
-    assert talk.peer.events() == [("1", 3), ("1", 5), ("1", 4)]
+    assert talk.peer.events() == [("1", 3), ("1", 4), ("1", 5)]
     feed.tell(6, "a")
     assert talk.peer.events() == [("1", 6)]
 
