@@ -124,13 +124,13 @@ class Log:
 
     # What it is told
 
-    def begin(self, order: str, stream: str, *, single: str | None) -> None:
+    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
         if stream != self._stream:
             self._clear()
             self._hashes.clear()
             self._older = None
         self._order, self._stream, self._single = order, stream, single
-        if not self._entries or single is None:
+        if is_new and (not self._entries or single is None):
             self.last_place = Place(order, NOWHERE, 0)
             self._numbers[self.last_place] = self.last_number
 

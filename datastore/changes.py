@@ -16,7 +16,8 @@ from datastore.change_reading import OlderChanges
 from datastore.declarations import Table
 from datastore.hub import Hub, Policy, Subscription
 from datastore.shards import Wire
-from datastore.streams import Change, ChangesLost, Sink, Source, StreamReader, new_order
+from datastore.sources import Sink, Source
+from datastore.streams import Change, ChangesLost, StreamReader, new_order
 
 T = TypeVar("T")
 

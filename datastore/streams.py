@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from secrets import token_hex
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from datastore.attributes import Item, decode_item, encode_item
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.errors import DomainError, TableMissing, Unavailable
+from datastore.positions import START, Reached, joined, joined_by, sequence_at
 from datastore.shards import (
     BATCH,
     FROM_THE_START,
@@ -33,6 +34,7 @@ from datastore.shards import (
     shards_of,
     stream_of,
 )
+from datastore.sources import Sink
 
 T = TypeVar("T")
 
@@ -60,46 +62,6 @@ class Change:
     sequence: str
     time: datetime
     by_ttl: bool
-
-
-class Sink(Protocol):
-    """Who is told a table's changes, in order. Nothing here waits."""
-
-    def begin(self, order: str, stream: str, *, single: str | None) -> None:
-        """What is told from now on is in this order: an id of whoever put the changes of several shards in it.
-
-        `stream` is the stream's ARN: with another, all that was told before counts for nothing. `single` is the id of
-        its shard as long as it has had no other: then sequences alone tell what comes after what. Told before the first
-        change, again when either becomes another, and never when changes were lost: that is `lost`.
-        """
-
-    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
-        """A change of a shard. `is_past`: it is no news, and only remembered for those who were away."""
-
-    def lost(self, problem: Exception) -> None:
-        """There will be no more, for this problem. Not told when the source is stopped."""
-
-
-class Source(Protocol):
-    """Tells a sink a table's changes from when it is made until it is stopped, or has a problem."""
-
-    problem: Exception | None
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether every write from now on will be told."""
-
-    async def attached(self) -> None:
-        """Returns once it is. Raises the problem."""
-
-    async def stop(self) -> None: ...
-
-
-class Start(NamedTuple):
-    """Where to go on: the last sequence told of each shard that had any, and the moment when that was so."""
-
-    positions: Mapping[str, int]
-    as_of: datetime
 
 
 def decode_change(table: str, record: dict[str, Any]) -> Change:
@@ -144,6 +106,7 @@ class Shard:
     whole: bool = True
     iterator: str | None = None
     last: int | None = None
+    position: str = START
     as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
     skip_before: datetime | None = None
 
@@ -162,13 +125,29 @@ class Shard:
             self.skip_before = self.as_of - CLOCK_SKEW
         return FROM_THE_START
 
-    def advance(self, change: Change) -> bool:
-        """Whether the change is new here: a retry or a new iterator may bring some again."""
-        sequence = int(change.sequence)
+    def go_on_at(self, position: str) -> None:
+        """Read on where another has left off."""
+        self.position, self.last = position, sequence_at(position)
+        place = joined_by(position)
+        if place is not None:
+            self.whole, self.iterator = False, place[1]
+
+    def advance(self, sequence: int, time: datetime | None) -> bool:
+        """Whether a change is new here: a retry or a new iterator may bring some again."""
         if self.last is not None and sequence <= self.last:
             return False
         self.last = sequence
-        return self.skip_before is None or change.time >= self.skip_before
+        is_new = self.skip_before is None or time is None or time >= self.skip_before
+        if is_new:
+            self.position = str(sequence)
+        return is_new
+
+    def turn(self, iterator: str | None) -> None:
+        """Go on with the iterator that an answer brought; None at the shard's end."""
+        self.iterator, self.as_of = iterator, datetime.now(UTC)
+        place = joined_by(self.position)
+        if iterator is not None and place is not None and self.skip_before is None:
+            self.position = joined(place[0], iterator)
 
 
 def _lost() -> ChangesLost:
@@ -205,7 +184,7 @@ class StreamReader:
     on_error: Callable[[str, Exception], None]
     table: Table
     sink: Sink
-    start: Start | None = None
+    start: Reached | None = None
     new_order: Callable[[], str] = new_order
     problem: Exception | None = None
 
@@ -213,7 +192,8 @@ class StreamReader:
         self._stream = ""
         self._order = self.new_order()
         self._is_single = False
-        self._unknown: set[str] = set()  # shards that have nothing to do with those of `start`
+        self._has_begun = False
+        self._read_shards: dict[str, Shard] = {}
         self._started: set[str] = set()
         self._finished: set[str] = set()
         self._parents: set[str | None] = set()
@@ -224,6 +204,13 @@ class StreamReader:
     @property
     def is_attached(self) -> bool:
         return self._settled.is_set() and self.problem is None
+
+    @property
+    def reached(self) -> Reached | None:
+        """How far it has read; before it is attached, where it began."""
+        if not self._has_begun:
+            return self.start
+        return Reached(self._stream, {shard.id: shard.position for shard in self._read_shards.values()})
 
     async def attached(self) -> None:
         await self._settled.wait()
@@ -238,16 +225,20 @@ class StreamReader:
         try:
             async with asyncio.TaskGroup() as shards:
                 await self._attach(shards)
+                self._has_begun = True
                 self._settled.set()
                 while True:
                     await self._pause()
                     await self._discover(shards)
         except ExceptionGroup as problems:
             self.problem = problems.exceptions[0]
-            self.sink.lost(self.problem)
-            self.on_error(self.table.name, self.problem)
+            self._end(self.problem)
         finally:
             self._settled.set()
+
+    def _end(self, problem: Exception) -> None:
+        self.sink.lost(problem)
+        self.on_error(self.table.name, problem)
 
     async def _attach(self, shards: asyncio.TaskGroup) -> None:
         """Join the open shards at their end. A shard that ends meanwhile is no gap: its children are read whole."""
@@ -264,24 +255,28 @@ class StreamReader:
         for join in [shards.create_task(self._join(shard)) for shard in leaves]:
             await join
         for shard in leaves:
-            shards.create_task(self._read(shard))
+            self._begin(shards, shard)
 
-    def _go_on(self, shards: asyncio.TaskGroup, listed: list[Shard], start: Start) -> None:
+    def _go_on(self, shards: asyncio.TaskGroup, listed: list[Shard], start: Reached) -> None:
         """Read on after the positions. Children come whole, once their parent has been read to its end."""
         by_id = {shard.id: shard for shard in listed}
-        if not start.positions.keys() <= by_id.keys():
+        if start.stream != self._stream or not start.shards.keys() <= by_id.keys():
             raise _lost()
-        self._finished = {id for known in start.positions for id in _ancestors(by_id, known)} - start.positions.keys()
-        self._started = self._finished | start.positions.keys()
-        self._unknown = {shard.id for shard in listed if not self._started & {shard.id, *_ancestors(by_id, shard.id)}}
-        for id, sequence in start.positions.items():
-            by_id[id].last = sequence
-            shards.create_task(self._read(by_id[id]))
+        self._finished = {id for known in start.shards for id in _ancestors(by_id, known)} - start.shards.keys()
+        self._started = self._finished | start.shards.keys()
+        for id, position in start.shards.items():
+            by_id[id].go_on_at(position)
+            self._begin(shards, by_id[id])
         self._wake.set()
+
+    def _begin(self, shards: asyncio.TaskGroup, shard: Shard) -> None:
+        self._read_shards[shard.id] = shard
+        shards.create_task(self._read(shard))
 
     async def _join(self, shard: Shard) -> None:
         shard.whole = False
         shard.iterator = await self._iterator(shard, {"ShardIteratorType": "LATEST"})
+        shard.position = joined(self._order, shard.iterator)
 
     async def _pause(self) -> None:
         # Children may be listed a moment after their parent has ended.
@@ -302,10 +297,10 @@ class StreamReader:
                 if self._is_single:
                     self._is_single = False
                     self.sink.begin(self._order, self._stream, single=None)
-                if self.start is not None and shard.id in self._unknown:
-                    shard.whole, shard.as_of = False, self.start.as_of
                 self._started.add(shard.id)
-                shards.create_task(self._read(shard))
+                self._begin(shards, shard)
+        for gone in self._read_shards.keys() - {shard.id for shard in listed}:
+            del self._read_shards[gone]
 
     async def _relist(self) -> list[Shard]:
         # A new stream under the same table name: the store was replaced, and an iterator would not notice.
@@ -334,8 +329,7 @@ class StreamReader:
             answer = await self._patiently(ask)
             records = answer.get("Records", ())
             await self._publish_all(shard, records)
-            shard.as_of = datetime.now(UTC)
-            shard.iterator = answer.get("NextShardIterator")
+            shard.turn(answer.get("NextShardIterator"))
             if shard.iterator is None:
                 break
             if len(records) < BATCH:
@@ -365,7 +359,7 @@ class StreamReader:
     def _publish(self, shard: Shard, record: dict[str, Any]) -> None:
         try:
             change = decode_change(self.table.name, record)
-            is_new = shard.advance(change)
+            is_new = shard.advance(int(change.sequence), change.time)
         except Exception as problem:  # one record that makes no sense does not hold up those behind it
             self.on_error(self.table.name, problem)
         else:
