@@ -8,9 +8,13 @@ import typer
 
 from commands.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options
 from console import run, waiting
-from datastore import tables
 from datastore.database import open_database
+from datastore.infrastructure.alarms import Watched
+from datastore.infrastructure.cloudformation import cloudformation
+from datastore.infrastructure.policies import named, policy
+from datastore.infrastructure.terraform import terraform
 from datastore.keyspace import TABLES
+from datastore.keyspace.roles import ROLES
 
 commands = typer.Typer(no_args_is_help=True, help="The tables in the store.")
 
@@ -18,6 +22,9 @@ commands = typer.Typer(no_args_is_help=True, help="The tables in the store.")
 class ExportFormat(StrEnum):
     CLOUDFORMATION = "cloudformation"
     TERRAFORM = "terraform"
+
+
+RoleName = StrEnum("RoleName", {role.name: role.name for role in ROLES})  # type: ignore[misc]
 
 
 @commands.command("create")
@@ -61,13 +68,39 @@ def describe_tables(
 @commands.command("export")
 def export_tables(
     format: Annotated[ExportFormat, typer.Option(help="For which tool.")] = ExportFormat.CLOUDFORMATION,
+    alarms: Annotated[
+        Watched, typer.Option(help="What CloudWatch watches: throttling, DynamoDB's own errors too, or nothing.")
+    ] = Watched.THROTTLING,
+    policies: Annotated[
+        bool, typer.Option("--policies", help="With a managed policy for each role of a process.")
+    ] = False,
+    iam: Annotated[bool, typer.Option("--iam", help="Print policies alone, as IAM takes them.")] = False,
+    role: Annotated[
+        list[RoleName] | None, typer.Option(help="Policies for these only; with --iam and one of them, its own alone.")
+    ] = None,
+    account: Annotated[str | None, typer.Option(help="The AWS account in what --iam prints.")] = None,
+    photo_bucket: Annotated[
+        str | None, typer.Option(envvar="GATEWAY_PHOTO_BUCKET", help="The bucket of photos in what --iam prints.")
+    ] = None,
     store: StoreOption = "embedded",
     data_dir: DataDir = DATA_DIR,
     memory: Memory = False,
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
-    """Print the declared tables as a CloudFormation template or as Terraform resources. The store is not asked."""
+    """Print the declared tables as a CloudFormation template or a Terraform file, or the policies of processes.
+
+    Policies allow what the access patterns of a process do, and no more. Where account, region or bucket are not told,
+    names stand in their place that CloudFormation's Fn::Sub replaces. The store is not asked.
+    """
     store_options(store, data_dir, memory, prefix, region)
-    export = tables.cloudformation if format is ExportFormat.CLOUDFORMATION else tables.terraform
-    typer.echo(export(TABLES, prefix))
+    if role and not (iam or policies):
+        raise typer.BadParameter("is for --iam and --policies", param_hint="--role")
+    chosen = [one for one in ROLES if not role or one.name in role]
+    if iam:
+        arn = named(prefix=prefix, region=region, account=account, bucket=photo_bucket)
+        documents = {one.name: policy(one, arn) for one in chosen}
+        typer.echo(json.dumps(next(iter(documents.values())) if len(role or ()) == 1 else documents, indent=2))
+        return
+    export = cloudformation if format is ExportFormat.CLOUDFORMATION else terraform
+    typer.echo(export(TABLES, prefix, watched=alarms, roles=chosen if policies else ()))

@@ -21,7 +21,7 @@ Operation = Literal[
     "TransactGetItems",
     "TransactWriteItems",
 ]
-
+ActionKind = Literal["Put", "Update", "Delete", "ConditionCheck"]
 
 WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
 
@@ -103,7 +103,8 @@ class AccessPattern:
     one of `guard` too: it is asked of an update besides `condition`.
     `projection` is what a Query brings: whole items, their count (items too where they are selected), or the attributes
     of the fields that are selected. `consistent` marks reads of base tables that must see the latest write.
-    `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `who` may use it, and
+    `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `transacts` are the
+    kinds of actions in its transactions, with the table where that is another than the pattern's. `who` may use it, and
     `also` those. The keys of a `personal` list tell of people (by their email): its cursors are encrypted.
     `max_age` are the seconds for which an answer that was found may be shown again; 0 for none at all.
     """
@@ -115,6 +116,7 @@ class AccessPattern:
     who: Who
     also: tuple[Who, ...] = ()
     fields: tuple[str, ...] = ()
+    transacts: tuple["ActionKind | tuple[ActionKind, Table]", ...] = ()
     index: str | None = None
     key: str = ""
     filter: tuple[str, ...] = ()
@@ -134,6 +136,11 @@ class AccessPattern:
     @property
     def writes(self) -> bool:
         return any(name.startswith(WRITES) for name in self.operations)
+
+    @property
+    def transacted(self) -> tuple[tuple[ActionKind, Table], ...]:
+        """The kinds of actions in its transactions, each with its table."""
+        return tuple((acts, self.table) if isinstance(acts, str) else acts for acts in self.transacts)
 
     @property
     def summary(self) -> str:

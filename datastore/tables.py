@@ -1,7 +1,6 @@
-"""Tables in the store: created, described and exported from their declarations (table administration is boto3's)."""
+"""Tables in the store: created and described from their declarations (table administration is boto3's)."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,77 +85,6 @@ def _describe(admin: Any, name: str) -> dict[str, Any]:
             raise
         return {"TableName": name, "TableStatus": "MISSING"}
     return answer
-
-
-def cloudformation(tables: Sequence[Table], prefix: str = "") -> str:
-    """A CloudFormation template (JSON) of the tables."""
-    return json.dumps(
-        {
-            "AWSTemplateFormatVersion": "2010-09-09",
-            "Description": "The tables of the GraphQL gateway",
-            "Resources": {_identifier(table): _resource(table, prefix) for table in tables},
-        },
-        indent=2,
-    )
-
-
-def _resource(table: Table, prefix: str) -> dict[str, Any]:
-    properties = definition(table, prefix)
-    if table.stream:
-        properties["StreamSpecification"] = {"StreamViewType": table.stream}
-    if table.ttl:
-        properties["TimeToLiveSpecification"] = {"Enabled": True, "AttributeName": table.ttl}
-    properties["PointInTimeRecoverySpecification"] = {"PointInTimeRecoveryEnabled": True}
-    return {
-        "Type": "AWS::DynamoDB::Table",
-        "DeletionPolicy": "Retain",
-        "UpdateReplacePolicy": "Retain",
-        "Properties": properties,
-    }
-
-
-def terraform(tables: Sequence[Table], prefix: str = "") -> str:
-    """Terraform resources (HCL) of the tables."""
-    return "\n\n".join(_terraform_table(table, prefix) for table in tables)
-
-
-def _terraform_table(table: Table, prefix: str) -> str:
-    lines = [
-        f'resource "aws_dynamodb_table" "{table.name.replace("-", "_")}" {{',
-        f'  name         = "{prefix}{table.name}"',
-        '  billing_mode = "PAY_PER_REQUEST"',
-        f'  hash_key     = "{table.partition}"',
-    ]
-    if table.sort:
-        lines.append(f'  range_key    = "{table.sort}"')
-    if table.stream:
-        lines += ["", "  stream_enabled   = true", f'  stream_view_type = "{table.stream}"']
-    for attribute in _attributes(table):
-        name, kind = attribute["AttributeName"], attribute["AttributeType"]
-        lines += ["", "  attribute {", f'    name = "{name}"', f'    type = "{kind}"', "  }"]
-    for index in table.indexes:
-        lines += _terraform_index(index)
-    if table.ttl:
-        lines += ["", "  ttl {", f'    attribute_name = "{table.ttl}"', "    enabled        = true", "  }"]
-    lines += ["", "  point_in_time_recovery {", "    enabled = true", "  }", "}"]
-    return "\n".join(lines)
-
-
-def _terraform_index(index: Index) -> list[str]:
-    projection = _projection(index)
-    settings: dict[str, Any] = {"name": index.name, "hash_key": index.partition}
-    if index.sort:
-        settings["range_key"] = index.sort
-    settings["projection_type"] = projection["ProjectionType"]
-    if "NonKeyAttributes" in projection:
-        settings["non_key_attributes"] = projection["NonKeyAttributes"]
-    width = max(map(len, settings))  # as `terraform fmt` aligns them
-    lines = [f"    {name:<{width}} = {json.dumps(value)}" for name, value in settings.items()]
-    return ["", "  global_secondary_index {", *lines, "  }"]
-
-
-def _identifier(table: Table) -> str:
-    return "".join(word[0].upper() + word[1:] for word in table.name.split("-")) + "Table"
 
 
 def _attributes(table: Table) -> list[dict[str, str]]:

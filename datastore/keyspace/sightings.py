@@ -131,6 +131,7 @@ CONFIRM = AccessPattern(
     question="Confirm that a sighting is still there",
     table=BLIP,
     operations=("Query", "TransactWriteItems"),
+    transacts=("Put", "Update"),
     who=Who.USER,
     fields=("confirmSighting",),
     key="PK = :partition AND begins_with(SK, :prefix)",
@@ -147,6 +148,7 @@ REPORT = AccessPattern(
     question="Report a sighting, and count it in the reporter's totals and streak",
     table=BLIP,
     operations=("GetItem", "TransactWriteItems"),
+    transacts=("Put", "Update"),
     who=Who.USER,
     fields=("reportSighting",),
     condition="attribute_not_exists(PK)",
@@ -175,6 +177,7 @@ SEED = AccessPattern(
     question="Eight realistic sightings across all areas",
     table=BLIP,
     operations=("TransactWriteItems",),
+    transacts=("Put", "Update"),
     who=Who.ADMIN,
     fields=("seedDemo",),
 )

@@ -75,6 +75,7 @@ FOLLOW = AccessPattern(
     table=FEED,
     # That both users are there, and whether the one follows already, is read before.
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
+    transacts=("Put",),
     who=Who.USER,
     fields=("follow",),
     condition="attribute_not_exists(SK)",
@@ -86,6 +87,7 @@ UNFOLLOW = AccessPattern(
     table=FEED,
     # The moment of the follow, which is a part of the edge's key, is read before.
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
+    transacts=("Delete",),
     who=Who.USER,
     fields=("unfollow",),
     condition="since = :since",

@@ -9,6 +9,8 @@
 """
 
 from datastore.declarations import AccessPattern, Table, Who
+from datastore.keyspace.feeds.leaderboards import FEED_METRICS
+from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key, join, split
 
 FEED_PIPELINE = Table(name="feed-pipeline", partition="PK", sort="SK", ttl="expiresAt")
@@ -108,6 +110,7 @@ APPLY = AccessPattern(
     question="Apply effects, each once: its mark, put if it is not there, in one transaction with what it changes",
     table=FEED_PIPELINE,
     operations=("TransactWriteItems",),
+    transacts=("Put", ("Update", FEED), ("Update", FEED_METRICS)),
     who=Who.INTERNAL,
     condition="attribute_not_exists(PK)",
 )

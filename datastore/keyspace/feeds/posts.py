@@ -113,6 +113,7 @@ CREATE_POST = AccessPattern(
     table=FEED,
     # That the author is a user is read before.
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
+    transacts=("Put",),
     who=Who.USER,
     fields=("createPost",),
     condition="attribute_not_exists(PK)",
@@ -124,6 +125,7 @@ DELETE_POST = AccessPattern(
     question="Delete one's post; its likes, comments and feed entries follow",
     table=FEED,
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
+    transacts=("Update", "Delete"),
     who=Who.USER,
     fields=("deletePost",),
     condition="author_id = :me AND attribute_not_exists(deleted_at)",

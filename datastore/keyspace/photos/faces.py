@@ -59,6 +59,7 @@ TAG_FACE = AccessPattern(
     table=SPARKS,
     # The photo and the person are read before.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
+    transacts=("Put", "Update"),
     who=Who.USER,
     fields=("tagFace",),
     condition="attribute_not_exists(PK)",
@@ -69,6 +70,7 @@ UNTAG_FACE = AccessPattern(
     question="Take a face off one's photo (an admin: off any)",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
+    transacts=("Update", "Delete", "ConditionCheck"),
     who=Who.USER,
     also=(Who.ADMIN,),
     fields=("untagFace",),

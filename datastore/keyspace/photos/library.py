@@ -91,6 +91,7 @@ DELETE_PHOTO = AccessPattern(
     table=SPARKS,
     # The photo and the persons on it are read before; the note of the files to remove is deleted when they are.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
+    transacts=("Update", "Delete", "ConditionCheck"),
     who=Who.USER,
     also=(Who.ADMIN,),
     fields=("deletePhoto",),

@@ -86,6 +86,7 @@ CREATE_PERSON = AccessPattern(
     # One with an id of the client's own is looked for before: they may have another name by now. And after: of two who
     # were named at once one goes.
     operations=("Query", "PutItem", "TransactWriteItems"),
+    transacts=("Delete", "ConditionCheck"),
     who=Who.ADMIN,
     fields=("createPerson",),
     condition="attribute_not_exists(PK)",
@@ -97,6 +98,7 @@ UPDATE_PERSON = AccessPattern(
     table=SPARKS,
     # A new name is a new key: the item moves.
     operations=("Query", "UpdateItem", "TransactWriteItems"),
+    transacts=("Put", "Delete"),
     who=Who.ADMIN,
     fields=("updatePerson",),
     condition="attribute_exists(PK)",
@@ -109,6 +111,7 @@ MERGE_PERSONS = AccessPattern(
     table=SPARKS,
     # The faces and their photos are read in batches.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
+    transacts=("Update", "Delete", "ConditionCheck"),
     who=Who.ADMIN,
     fields=("mergePersons",),
     condition="mergedInto = :into AND (attribute_not_exists(faceCount) OR faceCount = :seen)",

@@ -36,6 +36,7 @@ CREATE_PHOTO = AccessPattern(
     # A photo with an id of the client's own is looked for before. At the limit, the user's reservations that have
     # expired are found and released; the photos of a user whose count is not kept yet are counted.
     operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
+    transacts=("Put", "Update", "ConditionCheck"),
     who=Who.USER,
     fields=("createPhoto",),
     condition="attribute_exists(PK) AND uploadCount < uploadLimit",
@@ -48,6 +49,7 @@ COMPLETE_PHOTO = AccessPattern(
     # Of one that is confirmed already the photo is answered, and a place that its id took again is given back, its
     # files noted. Where its files will be is noted before they are written.
     operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems"),
+    transacts=("Put", "Delete"),
     who=Who.USER,
     fields=("completePhoto",),
     condition="attribute_exists(PK) AND email = :me AND expires > :now",
@@ -61,6 +63,7 @@ CANCEL_UPLOAD = AccessPattern(
     table=SPARKS,
     # The reservation is read before, and the photo that may have come of it: its files stay.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
+    transacts=("Update", "Delete"),
     who=Who.USER,
     fields=("cancelUpload",),
     # And that it has the files still that were read: a confirmation at the same time adds some.
@@ -130,6 +133,7 @@ RELEASE = AccessPattern(
     table=SPARKS,
     # The reservation is read before, which knows its files, and the photo is, if one came of it after all.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
+    transacts=("Update", "Delete"),
     who=Who.INTERNAL,
     condition="attribute_exists(PK) AND expires <= :now",
     consistent=True,
