@@ -22,6 +22,7 @@ import aiohttp
 import pytest
 import uvicorn
 from fault_proxy import Proxy, client_of
+from rights import refused
 
 from datastore import tables
 from datastore.client import Client, RequestRefused
@@ -30,6 +31,7 @@ from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.engine_process import index_stream
 from datastore.keyspace import TABLES
+from datastore.keyspace.roles import GATEWAY
 from datastore.metering import Call
 from datastore.store import Store
 from edge.application import application
@@ -389,10 +391,16 @@ class Tidied(Gateway):
 
 @pytest.fixture
 async def served(settings: Settings, store_options: StoreOptions, clock: Clock) -> AsyncIterator[Served]:
-    """A gateway that serves."""
+    """A gateway that serves; what it does for clients is what its policy in AWS allows."""
     async with AsyncExitStack() as stack:
         reports: list[Report] = []
-        gateway = Tidied(settings, store_options, now=clock, observers=[reports.append])
+        beyond: set[tuple[str, str]] = set()
+
+        def look(report: Report) -> None:
+            for call in report.latest:
+                beyond.update(refused(GATEWAY, call.operation, call.request))
+
+        gateway = Tidied(settings, store_options, now=clock, observers=[reports.append, look])
         await stack.enter_async_context(gateway.running())
         await stack.enter_async_context(listening(gateway))
         http = await stack.enter_async_context(aiohttp.ClientSession())
@@ -402,6 +410,7 @@ async def served(settings: Settings, store_options: StoreOptions, clock: Clock) 
         running = Served(gateway, settings.url, http, clock)
         running.reports = reports
         yield running
+        assert beyond == set()
 
 
 @asynccontextmanager

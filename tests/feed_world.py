@@ -8,6 +8,7 @@ from typing import Any
 
 from conftest import Clock
 from feed_changes import items_of
+from rights import refused
 
 from datastore.attributes import Item
 from datastore.client import Client
@@ -22,6 +23,7 @@ from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import AUTHOR, UPDATE_USER, user
 from datastore.keyspace.parts import key_of
+from datastore.keyspace.roles import LAMBDA_FEED, Role
 from datastore.metering import Call, Deadline, Meter
 from datastore.moments import iso
 from datastore.pages import Span
@@ -38,12 +40,18 @@ class Killed(Exception):
 
 
 class Wire(Client):
-    """The client of one process. It dies after its `last` call, whose answer it never sees; `before` hears of each."""
+    """The client of one process. It dies after its `last` call, whose answer it never sees; `before` hears of each.
 
-    def __init__(self, client: Client, last: int | None = None, before: Hook | None = None) -> None:
+    It does what the policy of its `role` in AWS allows; with None, whatever it likes.
+    """
+
+    def __init__(
+        self, client: Client, last: int | None = None, before: Hook | None = None, role: Role | None = LAMBDA_FEED
+    ) -> None:
         self._client = client
         self._last = last
         self._before = before
+        self._role = role
         self._under_way = 0
         self.sent = 0
         self.meter = Meter()
@@ -58,8 +66,11 @@ class Wire(Client):
         meter: Meter | None = None,
         **purpose: Any,
     ) -> dict[str, Any]:
+        payload = request.payload if isinstance(request, Prepared) else request
+        if self._role is not None:
+            assert refused(self._role, operation, payload) == []
         if self._before is not None:
-            await self._before(operation, request.payload if isinstance(request, Prepared) else request)
+            await self._before(operation, payload)
         if self._last is not None and self.sent >= self._last:
             raise Killed
         self.sent += 1

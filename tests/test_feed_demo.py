@@ -88,7 +88,7 @@ async def test_the_feed_is_loaded_once(world: World) -> None:
 
 @pytest.mark.parametrize("last", [5, 60, 200])
 async def test_a_start_that_was_cut_short_is_made_good_by_the_next(world: World, last: int) -> None:
-    wire = Wire(world.database.client, last)
+    wire = Wire(world.database.client, last, role=None)
     with pytest.raises(Killed):
         await demo(world, wire).load()
     await wire.quiet()

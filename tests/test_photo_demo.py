@@ -121,7 +121,7 @@ async def test_a_start_that_was_cut_short_is_made_good_by_the_next(
     await demo(world, objects).load()
     whole = await stored(world)
     await world.store().write_all(SPARKS, deletes=[key_of(SPARKS, item) for item in whole])
-    wire = Wire(world.database.client, last)
+    wire = Wire(world.database.client, last, role=None)
     with pytest.raises(Killed):
         await demo(world, objects, wire).load()
     await wire.quiet()

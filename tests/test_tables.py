@@ -1,10 +1,7 @@
 """Tables as they are declared, created, described and exported."""
 
 import asyncio
-import json
-import re
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -179,124 +176,7 @@ async def test_a_table_that_is_missing_is_told_beside_one_that_is_there(database
     ]
 
 
-# --- Exporting --------------------------------------------------------------------------------------------------------
-
-
-async def test_the_cloudformation_export_makes_the_same_tables(database: Database) -> None:
-    admin = database.admin()
-    await tables.create(admin, ALL, database.prefix)
-    prefix = f"{database.prefix}cf_"
-
-    template = json.loads(tables.cloudformation(ALL, prefix))
-
-    assert list(template["Resources"])[:3] == ["BlipTable", "FeedTable", "FeedMetricsTable"]
-    assert list(template["Resources"])[-2:] == ["PlainTable", "RichAndRareTable"]
-    assert len(template["Resources"]) == len(ALL)
-    for resource in template["Resources"].values():
-        _make(admin, resource)
-    declared = await tables.describe(admin, ALL, database.prefix)
-    exported = await tables.describe(admin, ALL, prefix)
-    assert [shape(one, prefix) for one in exported] == [shape(one, database.prefix) for one in declared]
-    for table in ALL:
-        copy = Table(f"cf_{table.name}", table.partition, table.sort)
-        assert await ttl(database, copy) == await ttl(database, table)
-
-
-def _make(admin: Any, resource: dict[str, Any]) -> None:
-    """What CloudFormation does with a resource: CreateTable, then what CreateTable does not take."""
-    assert {name: value for name, value in resource.items() if name != "Properties"} == {
-        "Type": "AWS::DynamoDB::Table",
-        "DeletionPolicy": "Retain",
-        "UpdateReplacePolicy": "Retain",
-    }
-    properties = dict(resource["Properties"])
-    expiry = properties.pop("TimeToLiveSpecification", None)
-    assert properties.pop("PointInTimeRecoverySpecification") == {"PointInTimeRecoveryEnabled": True}
-    if "StreamSpecification" in properties:
-        properties["StreamSpecification"] = {"StreamEnabled": True, **properties["StreamSpecification"]}
-    admin.create_table(**properties)
-    if expiry:
-        admin.update_time_to_live(TableName=properties["TableName"], TimeToLiveSpecification=expiry)
-
-
-@dataclass
-class Block:
-    """A block of HCL: `kind "label" … { settings, blocks }`."""
-
-    kind: str = ""
-    labels: list[str] = field(default_factory=list)
-    settings: dict[str, Any] = field(default_factory=dict)
-    blocks: list["Block"] = field(default_factory=list)
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        return [block.settings for block in self.blocks if block.kind == kind]
-
-
-def parse_hcl(text: str) -> list[Block]:
-    """The blocks of the part of HCL that the export uses; fails on anything else."""
-    path = [Block()]
-    for line in text.splitlines():
-        if opening := re.fullmatch(r'( *)(\w+)((?: "[\w.-]+")*) \{', line):
-            assert len(opening[1]) == 2 * (len(path) - 1)
-            block = Block(opening[2], re.findall(r'"([^"]*)"', opening[3]))
-            path[-1].blocks.append(block)
-            path.append(block)
-        elif setting := re.fullmatch(r"( *)(\w+) += (.+)", line):
-            assert len(setting[1]) == 2 * (len(path) - 1)
-            assert setting[2] not in path[-1].settings
-            path[-1].settings[setting[2]] = json.loads(setting[3])
-        elif line:
-            assert line == "  " * (len(path) - 2) + "}"
-            path.pop()
-    assert len(path) == 1
-    return path[0].blocks
-
-
-@pytest.mark.parametrize("prefix", ["", "dev-"])
-def test_the_terraform_export_says_what_is_declared(prefix: str) -> None:
-    resources = parse_hcl(tables.terraform(ALL, prefix))
-
-    assert [[resource.kind, *resource.labels] for resource in resources] == [
-        ["resource", "aws_dynamodb_table", table.name.replace("-", "_")] for table in ALL
-    ]
-    assert [_declared(resource) for resource in resources] == [_declaration(table, prefix) for table in ALL]
-
-
-def _declared(resource: Block) -> dict[str, Any]:
-    """What a resource says, by name."""
-    return {
-        **resource.settings,
-        "attributes": {one["name"]: one["type"] for one in resource.of("attribute")},
-        "indexes": resource.of("global_secondary_index"),
-        "ttl": resource.of("ttl"),
-        "recovery": resource.of("point_in_time_recovery"),
-    }
-
-
-def _declaration(table: Table, prefix: str) -> dict[str, Any]:
-    attributes = {table.partition: "S"} | ({table.sort: "S"} if table.sort else {})
-    for index in table.indexes:
-        attributes |= {index.partition: "S"} | ({index.sort: index.sort_type} if index.sort else {})
-    sort = {"range_key": table.sort} if table.sort else {}
-    stream = {"stream_enabled": True, "stream_view_type": table.stream} if table.stream else {}
-    return {
-        "name": prefix + table.name,
-        "billing_mode": "PAY_PER_REQUEST",
-        "hash_key": table.partition,
-        **sort,
-        **stream,
-        "attributes": attributes,
-        "indexes": [_index(index) for index in table.indexes],
-        "ttl": [{"attribute_name": table.ttl, "enabled": True}] if table.ttl else [],
-        "recovery": [{"enabled": True}],
-    }
-
-
-def _index(index: Index) -> dict[str, Any]:
-    keys = {"name": index.name, "hash_key": index.partition} | ({"range_key": index.sort} if index.sort else {})
-    if isinstance(index.projection, tuple):
-        return {**keys, "projection_type": "INCLUDE", "non_key_attributes": list(index.projection)}
-    return {**keys, "projection_type": index.projection}
+# --- Limits -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("table", TABLES, ids=[table.name for table in TABLES])

@@ -3,14 +3,14 @@
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from datastore.declarations import AccessPattern, Operation, Table
 from datastore.keyspace import PATTERNS
-from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.roles import ROLES
 
 PERIOD_SECONDS = 60
 # A minute in which something was throttled is nothing: requests are tried again. Several of five are.
@@ -75,18 +75,22 @@ def alarms_of(table: Table, watched: Watched) -> Iterator[Alarm]:
     for kind, name in (("Read", "reads"), ("Write", "writes")):
         metrics = tuple(Metric(f"{kind}ThrottleEvents", index=index) for index in places)
         yield Alarm(f"{kind}Throttle", table, f"DynamoDB throttles {name} of {table.name} or its indexes.", metrics)
-    if watched is Watched.ALL:
-        metrics = tuple(Metric("SystemErrors", operation=operation) for operation in operations_on(table))
+    operations = operations_on(table)
+    if watched is Watched.ALL and operations:
+        metrics = tuple(Metric("SystemErrors", operation=operation) for operation in operations)
         yield Alarm(
             "SystemErrors", table, f"DynamoDB answers requests to {table.name} with errors of its own.", metrics
         )
 
 
-def lags(watched: Watched) -> tuple[Lag, ...]:
+def lags(tables: Sequence[Table], watched: Watched) -> list[Lag]:
     """One for each stream that a Lambda function may handle."""
-    if watched is Watched.NOTHING:
-        return ()
-    return (Lag("IteratorAge", FEED, f"The function that handles the stream of {FEED.name} is behind."),)
+    triggers = {table for role in ROLES for table in role.triggered} if watched is not Watched.NOTHING else set()
+    return [
+        Lag("IteratorAge", table, f"The function that handles the stream of {table.name} is behind.")
+        for table in tables
+        if table in triggers
+    ]
 
 
 def operations_on(table: Table) -> list[Operation]:

@@ -36,7 +36,7 @@ def cloudformation(
     tables: Sequence[Table], prefix: str = "", *, watched: Watched = Watched.THROTTLING, roles: Sequence[Role] = ()
 ) -> str:
     """The template. What the stack is given by parameters: `prefix` is the default of one of them."""
-    behind = lags(watched)
+    behind = lags(tables, watched)
     template: Properties = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "The tables of the GraphQL gateway",

@@ -36,7 +36,7 @@ def terraform(
     tables: Sequence[Table], prefix: str = "", *, watched: Watched = Watched.THROTTLING, roles: Sequence[Role] = ()
 ) -> str:
     """The file. What a configuration gives is in variables: `prefix` is the default of one of them."""
-    behind = lags(watched)
+    behind = lags(tables, watched)
     resources = {
         "aws_dynamodb_table": {_name(table): _table(table) for table in tables},
         "aws_cloudwatch_metric_alarm": dict(_alarms(tables, watched, behind)),

@@ -8,8 +8,7 @@ What was not handled is told, and comes again. How the function and its event so
 - Retries and the age of records unlimited (-1, the default): what is given up by Lambda has no dead letter.
 - An event filter that leaves out what the handlers write themselves and pass over: for the feed, keys that begin with
   `FEED#`, by `{"dynamodb": {"Keys": {"PK": {"S": [{"anything-but": {"prefix": "FEED#"}}]}}}}`.
-- Rights to read the stream, and to read and write all tables the handlers use, with their indexes: for the feed `feed`,
-  `feed-metrics`, `feed-pipeline` and `index/GSI1` of `feed`.
+- Rights to read the stream, and to do what the handlers do: `gateway.py tables export --iam --role lambda-feed`.
 """
 
 import asyncio
