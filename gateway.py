@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from commands import documents, feeds, ingest, matches, tables
+from commands import documents, engine, feeds, ingest, matches, tables
 from commands.feeds import FanOutBound, MetricsPort
 from commands.options import (
     DATA_DIR,
@@ -100,6 +100,7 @@ cli.add_typer(matches.commands, name="pipeline")
 matches.commands.command("feed")(feeds.run_pipeline)
 cli.add_typer(feeds.letters, name="dlq")
 cli.command("replay")(matches.replay)
+cli.command("engine")(engine.run_engine)
 # Of those that `serve` reads, two are options too, which tell of themselves.
 ALONE = (name for name in (*VARIABLES, *MATCH_VARIABLES, BINARY) if name not in ("GATEWAY_INGEST", "GATEWAY_MATCHES"))
 ENVIRONMENT = f"More is set in the environment (see the README): {', '.join(ALONE)}, and OpenTelemetry's own OTEL_…"

@@ -7,7 +7,7 @@ import random
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -109,6 +109,7 @@ class Gateway:
             s3_url=settings.s3_url,
             secret=settings.secret.encode(),
             base_url=lambda: settings.reached_at,
+            others=_encoded(settings.other_secrets),
         )
         self.edge = Edge(
             settings,
@@ -313,7 +314,7 @@ class Gateway:
         return Services(
             client=self.database.client,
             prefix=self._store.prefix,
-            cursors=Cursors(self.settings.secret.encode()),
+            cursors=Cursors(self.settings.secret.encode(), _encoded(self.settings.other_secrets)),
             changes=changes,
             remembered=RememberedScans(self.open_store, self._now),
             request_logs=logs,
@@ -321,7 +322,7 @@ class Gateway:
             places=Places(self.settings.areas, self.settings.categories),
             now=self._now,
             new_id=self._new_id,
-            user_ids=UserIds(self.settings.secret.encode()),
+            user_ids=_user_ids(self.settings),
             objects=self.objects,
             deadline_seconds=self.settings.deadline_seconds,
         )
@@ -344,6 +345,15 @@ class Gateway:
     async def _run_ingest(self, feed: str) -> IngestSummary:
         assert self.ingest is not None
         return await self.ingest.run(feed)
+
+
+def _encoded(secrets: Iterable[str]) -> list[bytes]:
+    return [secret.encode() for secret in secrets]
+
+
+def _user_ids(settings: Settings) -> UserIds:
+    own = settings.user_id_secret or settings.secret
+    return UserIds(own.encode(), _encoded((settings.secret, *settings.other_secrets)))
 
 
 def followed_every(store: str, poll_interval: float | None) -> float:

@@ -5,6 +5,7 @@ Those of personal lists are padded and encrypted besides (AES-SIV, RFC 5297): th
 
 import hmac
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -22,12 +23,23 @@ MAX_CHARACTERS = 20_000  # enough for the longest keys of a table and an index, 
 REFUSAL = "This cursor was not made by this field with these arguments."
 
 
-class Cursors:
-    """Seals and opens cursors. All processes that answer for one another share the secret."""
+class _Keys:
+    """What is made of a secret."""
 
     def __init__(self, secret: bytes) -> None:
-        self._mac = Mac(hmac.digest(secret, b"cursor", "sha256"))
-        self._cipher = AESSIV(hmac.digest(secret, b"personal cursor", "sha512"))
+        self.mac = Mac(hmac.digest(secret, b"cursor", "sha256"))
+        self.cipher = AESSIV(hmac.digest(secret, b"personal cursor", "sha512"))
+
+
+class Cursors:
+    """Seals and opens cursors. All processes that answer for one another share the secret.
+
+    Those made with one of the `others` are opened too, and none are made with them.
+    """
+
+    def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
+        self._keys = _Keys(secret)
+        self._accepted = (self._keys, *map(_Keys, others))
 
     def seal(self, key: Item, binding: bytes, *, personal: bool = False) -> str:
         """A cursor for the position just at `key`."""
@@ -40,9 +52,9 @@ class Cursors:
         """
         ordered = sorted(names)
         if personal:
-            encrypt = self._cipher.encrypt
+            encrypt = self._keys.cipher.encrypt
             return lambda item: encode(encrypt(padded(orjson.dumps({name: item[name] for name in ordered})), [binding]))
-        digest = self._mac.after(_begun(binding)).digest
+        digest = self._keys.mac.after(_begun(binding)).digest
 
         def seal(item: Raw) -> str:
             content = orjson.dumps({name: item[name] for name in ordered})
@@ -62,15 +74,17 @@ class Cursors:
 
     def _checked(self, raw: bytes, binding: bytes) -> bytes:
         tag, content = raw[:TAG_BYTES], raw[TAG_BYTES:]
-        if not hmac.compare_digest(tag, self._mac.digest(_begun(binding) + content)[:TAG_BYTES]):
-            raise BadCursor(REFUSAL)
-        return content
+        signed = _begun(binding) + content
+        for keys in self._accepted:
+            if hmac.compare_digest(tag, keys.mac.digest(signed)[:TAG_BYTES]):
+                return content
+        raise BadCursor(REFUSAL)
 
     def _decrypted(self, raw: bytes, binding: bytes) -> bytes:
-        try:
-            return unpadded(self._cipher.decrypt(raw, [binding]))
-        except (InvalidTag, ValueError):
-            raise BadCursor(REFUSAL) from None
+        for keys in self._accepted:
+            with suppress(InvalidTag, ValueError):
+                return unpadded(keys.cipher.decrypt(raw, [binding]))
+        raise BadCursor(REFUSAL)
 
 
 def _begun(binding: bytes) -> bytes:

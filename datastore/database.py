@@ -26,7 +26,7 @@ class StoreOptions:
     """Which store: `store` is "embedded", "aws" or a URL.
 
     The embedded engine keeps its data in `data_dir`, or with `memory` nowhere; whoever opens the same folder shares it.
-    Without a folder it is in memory, and nobody else's.
+    Without a folder it is in memory, and nobody else's. With `listen`, a host and a port, others reach it there.
     """
 
     store: str = "embedded"
@@ -34,6 +34,7 @@ class StoreOptions:
     memory: bool = False
     prefix: str = ""
     region: str | None = None
+    listen: tuple[str, int] | None = None
     root: Path = Path(__file__).resolve().parent.parent
 
     @property
@@ -80,7 +81,7 @@ async def open_database(
         if options.embedded:
             binary = find_binary(options.root)
             engine = await stack.enter_async_context(
-                Engine(binary, options.data_dir, on_restart, memory=options.memory)
+                Engine(binary, options.data_dir, on_restart, memory=options.memory, listen=options.listen)
             )
         session = _session(options)
         endpoint = _endpoint(options, session, engine)

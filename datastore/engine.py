@@ -33,7 +33,7 @@ else:
 
 
 from datastore import engine_process
-from datastore.engine_process import POLL, Adopted, Child, EngineFailed, answers, is_free
+from datastore.engine_process import LOCAL, POLL, Adopted, Child, EngineFailed, answers, is_free
 
 logger = logging.getLogger(__name__)
 
@@ -84,6 +84,8 @@ class Engine:
 
     Read `endpoint` at every call: it moves when its port is lost to somebody else. `on_restart` runs each time this
     process started the engine again or took it over (an engine in memory is empty then); `restarts` counts that.
+    With `listen`, a host and a port, it is there for others too, and never moves; the host is one that includes
+    127.0.0.1, where this process asks it.
     Entering raises EngineFailed. Enter in a thread that outlives the engine: on Linux it is killed with that thread.
     """
 
@@ -94,8 +96,10 @@ class Engine:
         on_restart: Callable[[], Awaitable[None]] | None = None,
         *,
         memory: bool = False,
+        listen: tuple[str, int] | None = None,
     ) -> None:
         self.endpoint = ""
+        self._listen = listen
         self.restarts = 0
         self._binary = binary
         self._folder = None if data_dir is None else _Folder(data_dir.resolve(), memory)
@@ -224,8 +228,16 @@ class Engine:
 
     async def _launch(self) -> Child:
         """A child on the port there was before, or on another when somebody has it."""
-        port = urlsplit(self.endpoint).port
         database = None if self._folder is None else self._folder.database
+        if self._listen is not None:
+            host, port = self._listen
+            child = await Child.start(self._binary, port, database, host)
+            self.endpoint = f"http://{LOCAL}:{port}"
+            return child
+        return await self._launch_anywhere(database)
+
+    async def _launch_anywhere(self, database: Path | None) -> Child:
+        port = urlsplit(self.endpoint).port
         for _ in range(5):
             if port is None or not is_free(port):
                 port = next(filter(is_free, random.sample(PORTS, 200)))
@@ -235,7 +247,7 @@ class Engine:
                 if is_free(port):
                     raise
             else:
-                self.endpoint = f"http://127.0.0.1:{port}"
+                self.endpoint = f"http://{LOCAL}:{port}"
                 return child
         raise EngineFailed("The embedded engine found no free port.")
 

@@ -20,6 +20,7 @@ PATIENCE = 20.0  # seconds for an engine to get ready
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL: with a half-sent request open, SIGTERM alone never ends the engine
 POLL = 0.1
 PR_SET_PDEATHSIG = 1
+LOCAL = "127.0.0.1"
 # Each write to a table with a stream asks for the table's greatest sequence number, in just these words. Without an
 # index the engine reads all records there have ever been: 5,000 puts behind 15,000 records take 14 s instead of 1 s.
 STREAM_INDEX = (
@@ -43,9 +44,9 @@ class Child:
         self._output = b""
 
     @classmethod
-    async def start(cls, binary: Path, port: int, database: Path | None) -> Self:
+    async def start(cls, binary: Path, port: int, database: Path | None, host: str = LOCAL) -> Self:
         """Returns once it answers. Raises EngineFailed with what it said."""
-        arguments = ["serve", "--host", "127.0.0.1", "--port", str(port)]
+        arguments = ["serve", "--host", host, "--port", str(port)]
         arguments += [] if database is None else ["--db-path", str(database)]
         try:
             # Its own session: Ctrl-C at the terminal must not end the engine before the gateway has drained.
@@ -171,7 +172,7 @@ async def answers(endpoint: str) -> bool:
     """Whether a dynoxide answers there."""
     try:
         async with asyncio.timeout(1):
-            reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(endpoint).port or 0)
+            reader, writer = await asyncio.open_connection(LOCAL, urlsplit(endpoint).port or 0)
             try:
                 writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
                 return b"server: dynoxide" in (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -185,7 +186,7 @@ def is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOCAL, port))
         except OSError:
             return False
     return True

@@ -100,6 +100,7 @@ class Edge:
         self.tokens = Tokens(
             TokenSettings(
                 secret=None if settings.jwks_url else settings.secret,
+                other_secrets=settings.other_secrets,
                 jwks_url=settings.jwks_url,
                 issuer=settings.issuer,
                 audience=settings.audience,

@@ -5,7 +5,8 @@ import math
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,9 +33,13 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """Whose tokens count: those signed with `secret` (HS256), or with a key published at `jwks_url`."""
+    """Whose tokens count: those signed with `secret` (HS256), or with a key published at `jwks_url`.
+
+    Beside `secret` those signed with one of `other_secrets` count, too.
+    """
 
     secret: str | None = None
+    other_secrets: tuple[str, ...] = ()
     jwks_url: str | None = None
     issuer: str | None = None
     audience: str | None = None
@@ -44,10 +49,15 @@ class TokenSettings:
     def __post_init__(self) -> None:
         if self.secret is not None and self.jwks_url is not None:
             raise ValueError("Configure a secret or a JWKS URL, not both: a token must have one way to be right.")
-        if self.secret is not None and len(self.secret.encode()) < MIN_SECRET_BYTES:
+        if any(len(secret.encode()) < MIN_SECRET_BYTES for secret in self.accepted):
             raise ValueError(f"The token secret needs at least {MIN_SECRET_BYTES} bytes.")
         if self.jwks_url is not None and not self.jwks_url.startswith(("http://", "https://")):
             raise ValueError("The JWKS URL must be an http(s) URL.")
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The secrets with which tokens may be signed."""
+        return () if self.secret is None else (self.secret, *self.other_secrets)
 
 
 def bearer(authorization: str | None) -> str | None:
@@ -75,6 +85,7 @@ class Tokens:
             raise ValueError("A JWKS URL needs an HTTP session to fetch it with.")
         self._settings = settings
         self._clock = clock
+        self._secrets = [VerificationKey(secret, ("HS256",)) for secret in settings.accepted]
         self._keys = KeySet(settings.jwks_url, open_session, clock) if settings.jwks_url and open_session else None
         self._verified: OrderedDict[str, tuple[Identity, float]] = OrderedDict()
 
@@ -109,8 +120,7 @@ class Tokens:
         self._verified.pop(token, None)
         if len(token) > MAX_TOKEN_BYTES:
             raise Unauthenticated(f"The token is longer than {MAX_TOKEN_BYTES:,} bytes.")
-        key = await self._key_of(_header(token))
-        claims = _signed_claims(token, key)
+        claims = _signed_claims(token, await self._keys_of(_header(token)))
         now = self._clock()
         expires_at = _check_times(claims, now, self._settings.leeway)
         self._check_parties(claims)
@@ -124,16 +134,18 @@ class Tokens:
             return now + CACHED_SECONDS
         return max(self._keys.fresh_until, now + KEYS_RETRY_SECONDS)
 
-    async def _key_of(self, header: Mapping[str, Any]) -> VerificationKey:
-        """The key and its algorithms come from our side only: what the token's header claims never widens them."""
-        if self._settings.secret is not None:
-            return VerificationKey(self._settings.secret, ("HS256",))
+    async def _keys_of(self, header: Mapping[str, Any]) -> list[VerificationKey]:
+        """The keys, one of which must fit. They and their algorithms come from our side only: what the token's header
+        claims never widens them.
+        """
+        if self._secrets:
+            return self._secrets
         if self._keys is None:
             raise Unauthenticated("This gateway is not configured to accept tokens.")
         kid = header.get("kid")
         if kid is not None and not isinstance(kid, str):
             raise Unauthenticated("The token's key id (kid) is not a string.")
-        return await self._keys.find(kid)
+        return [await self._keys.find(kid)]
 
     def _check_parties(self, claims: Mapping[str, Any]) -> None:
         if self._settings.issuer is not None and claims.get("iss") != self._settings.issuer:
@@ -158,16 +170,24 @@ def _header(token: str) -> Mapping[str, Any]:
     return header
 
 
-def _signed_claims(token: str, key: VerificationKey) -> dict[str, Any]:
+def _signed_claims(token: str, keys: Sequence[VerificationKey]) -> dict[str, Any]:
+    *others, last = keys
     try:
-        payload = _signatures.decode_complete(token, key.key, algorithms=list(key.algorithms))["payload"]
-        claims = orjson.loads(payload)
+        for key in others:
+            with suppress(jwt.InvalidSignatureError):
+                return _claims(token, key)
+        return _claims(token, last)
     except jwt.InvalidAlgorithmError:
         raise Unauthenticated("The token is signed with an algorithm that is not accepted.") from None
     except jwt.InvalidSignatureError:
         raise Unauthenticated("The token's signature is wrong.") from None
     except (jwt.PyJWTError, ValueError, RecursionError):
         raise Unauthenticated("The token is not a well-formed JWT.") from None
+
+
+def _claims(token: str, key: VerificationKey) -> dict[str, Any]:
+    """What the token claims, signed with this key. Raises PyJWT's errors."""
+    claims = orjson.loads(_signatures.decode_complete(token, key.key, algorithms=list(key.algorithms))["payload"])
     if not isinstance(claims, dict):
         raise Unauthenticated("The token's claims are not an object.")
     return claims

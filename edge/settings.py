@@ -36,6 +36,7 @@ _ORIGIN = re.compile(r"https?://[^/\s]+", re.I)
 
 TEXTS = {
     "secret": "GATEWAY_SECRET",
+    "user_id_secret": "GATEWAY_USER_ID_SECRET",
     "jwks_url": "GATEWAY_JWKS_URL",
     "issuer": "GATEWAY_JWT_ISSUER",
     "audience": "GATEWAY_JWT_AUDIENCE",
@@ -51,6 +52,7 @@ TEXTS = {
     "http_profile": "GATEWAY_HTTP_PROFILE",
 }
 LISTS = {
+    "other_secrets": "GATEWAY_OTHER_SECRETS",
     "areas": "GATEWAY_AREAS",
     "categories": "GATEWAY_CATEGORIES",
     "ingest_hosts": "GATEWAY_INGEST_HOSTS",
@@ -72,7 +74,8 @@ class Misconfigured(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`secret` signs cursors, and tokens when there is no JWKS. `ingest` names the feed to ingest every minute,
+    """`secret` signs cursors, and tokens when there is no JWKS; what was made with one of `other_secrets` counts as well.
+    `user_id_secret` is what ids of photo users are made with, `secret` if nothing is said. `ingest` names the feed to ingest every minute,
     `matches` the source of matches that this process polls: demo or sportmonks. `feed_pipeline` tells whether it
     handles the feed's changes too, and `metrics_port` where it answers Prometheus, on this machine only.
 
@@ -95,6 +98,8 @@ class Settings:
     """
 
     secret: str
+    other_secrets: tuple[str, ...] = ()
+    user_id_secret: str | None = None
     host: str = "127.0.0.1"
     port: int = 8000
     demo: bool = False
@@ -197,8 +202,7 @@ def _capacity(environment: Mapping[str, str]) -> Capacity:
 
 
 def _check(found: Mapping[str, Any]) -> None:
-    if len(found.get("secret", "x" * SHORTEST_SECRET)) < SHORTEST_SECRET:
-        raise Misconfigured(f"GATEWAY_SECRET must have at least {SHORTEST_SECRET} characters.")
+    _check_secrets(found)
     if not found.get("jwks_url", "https://").startswith(("http://", "https://")):
         raise Misconfigured(f"GATEWAY_JWKS_URL must be an http(s) URL, not {found['jwks_url']!r}.")
     if found.get("explain", "off") not in list(Explain):
@@ -221,6 +225,15 @@ def _check(found: Mapping[str, Any]) -> None:
         raise Misconfigured(f"GATEWAY_HTTP_PROFILE must be 2025 or draft2026, not {found['http_profile']!r}.")
     if not _BUCKET.fullmatch(found.get("photo_bucket", "bucket")):
         raise Misconfigured(f"GATEWAY_PHOTO_BUCKET must be the name of a bucket, not {found['photo_bucket']!r}.")
+
+
+def _check_secrets(found: Mapping[str, Any]) -> None:
+    named = {"GATEWAY_SECRET": found.get("secret"), "GATEWAY_USER_ID_SECRET": found.get("user_id_secret")}
+    for name, secret in named.items():
+        if secret is not None and len(secret) < SHORTEST_SECRET:
+            raise Misconfigured(f"{name} must have at least {SHORTEST_SECRET} characters.")
+    if any(len(secret) < SHORTEST_SECRET for secret in found.get("other_secrets", ())):
+        raise Misconfigured(f"Each of GATEWAY_OTHER_SECRETS must have at least {SHORTEST_SECRET} characters.")
 
 
 def _sends_traces(environment: Mapping[str, str]) -> bool:

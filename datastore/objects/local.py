@@ -5,7 +5,7 @@ import hmac
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -49,17 +49,21 @@ class Receiving:
 class LocalObjects:
     """`base_url` is where the gateway is reached. Keys are paths below `folder`; tokens hold them encrypted.
 
-    Without a folder there is one for as long as the gateway runs.
+    Without a folder there is one for as long as the gateway runs. Tokens made with one of the `others`, secrets beside
+    ours, count too.
     """
 
     tells_keys = False
 
-    def __init__(self, folder: Path | None, secret: bytes, base_url: Callable[[], str]) -> None:
+    def __init__(
+        self, folder: Path | None, secret: bytes, base_url: Callable[[], str], others: Iterable[bytes] = ()
+    ) -> None:
         self._given = folder
         self._made: Path | None = None
         self._closed = False
         self._base_url = base_url
-        self._cipher = AESSIV(hmac.digest(secret, b"local objects", "sha512"))
+        self._cipher = _cipher(secret)
+        self._accepted = (self._cipher, *map(_cipher, others))
 
     @property
     def folder(self) -> Path:
@@ -115,11 +119,11 @@ class LocalObjects:
 
     def opened(self, token: str, purpose: bytes, now: datetime) -> dict[str, Any] | None:
         """What a token says; None for one that was not made here for this purpose, or has expired."""
-        try:
-            claims: dict[str, Any] = orjson.loads(self._cipher.decrypt(base64url.decode(token), [purpose]))
-        except (InvalidTag, ValueError):
-            return None
-        return claims if now < from_seconds(claims["until"]) else None
+        for cipher in self._accepted:
+            with suppress(InvalidTag, ValueError):
+                claims: dict[str, Any] = orjson.loads(cipher.decrypt(base64url.decode(token), [purpose]))
+                return claims if now < from_seconds(claims["until"]) else None
+        return None
 
     def path(self, key: str) -> Path:
         """Where a file is. Keys are ours or the table's: one that leads out of the folder is refused."""
@@ -214,3 +218,7 @@ def _told() -> Iterator[None]:
         yield
     except OSError as problem:
         raise Unavailable("Files cannot be kept or read at the moment; try again.") from problem
+
+
+def _cipher(secret: bytes) -> AESSIV:
+    return AESSIV(hmac.digest(secret, b"local objects", "sha512"))

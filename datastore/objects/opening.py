@@ -1,6 +1,6 @@
 """Which object store goes with which tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from datastore.database import StoreOptions
 from datastore.objects import ObjectStore
@@ -12,7 +12,13 @@ LOCAL_FOLDER = "objects"
 
 
 def object_store(
-    options: StoreOptions, *, bucket: str | None, s3_url: str | None, secret: bytes, base_url: Callable[[], str]
+    options: StoreOptions,
+    *,
+    bucket: str | None,
+    s3_url: str | None,
+    secret: bytes,
+    base_url: Callable[[], str],
+    others: Iterable[bytes] = (),
 ) -> ObjectStore:
     """A bucket wherever one is named; else a folder beside the data on this machine. For tables in AWS without a bucket
     there is no place for files.
@@ -22,4 +28,5 @@ def object_store(
     if options.store == "aws":
         return NoObjects()
     kept = options.data_dir is not None and not options.memory
-    return LocalObjects(options.data_dir / LOCAL_FOLDER if options.data_dir and kept else None, secret, base_url)
+    folder = options.data_dir / LOCAL_FOLDER if options.data_dir and kept else None
+    return LocalObjects(folder, secret, base_url, others)

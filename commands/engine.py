@@ -1,0 +1,47 @@
+"""The embedded engine as a service of its own: `gateway.py engine`."""
+
+import logging
+from typing import Annotated
+
+import typer
+
+from commands.options import DATA_DIR, DataDir, Prefix
+from console import mistake, notes, run, until_stopped
+from datastore.database import StoreOptions, open_database
+from datastore.engine_process import EngineFailed, is_free
+from datastore.expiry import sweep_forever
+from datastore.keyspace import TABLES
+from runtime import utc_now
+
+EVERYWHERE, HERE = "0.0.0.0", "127.0.0.1"
+
+
+def run_engine(
+    host: Annotated[
+        str, typer.Option(help=f"The address to listen on: {HERE}, or {EVERYWHERE} for other machines too.")
+    ] = HERE,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port.")] = 8001,
+    data_dir: DataDir = DATA_DIR,
+    prefix: Prefix = "",
+) -> None:
+    """Run the embedded engine alone until interrupted, for other processes: they take --store http://HOST:PORT.
+
+    It is started again when it dies, and expired items are deleted. It checks no credentials: whoever reaches the port
+    may read and change everything. `tables create` makes the tables.
+    """
+    if host not in (HERE, EVERYWHERE):
+        raise typer.BadParameter(f"must be {HERE} or {EVERYWHERE}", param_hint="--host")
+    options = StoreOptions(data_dir=data_dir, prefix=prefix, listen=(host, port))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    async def serve() -> None:
+        async with open_database(options) as database:
+            assert database.engine is not None
+            if database.engine.attached:
+                raise EngineFailed(f"The data in {data_dir} is open already, by another command.")
+            notes.print(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
+            await sweep_forever(database.client, TABLES, prefix, utc_now)
+
+    if not is_free(port):
+        raise mistake(f"port {port} is taken: choose another with --port.")
+    run(lambda: until_stopped(serve()))
