@@ -68,6 +68,7 @@ docs: setup
 lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-dev.in -o requirements-dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -c requirements-dev.txt -o requirements.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-lambda.in -c requirements-dev.txt -o requirements-lambda.txt
 
 clean:
 	rm -rf $(VENV) node_modules tests/clients/node_modules benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis

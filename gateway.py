@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 from typer.main import get_command
 
 from commands import documents, engine, feeds, ingest, matches, tables
-from commands.feeds import FanOutBound, MetricsPort
+from commands.feeds import FanOutBound, MetricsHost, MetricsPort
 from commands.options import (
     DATA_DIR,
     DataDir,
@@ -42,6 +42,7 @@ from edge.settings import VARIABLES, Settings
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
 from pipelines.matches.setup import Source
+from pipelines.streams.metrics import LOCAL
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Role
@@ -145,6 +146,7 @@ def serve(
     ] = None,
     fan_out_bound: FanOutBound = MOST_FOLLOWERS,
     metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
 ) -> None:
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
     settings, options = _set_up(
@@ -161,6 +163,7 @@ def serve(
         feed_pipeline=feed_pipeline,
         fan_out_bound=fan_out_bound,
         metrics_port=metrics_port,
+        metrics_host=metrics_host,
     )
     _log_as(settings.log_format)
     try:

@@ -160,22 +160,22 @@ class Gateway:
             stack.push_async_callback(changes.aclose)
             stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self._finish_ingests)
-            stack.enter_context(self.metrics_served(self.settings.metrics_port))
+            stack.enter_context(self.metrics_served(self.settings.metrics_port, self.settings.metrics_host))
             if jobs:
                 stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
             await stack.enter_async_context(self.edge.running(serving=jobs))
             yield self
 
     @contextmanager
-    def metrics_served(self, port: int | None) -> Iterator[None]:
-        """Answer Prometheus on this machine; with None as port, do not. Raises `Misconfigured` when it is taken."""
+    def metrics_served(self, port: int | None, host: str) -> Iterator[None]:
+        """Answer Prometheus at this address; with None as port, do not. Raises `Misconfigured` when it is taken."""
         with ExitStack() as stack:
             if port is not None:
                 try:
-                    stack.enter_context(self.metrics.served(port))
+                    stack.enter_context(self.metrics.served(port, host))
                 except OSError as problem:
                     reason = problem.strerror or problem
-                    raise Misconfigured(f"cannot answer Prometheus on port {port}: {reason}.") from None
+                    raise Misconfigured(f"cannot answer Prometheus on {host}:{port}: {reason}.") from None
             yield
 
     async def readiness(self, seconds: float) -> dict[str, Any]:

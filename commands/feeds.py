@@ -26,6 +26,7 @@ from edge.server import settle_garbage_collector
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
 from pipelines.streams.letters import Replay
+from pipelines.streams.metrics import LOCAL
 from runtime import Gateway, utc_now
 
 FanOutBound = Annotated[
@@ -44,7 +45,15 @@ MetricsPort = Annotated[
         envvar="GATEWAY_METRICS_PORT",
         min=1,
         max=65535,
-        help="Answer Prometheus at http://127.0.0.1:PORT/metrics.",
+        help="Answer Prometheus at http://HOST:PORT/metrics.",
+    ),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option(
+        "--metrics-host",
+        envvar="GATEWAY_METRICS_HOST",
+        help="The address to answer Prometheus on. Nobody is asked for a token there.",
     ),
 ]
 
@@ -54,6 +63,7 @@ letters = typer.Typer(no_args_is_help=True, help="Changes of the feed that could
 def run_pipeline(
     fan_out_bound: FanOutBound = MOST_FOLLOWERS,
     metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
     store: StoreOption = "embedded",
     data_dir: DataDir = DATA_DIR,
     memory: Memory = False,
@@ -69,7 +79,7 @@ def run_pipeline(
     async def consume(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
-        with gateway.metrics_served(metrics_port):
+        with gateway.metrics_served(metrics_port, metrics_host):
             await until_stopped(gateway.feed_pipeline(fan_out_bound=fan_out_bound).run())
 
     with_gateway(consume, store_options(store, data_dir, memory, prefix, region), **settings)

@@ -74,10 +74,12 @@ class Misconfigured(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`secret` signs cursors, and tokens when there is no JWKS; what was made with one of `other_secrets` counts as well.
-    `user_id_secret` is what ids of photo users are made with, `secret` if nothing is said. `ingest` names the feed to ingest every minute,
-    `matches` the source of matches that this process polls: demo or sportmonks. `feed_pipeline` tells whether it
-    handles the feed's changes too, and `metrics_port` where it answers Prometheus, on this machine only.
+    """`secret` signs cursors, and tokens when there is no JWKS; what was made with one of `other_secrets` counts too.
+    `user_id_secret` is what ids of photo users are made with, `secret` if nothing is said.
+
+    `ingest` names the feed to ingest every minute, `matches` the source of matches that this process polls: demo or
+    sportmonks. `feed_pipeline` tells whether it handles the feed's changes too, and `metrics_host` and `metrics_port`
+    where it answers Prometheus besides.
 
     `photo_bucket` is where photos are kept, in S3 or, at `s3_url`, in a service that speaks its API. `public_url` is
     where clients reach the gateway: the listening URL if nothing is said. `documents` tells which documents are known.
@@ -118,6 +120,7 @@ class Settings:
     feed_pipeline: bool = False
     fan_out_bound: int = 10_000
     metrics_port: int | None = None
+    metrics_host: str = LOOPBACK[0]
     photo_bucket: str | None = None
     s3_url: str | None = None
     public_url: str | None = None

@@ -42,7 +42,7 @@ class Made:
 async def open_gateway(
     settings: Settings, store_options: StoreOptions, clock: Clock, tmp_path: Path, served: Served
 ) -> AsyncIterator[Open]:
-    """Opens one more gateway on the same tables and files, with secrets of its own. Two photos and persons are there."""
+    """Opens one more gateway on the same tables and files, with its own secrets. Two photos and persons are there."""
     await put(served, user(), photo("one"), photo("two"), person("p1", "Ann"), person("p2", "Bea"))
     async with AsyncExitStack() as stack:
 

@@ -1,8 +1,8 @@
 """Ids that stand for emails where those must not show.
 
 An id is the email encrypted (AES-SIV, RFC 5297): the same for the same email, so that no table of ids is needed and a
-list by id is the Query that a list by email is. Another secret makes other ids, so it is not changed. They are padded: emails of up to 31
-bytes have ids of one length, and longer ones by steps of 32.
+list by id is the Query that a list by email is. Another secret makes other ids, so it is not changed. They are padded:
+emails of up to 31 bytes have ids of one length, and longer ones by steps of 32.
 """
 
 import hmac

@@ -81,9 +81,9 @@ class StreamMetrics:
         self._lost.labels(table).inc()
 
     @contextmanager
-    def served(self, port: int) -> Iterator[None]:
-        """Answer Prometheus at http://127.0.0.1:<port>/metrics. Raises `OSError` when the port is taken."""
-        server, thread = start_http_server(port, addr=LOCAL, registry=self.registry)
+    def served(self, port: int, host: str = LOCAL) -> Iterator[None]:
+        """Answer Prometheus at http://<host>:<port>/metrics. Raises `OSError` when that cannot be had."""
+        server, thread = start_http_server(port, addr=host, registry=self.registry)
         try:
             yield
         finally:

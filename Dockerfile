@@ -1,0 +1,60 @@
+# syntax=docker/dockerfile:1
+# The gateway, its pipelines and the embedded engine in one image: the command says which of them a container runs.
+# `docker build -t dynamodb-graphql-gateway .`; compose.yaml runs them all. docs/operations.md tells what to set.
+ARG PYTHON=3.11
+ARG NODE=22
+
+FROM node:${NODE}-bookworm-slim AS web
+WORKDIR /build
+COPY package.json package-lock.json ./
+RUN npm ci --no-fund --no-audit --loglevel=error
+COPY web web
+# The engine is an optional package: on a machine that it is not made for, the image goes without.
+RUN npm run --silent build && mkdir -p node_modules/@dynoxide
+
+FROM python:${PYTHON}-slim-bookworm AS packages
+WORKDIR /build
+COPY requirements.txt ./
+# Wheels alone, each known by its hash: nothing is compiled, so there is no compiler.
+RUN python -m venv /opt/venv \
+ && /opt/venv/bin/python -m pip install --no-cache-dir --disable-pip-version-check --no-compile \
+    --require-hashes --only-binary :all: -r requirements.txt \
+ && /opt/venv/bin/python -m pip uninstall --quiet --yes setuptools pip \
+ && /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/venv/lib
+
+FROM python:${PYTHON}-slim-bookworm
+RUN groupadd --system --gid 10001 gateway \
+ && useradd --system --uid 10001 --gid gateway --home-dir /data --no-create-home --shell /usr/sbin/nologin gateway \
+ && install -d -o gateway -g gateway -m 700 /data
+WORKDIR /app
+COPY --from=packages /opt/venv /opt/venv
+COPY --from=web /build/node_modules/@dynoxide node_modules/@dynoxide
+COPY --from=web /build/web/dist web/dist
+COPY web/examples web/examples
+COPY gateway.py console.py runtime.py ./
+COPY commands commands
+COPY compiled compiled
+COPY datastore datastore
+COPY edge edge
+COPY pipelines pipelines
+COPY resolvers resolvers
+COPY schema schema
+# The root may be read-only, so all bytecode is made here.
+RUN /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /app
+ENV PATH=/opt/venv/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1 \
+    GATEWAY_HOST=0.0.0.0 \
+    GATEWAY_PORT=8000 \
+    GATEWAY_DATA_DIR=/data \
+    GATEWAY_DEMO=0 \
+    GATEWAY_LOG_FORMAT=json
+USER 10001:10001
+VOLUME ["/data"]
+EXPOSE 8000
+# Whether the process is alive. Whether it may have work is asked at /readyz, by who sends it some.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
+    CMD ["python", "-I", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"GATEWAY_PORT\"]}/healthz', timeout=2)"]
+# No shell between: SIGTERM comes to the process itself.
+ENTRYPOINT ["python", "gateway.py"]
+CMD ["serve"]

@@ -1,0 +1,212 @@
+"""Follows the Dockerfile without Docker: `make rehearse`, as root on Linux.
+
+Each stage begins with an empty folder and this machine's own /usr, Python and Node in place of the base image's, and
+its RUN, COPY and ENV are done there (chroot in a mount namespace of its own). The last stage is then run as a container
+would be: as its user, on a root that cannot be written, until its HEALTHCHECK passes; SIGTERM has to end it.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parent.parent
+BOUND = ("usr", "dev", "proc", "sys")
+PYTHON = sys.base_prefix.lstrip("/")  # at its own place: it looks for its libraries there
+LINKS = ("bin", "sbin", "lib", "lib64")
+# How packages are fetched here.
+OF_THIS_MACHINE = ("PIP_", "NPM_", "npm_", "SSL_CERT_", "NODE_EXTRA_", "HTTP", "http", "NO_PROXY", "no_proxy")
+PORT = 18099
+HEALTHY_SECONDS, STOP_SECONDS = 60.0, 25.0
+
+
+@dataclass
+class Stage:
+    """A stage of the Dockerfile as far as it has been followed."""
+
+    folder: Path
+    workdir: str = "/"
+    user: str = "0:0"
+    environment: dict[str, str] = field(default_factory=dict)
+    said: dict[str, list[str]] = field(default_factory=dict)
+
+    def place(self, path: str) -> Path:
+        return self.folder / os.path.join(self.workdir, path).lstrip("/")
+
+
+def instructions(text: str) -> Iterator[tuple[str, str]]:
+    """Each as its name and the rest of it, comments left out and continued lines joined."""
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    for line in re.sub(r"\\\n\s*", "", lines).splitlines():
+        if line.strip():
+            name, _, rest = line.partition(" ")
+            yield name, rest.strip()
+
+
+class Rehearsal:
+    """Follows a Dockerfile in `folder`, with `context` as what is sent to the builder."""
+
+    def __init__(self, context: Path, folder: Path) -> None:
+        self._context = context
+        self._folder = folder
+        self._ignored = (context / ".dockerignore").read_text().split("\n")
+        self._named: dict[str, Stage] = {}
+        self.stage = Stage(folder)
+
+    def follow(self, text: str) -> Stage:
+        """All of it; the last stage."""
+        for name, rest in instructions(text):
+            print(f"{name} {rest[:100]}", flush=True)
+            getattr(self, f"_{name.lower()}")(rest)
+        return self.stage
+
+    def _arg(self, _: str) -> None:
+        """Which base image: here it is this machine."""
+
+    def _expose(self, rest: str) -> None:
+        assert rest.isdigit(), rest
+
+    def _from(self, rest: str) -> None:
+        folder = self._folder / str(len(self._named))
+        for name in (*BOUND, PYTHON, "root", "tmp", "app"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        for name in LINKS:
+            (folder / name).symlink_to(f"usr/{name}")
+        shutil.copytree("/etc", folder / "etc", symlinks=True)
+        self.stage = Stage(folder, environment={"PATH": f"/{PYTHON}/bin:/usr/sbin:/usr/bin:/sbin:/bin"})
+        self._named[rest.partition(" AS ")[2]] = self.stage
+
+    def _workdir(self, rest: str) -> None:
+        self.stage.workdir = rest
+        self.stage.place("").mkdir(parents=True, exist_ok=True)
+
+    def _user(self, rest: str) -> None:
+        self.stage.user = rest
+
+    def _env(self, rest: str) -> None:
+        for pair in shlex.split(rest):
+            name, _, value = pair.partition("=")
+            self.stage.environment[name] = value.replace("$PATH", self.stage.environment["PATH"])
+
+    def _run(self, rest: str) -> None:
+        machine = {name: value for name, value in os.environ.items() if name.startswith(OF_THIS_MACHINE)}
+        command = entering(self.stage, ["sh", "-c", rest], machine | {"HOME": "/root"})
+        subprocess.run(command, check=True)
+
+    def _copy(self, rest: str) -> None:
+        *sources, target = rest.split()
+        start = self._context
+        if sources[0].startswith("--from="):
+            stage = self._named[sources.pop(0).removeprefix("--from=")]
+            start = stage.folder
+        for source in sources:
+            found = start / source.lstrip("/")
+            place = self.stage.place(target)
+            if found.is_dir():
+                skipped = self._skipped if start is self._context else None
+                shutil.copytree(found, place, symlinks=True, dirs_exist_ok=True, ignore=skipped)
+            else:
+                place.mkdir(parents=True, exist_ok=True)
+                assert not self._is_ignored(source), f".dockerignore leaves out {source}"
+                shutil.copy2(found, place)
+
+    def _skipped(self, folder: str, names: Sequence[str]) -> set[str]:
+        below = Path(folder).relative_to(self._context)
+        return {name for name in names if self._is_ignored(str(below / name))}
+
+    def _is_ignored(self, path: str) -> bool:
+        """By the last line of .dockerignore that fits the path or a folder it is in."""
+        ignored = False
+        around = [path, *map(str, Path(path).parents)]
+        for line in self._ignored:
+            pattern = line.strip().removeprefix("!").removeprefix("**/")
+            names = [Path(one).name for one in around] if line.startswith("**/") else around
+            if pattern and not pattern.startswith("#") and any(fnmatch(one, pattern) for one in names):
+                ignored = not line.startswith("!")
+        return ignored
+
+    def _said(self, name: str, rest: str) -> None:
+        self.stage.said[name] = json.loads(rest)
+
+    def _volume(self, rest: str) -> None:
+        self._said("VOLUME", rest)
+
+    def _entrypoint(self, rest: str) -> None:
+        self._said("ENTRYPOINT", rest)
+
+    def _cmd(self, rest: str) -> None:
+        self._said("CMD", rest)
+
+    def _healthcheck(self, rest: str) -> None:
+        self._said("HEALTHCHECK", rest.partition("CMD ")[2])
+
+
+def entering(
+    stage: Stage, command: Sequence[str], environment: Mapping[str, str], *, volumes: Mapping[str, Path] | None = None
+) -> list[str]:
+    """The command in the stage's folder. With `volumes` its root cannot be written, but for those and /tmp."""
+    root = shlex.quote(str(stage.folder))
+    mounts = [f"mount --bind {root} {root}"]
+    mounts += [f"mount --rbind /{name} {root}/{name}" for name in BOUND]
+    mounts += [f"mount --bind {shlex.quote(sys.base_prefix)} {root}/{PYTHON}"]
+    mounts += [f"mount -o remount,bind,ro {root}/{name}" for name in ("usr", PYTHON)]
+    npm = Path.home() / ".npmrc"  # where this machine's packages come from
+    if npm.is_file():
+        mounts += [f"touch {root}/root/.npmrc", f"mount --bind {npm} {root}/root/.npmrc"]
+    if volumes is not None:
+        mounts += [f"mount --bind {shlex.quote(str(kept))} {root}{place}" for place, kept in volumes.items()]
+        mounts += [f"mount -o remount,bind,ro {root}", f"mount -t tmpfs tmpfs {root}/tmp"]
+    told = [f"{name}={value}" for name, value in {**stage.environment, **environment}.items()]
+    inside = ["chroot", f"--userspec={stage.user}", str(stage.folder), "/usr/bin/env", "-i", "-C", stage.workdir]
+    script = " && ".join([*mounts, "exec " + shlex.join([*inside, *told, *command])])
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+
+
+def run(stage: Stage, data: Path) -> None:
+    """As a container is run: healthy in time, nothing written, ended by SIGTERM."""
+    user, group = map(int, stage.user.split(":"))
+    assert user, "It would run as root."
+    os.chown(data, user, group)
+    environment = {"GATEWAY_PORT": str(PORT), "GATEWAY_SECRET": "x" * 32}
+    volumes = dict.fromkeys(stage.said["VOLUME"], data)
+    command = [*stage.said["ENTRYPOINT"], *stage.said["CMD"]]
+    began = time.monotonic()
+    process = subprocess.Popen(entering(stage, command, environment, volumes=volumes))
+    try:
+        check = entering(stage, stage.said["HEALTHCHECK"], environment, volumes=volumes)
+        while subprocess.run(check, capture_output=True).returncode:
+            assert process.poll() is None, "It has ended."
+            assert time.monotonic() - began < HEALTHY_SECONDS, "It does not get healthy."
+            time.sleep(0.2)
+        print(f"healthy after {time.monotonic() - began:.1f} s", flush=True)
+        process.terminate()
+        stopping = time.monotonic()
+        status = process.wait(STOP_SECONDS)
+        print(f"ended with {status} in {time.monotonic() - stopping:.1f} s of SIGTERM")
+        assert status == 0, status
+    finally:
+        process.kill()
+
+
+def main() -> None:
+    with TemporaryDirectory(prefix="rehearsal-") as folder:
+        stage = Rehearsal(ROOT, Path(folder) / "stages").follow((ROOT / "Dockerfile").read_text())
+        size = subprocess.run(["du", "-sm", stage.folder / "opt", stage.folder / "app"], capture_output=True, text=True)
+        print("MB beside the base image:", ", ".join(line.split()[0] for line in size.stdout.splitlines()))
+        data = Path(folder) / "data"
+        data.mkdir()
+        os.chmod(folder, 0o755)  # the user has to get in
+        run(stage, data)
+
+
+if __name__ == "__main__":
+    main()
