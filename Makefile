@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup serve test test-interpreted workload lint types check bench lock docs clean
+.PHONY: setup serve test test-interpreted workload lint types check bench lock docs rehearse clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html
 
@@ -58,6 +58,10 @@ check: lint types test
 
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The Dockerfile without Docker: its steps and the image's entrypoint, in empty roots. As root, on Linux.
+rehearse: setup
+	$(BIN)/python deploy/rehearse.py
 
 # Generated pages: the schema's SDL and the access patterns. A test fails when they are stale.
 docs: setup

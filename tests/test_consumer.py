@@ -279,6 +279,6 @@ async def test_a_taken_port_for_metrics_is_told_in_words(database: Database, sto
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         settings = Settings(secret=SECRET, metrics_port=port)
-        with pytest.raises(Misconfigured, match=f"port {port}: Address already in use"):
+        with pytest.raises(Misconfigured, match=f"127.0.0.1:{port}: Address already in use"):
             async with Gateway(settings, store_options).running():
                 pass
