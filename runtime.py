@@ -34,6 +34,7 @@ from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
 from edge.assembly import Edge
+from edge.observing.store_metrics import StoreMetrics
 from edge.requests import Observe
 from edge.settings import Misconfigured, Settings
 from pipelines.demo import Demo
@@ -125,6 +126,7 @@ class Gateway:
             new_id=new_id,
             observers=observers,
         )
+        StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
 
     def open_context(self, identity: Identity | None) -> Context:
         assert self.services is not None, "The gateway is used before it has started."

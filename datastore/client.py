@@ -6,83 +6,47 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Low
 """
 
 import asyncio
-import math
+import random
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Self, get_args
 
 import orjson
 
 from datastore.asking import Ask, details_of
-from datastore.attributes import Item, decode_item, stored_bytes
 from datastore.backoff import Backoff
+from datastore.breaker import Breaker, Terms
 from datastore.declarations import WRITES, Operation
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.metering import Call, Meter
 from datastore.requests import Prepared
+from datastore.retry_budget import PLAIN, RetryBudget
 from datastore.signing import CredentialSource, Signer
-from datastore.wire import Answer, Limits, Lost, NotConnected, Origin, Pool, Silent, TooLate
+from datastore.tries import (
+    LATE,
+    PASSING,
+    ConditionFailed,
+    RequestRefused,
+    TransactionCancelled,
+    Transient,
+    refusal_of,
+    transient_of,
+)
+from datastore.wire import Answer, Limits, Origin, Pool, TooLate
+
+__all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "TransactionCancelled"]
 
 ITEM_OPERATIONS = frozenset(get_args(Operation))
 STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
-THROTTLING = {
-    "ProvisionedThroughputExceededException",
-    "ThrottlingException",
-    "RequestLimitExceeded",
-    "LimitExceededException",
-    "ReplicatedWriteConflictException",
-    "TransactionConflictException",
-    "TransactionInProgressException",
-}
-# A cancelled transaction is tried again when this is all that stood in its way.
-TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 # Operations that change nothing, and may be repeated at once.
 READS = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
 
-LATE = "The store did not answer in time."
 DAMAGED = "The store's answers arrive damaged."
 NO_TABLE = "The store is not ready: it lacks a table."
-UNREACHABLE = "The store cannot be reached at the moment; try again."
-
-
-class RequestRefused(Exception):
-    """DynamoDB refused a request for what it says: a fault of ours, never retried. `code` is DynamoDB's own."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"{code}: {message}")
-        self.code = code
-        self.message = message
-
-
-class ConditionFailed(Exception):
-    """A condition did not hold; `item` is the item as it stands, when it was asked for and exists.
-
-    `repeated` means that the answer to an earlier try was lost, so that the try itself may have put the item there.
-    `units` are the write units that it is billed.
-    """
-
-    def __init__(self, item: Item | None, units: int) -> None:
-        super().__init__("The conditional request failed")
-        self.item = item
-        self.units = units
-        self.repeated = False
-
-
-class TransactionCancelled(Exception):
-    """A transaction was cancelled; one reason and one item (or None) for each of its actions, in order.
-
-    `units` are the write units that it is billed.
-    """
-
-    def __init__(self, reasons: list[str], items: list[Item | None], units: int) -> None:
-        super().__init__(f"Transaction cancelled: {', '.join(reasons)}")
-        self.reasons = reasons
-        self.items = items
-        self.units = units
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +61,9 @@ class Endpoint:
 class Client:
     """One per process. `on_call`, when set, hears of every call once it has ended, well or not.
 
+    What fails is tried again as far as the `budget` of all calls goes. While an endpoint is away (`breakers`, for
+    tables and for streams), calls wait for it for a moment, and then fail at once until it is back.
+
     `tables_come_back` tells that a missing table is being made: an embedded engine that was restarted without its data
     is given its tables again in a moment.
     """
@@ -109,6 +76,9 @@ class Client:
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
         limits: Limits = Limits(),  # noqa: B008 - frozen
         tables_come_back: bool = False,
+        budget: RetryBudget | None = None,
+        terms: Terms = Terms(),  # noqa: B008 - frozen
+        uniform: Callable[[], float] = random.random,
     ) -> None:
         self._endpoint = endpoint
         self._credentials = credentials
@@ -116,6 +86,11 @@ class Client:
         self._backoff = backoff
         self._limits = limits
         self._tables_come_back = tables_come_back
+        self._uniform = uniform
+        self.budget = RetryBudget() if budget is None else budget
+        self._tables = Breaker(partial(self._answers, "ListTables"), terms, uniform)
+        self._streams = Breaker(partial(self._answers, "ListStreams"), terms, uniform)
+        self.breakers = {"tables": self._tables, "streams": self._streams}
         self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
         self.on_call: Callable[[Call], None] | None = None
@@ -126,6 +101,8 @@ class Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for breaker in self.breakers.values():
+            breaker.shut()
         if self._pool is not None:
             await self._pool.close()
 
@@ -149,17 +126,24 @@ class Client:
         if meter is not None:
             meter.check(operation)
         prepared = request if isinstance(request, Prepared) else _prepared(request)
+        deadline = self._clock() + timeout
+        breaker = self._streams if operation in STREAM_OPERATIONS else self._tables
+        if breaker.away and not await breaker.wait(deadline):
+            raise breaker.refusal()
         call = Call(operation, prepared, patterns, time.time())
         started = time.monotonic()
-        deadline = self._clock() + timeout
         answer: dict[str, Any] | None = None
         if meter is not None:
             meter.open += 1
         try:
             try:
-                answer = self._understood(call, await self._sent(call, deadline))
+                heard = await self._sent(call, deadline)
+                breaker.answers += 1
+                answer = self._understood(call, heard)
+                if self.budget.missing:
+                    self.budget.give_back(PLAIN)
             except PASSING as problem:
-                answer = await self._persist(call, deadline, _transient(problem))
+                answer = await self._persist(call, breaker, deadline, transient_of(problem))
         except TooLate as problem:
             call.unsure = call.abandoned = True
             raise _told(Timeout(LATE), call, unsure=True) from problem
@@ -180,32 +164,71 @@ class Client:
             self._report(call, answer, meter, asks)
         return answer
 
-    async def _persist(self, call: Call, deadline: float, problem: "_Transient") -> dict[str, Any]:
+    async def _persist(self, call: Call, breaker: Breaker, deadline: float, problem: Transient) -> dict[str, Any]:
         """Try again until it is answered for good, after the first try has failed."""
-        delays = self._backoff.delays()
-        fresh = await self._ready(call, deadline, problem, delays, fresh=False)
+        delays = self._backoff.delays(self._uniform)
+        fresh = False
         while True:
+            fresh = await self._ready(call, breaker, deadline, problem, delays, fresh=fresh)
             call.attempts += 1
             try:
-                return self._understood(call, await self._sent(call, deadline, fresh))
+                heard = await self._sent(call, deadline, fresh)
+                breaker.answers += 1
+                answer = self._understood(call, heard)
             except PASSING as another:
-                fresh = await self._ready(call, deadline, _transient(another), delays, fresh=fresh)
+                problem = transient_of(another)
+            else:
+                self.budget.give_back(problem.price)
+                return answer
 
     async def _ready(
-        self, call: Call, deadline: float, problem: "_Transient", delays: Iterator[float], *, fresh: bool
+        self,
+        call: Call,
+        breaker: Breaker,
+        deadline: float,
+        problem: Transient,
+        delays: Iterator[float],
+        *,
+        fresh: bool,
     ) -> bool:
         """Wait for the next try; whether it is to be on a fresh connection.
 
-        The problem is final when no try is left, no time for one, or the client is closed.
+        The problem is final when no try is left, none is paid for, no time for one, or the client is closed.
         """
         call.unsure |= problem.unsure
         if problem.stale and not fresh and call.operation.startswith(READS):
             return True
         delay = next(delays, None)
-        if delay is None or delay >= deadline - self._clock() or (self._pool is not None and self._pool.shut):
+        if self._pool is not None and self._pool.shut:
+            raise problem.final from problem
+        if problem.unanswered:
+            breaker.failed(silent=problem.late)
+        if delay is None:
+            raise problem.final from problem
+        if breaker.away:
+            # Who waits until it is back sends nothing meanwhile, and is not charged.
+            if not await breaker.wait(deadline):
+                raise breaker.refusal() from problem
+            problem.price = PLAIN
+            return fresh
+        if delay >= deadline - self._clock() or not self.budget.take(problem.price):
             raise problem.final from problem
         await asyncio.sleep(delay)
         return fresh
+
+    async def _answers(self, operation: str, seconds: float) -> bool:
+        """Whether an endpoint answers a request for next to nothing, whatever it answers."""
+        call = Call(operation, _prepared({"Limit": 1}))
+        try:
+            await self._sent(call, self._clock() + seconds, fresh=True)
+        except (*PASSING, TooLate, DomainError):
+            return False
+        return True
+
+    def came_back(self) -> None:
+        """Whoever knows that the store is there again tells so: it need not be found out."""
+        for breaker in self.breakers.values():
+            breaker.close()
 
     def _sent(self, call: Call, deadline: float, fresh: bool = False) -> Awaitable[Answer]:
         """One try. Whatever it waits for, the deadline holds: `TooLate` once it passes. Fails as `Pool.send` does."""
@@ -229,16 +252,16 @@ class Client:
     def _understood(self, call: Call, answer: Answer) -> dict[str, Any]:
         content = answer.content
         if answer.checksum is not None and answer.checksum != b"%d" % zlib.crc32(content):
-            raise _Transient(Unavailable(DAMAGED))
+            raise Transient(Unavailable(DAMAGED))
         if answer.status == 200:
             try:
                 whole: dict[str, Any] = orjson.loads(content)
             except orjson.JSONDecodeError as problem:
-                raise _Transient(Unavailable(DAMAGED)) from problem
+                raise Transient(Unavailable(DAMAGED)) from problem
             return whole
-        refusal = _refusal(answer.status, content)
+        refusal = refusal_of(answer.status, content)
         if self._tables_come_back and _lacks_table(call.operation, refusal):
-            raise _Transient(Unavailable(NO_TABLE), unsure=False) from refusal
+            raise Transient(Unavailable(NO_TABLE), unsure=False, price=0) from refusal
         raise refusal
 
     def _report(self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, asks: tuple[Ask, ...]) -> None:
@@ -254,39 +277,6 @@ class Client:
             meter.note(call)
         if self.on_call is not None:
             self.on_call(call)
-
-
-class _Transient(Exception):
-    """Worth another try; `final` is what the caller is told when there is none left.
-
-    `unsure` tells that DynamoDB may have done what was asked all the same, `stale` that the connection had been kept
-    for too long: what only reads need not wait before it tries again.
-    """
-
-    def __init__(self, final: DomainError, *, unsure: bool = True, stale: bool = False) -> None:
-        super().__init__(str(final))
-        self.final = final
-        self.unsure = unsure
-        self.stale = stale
-
-
-# What a try may come to that another one need not.
-PASSING = (_Transient, NotConnected, Silent, Lost)
-
-
-def _transient(problem: Exception) -> _Transient:
-    """What became of a try, by how it failed."""
-    match problem:
-        case _Transient():
-            return problem
-        case NotConnected():
-            transient = _Transient(Timeout(LATE) if problem.late else Unavailable(UNREACHABLE), unsure=False)
-        case Lost():
-            transient = _Transient(Unavailable(UNREACHABLE), stale=problem.stale)
-        case _:
-            transient = _Transient(Timeout(LATE))
-    transient.__cause__ = problem
-    return transient
 
 
 @cache
@@ -314,49 +304,10 @@ def _prepared(payload: Mapping[str, Any]) -> Prepared:
         raise RequestRefused("SerializationException", str(problem)) from problem
 
 
-def _refusal(status: int, content: bytes) -> Exception:
-    """What an answer other than 200 means."""
-    try:
-        problem = orjson.loads(content)
-        code = str(problem.get("__type", "")).rpartition("#")[2]
-    except (orjson.JSONDecodeError, AttributeError):
-        problem, code = {}, ""
-    if code in THROTTLING or status == 429:
-        return _Transient(Throttled("The store is busy; try again in a moment."), unsure=False)
-    if status >= 500:
-        return _Transient(Unavailable("The store fails at the moment; try again."))
-    if code == "ConditionalCheckFailedException":
-        return ConditionFailed(_item(problem), _billed(problem))
-    if code == "TransactionCanceledException":
-        return _cancelled(problem.get("CancellationReasons") or [])
-    return RequestRefused(code or str(status), str(problem.get("message") or problem.get("Message") or ""))
-
-
 def _lacks_table(operation: str, refusal: Exception) -> bool:
     """Whether a table that is read or written is not there; those who ask for tables and streams are told as it is."""
     lacking = isinstance(refusal, RequestRefused) and refusal.code == "ResourceNotFoundException"
     return lacking and operation in ITEM_OPERATIONS
-
-
-def _cancelled(reasons: list[dict[str, Any]]) -> Exception:
-    codes = [str(reason.get("Code", "None")) for reason in reasons]
-    if codes and set(codes) <= TRANSIENT_REASONS:
-        return _Transient(Throttled("Others are changing the same items; try again in a moment."), unsure=False)
-    return TransactionCancelled(codes, [_item(reason) for reason in reasons], sum(map(_billed, reasons)))
-
-
-def _billed(problem: Mapping[str, Any]) -> int:
-    """Write units for a condition that did not hold: the size of the item that is there, at least one.
-
-    DynamoDB reports none. Of the other items of a cancelled transaction nothing is told: they count for one each.
-    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
-    """
-    return max(1, math.ceil(stored_bytes(problem.get("Item") or {}) / 1024))
-
-
-def _item(problem: Mapping[str, Any]) -> Item | None:
-    item = problem.get("Item")
-    return decode_item(item) if item else None
 
 
 def _units(answer: Mapping[str, Any]) -> float:

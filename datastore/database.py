@@ -78,10 +78,18 @@ async def open_database(
     """
     async with AsyncExitStack() as stack:
         engine: Engine | None = None
+        client: Client | None = None
+
+        async def restarted() -> None:
+            if client is not None:
+                client.came_back()
+            if on_restart is not None:
+                await on_restart()
+
         if options.embedded:
             binary = find_binary(options.root)
             engine = await stack.enter_async_context(
-                Engine(binary, options.data_dir, on_restart, memory=options.memory, listen=options.listen)
+                Engine(binary, options.data_dir, restarted, memory=options.memory, listen=options.listen)
             )
         session = _session(options)
         endpoint = _endpoint(options, session, engine)

@@ -39,7 +39,7 @@ from datastore.sources import Sink
 T = TypeVar("T")
 
 SLICE = 50
-FIRST_DELAY, LONGEST_DELAY = 0.1, 5.0
+FIRST_DELAY, LONGEST_DELAY = 0.1, 1.5
 MISSING_CHILD_SECONDS = 1.0  # a shard has ended, and the listing does not show its children yet
 RETENTION = timedelta(hours=24)
 CLOCK_SKEW = timedelta(minutes=5)  # AWS refuses requests signed by a clock that is further off

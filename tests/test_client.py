@@ -160,9 +160,10 @@ async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Pro
     proxy.faults.append(hang)
 
     async with client_of(proxy, limits=Limits(silence=0.4)) as client, taking(0.3, 0.9):
-        await client.call("ListTables", {}, timeout=5)
+        await client.call("ListTables", {"Limit": 2}, timeout=5)
 
-    assert len(proxy.seen) == 2
+    # Between the two it was asked whether it is there.
+    assert [seen.body["Limit"] for seen in proxy.seen] == [2, 1, 2]
 
 
 async def test_a_delay_that_would_outlast_the_deadline_is_not_begun(proxy: Proxy) -> None:

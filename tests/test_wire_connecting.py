@@ -53,6 +53,7 @@ async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_seco
             with pytest.raises(asyncio.CancelledError):
                 await call
             for _ in range(2):
+                client.came_back()
                 with pytest.raises(Timeout) as late:
                     await ask(client, 1, "PutItem", meter=meter)
     assert late.value.extensions == {"code": "TIMEOUT", "retryable": True}

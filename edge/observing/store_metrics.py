@@ -1,0 +1,39 @@
+"""Figures about how the store is reached: the breaker of each of its endpoints, and what tries may still be repeated."""
+
+from collections.abc import Callable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from datastore.client import Client
+
+
+class StoreMetrics(Collector):
+    """Read from the client when they are asked for; there are none before the store is open."""
+
+    def __init__(self, registry: CollectorRegistry, client: Callable[[], Client | None]) -> None:
+        self._client = client
+        registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        state = GaugeMetricFamily(
+            "gateway_dynamodb_breaker",
+            "Whether an endpoint is asked: 0 it is, 1 calls wait for it to come back, 2 they fail at once.",
+            labels=["endpoint"],
+        )
+        openings = CounterMetricFamily(
+            "gateway_dynamodb_breaker_openings", "How often calls began to fail at once.", labels=["endpoint"]
+        )
+        tokens = GaugeMetricFamily("gateway_dynamodb_retry_tokens", "What is left to pay for repeated tries.")
+        refused = CounterMetricFamily(
+            "gateway_dynamodb_retries_refused", "Tries that were not repeated, for want of tokens."
+        )
+        client = self._client()
+        if client is not None:
+            for endpoint, breaker in client.breakers.items():
+                state.add_metric([endpoint], breaker.state)
+                openings.add_metric([endpoint], breaker.opened)
+            tokens.add_metric([], client.budget.tokens)
+            refused.add_metric([], client.budget.refused)
+        yield from (state, openings, tokens, refused)
