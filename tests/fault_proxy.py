@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,17 +30,31 @@ class Seen:
     body: dict[str, Any]
     request: web.Request
 
+    @property
+    def tables(self) -> str:
+        """The names of the tables it is about, joined by "+"; of streams none is known."""
+        found = {self.body["TableName"]} if "TableName" in self.body else {*self.body.get("RequestItems", ())}
+        found |= {one["TableName"] for entry in self.body.get("TransactItems", ()) for one in entry.values()}
+        return "+".join(sorted(found))
+
 
 Fault = Callable[["Proxy", Seen], Awaitable[web.StreamResponse]]
 
 
 class Proxy:
-    """Forwards to the engine, except that the next requests meet `faults`, one each, or all of them `always`."""
+    """Forwards to the engine, except that the next requests meet `faults`, one each, or all of them `always`.
 
-    def __init__(self, engine: str) -> None:
+    `reached` counts the requests that came here and `asked` those that the engine was asked, by operation. With
+    `remembers` off the requests themselves are not kept: for long runs.
+    """
+
+    def __init__(self, engine: str, *, remembers: bool = True) -> None:
         self.engine = engine
         self.url = ""
         self.seen: list[Seen] = []
+        self.reached: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self._remembers = remembers
         self.faults: deque[Fault] = deque()
         self.always: Fault | None = None
         self.closing = asyncio.Event()
@@ -73,12 +87,15 @@ class Proxy:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         operation = request.headers["x-amz-target"].rpartition(".")[2]
         seen = Seen(operation, orjson.loads(await request.read()), request)
-        self.seen.append(seen)
+        self.reached[operation] += 1
+        if self._remembers:
+            self.seen.append(seen)
         fault = self.faults.popleft() if self.faults else self.always or forward
         return await fault(self, seen)
 
     async def ask(self, seen: Seen) -> tuple[int, dict[str, str], bytes]:
         """What the engine answers."""
+        self.asked[seen.operation] += 1
         kept = ("x-amz-target", "content-type", "authorization", "x-amz-date")
         headers = {name: seen.request.headers[name] for name in kept}
         async with self.http.post(self.engine, data=BytesIO(orjson.dumps(seen.body)), headers=headers) as response:
@@ -167,6 +184,52 @@ async def cut_json(proxy: Proxy, seen: Seen) -> web.StreamResponse:
     """Half the JSON in a complete answer without a checksum."""
     _, _, content = await proxy.ask(seen)
     return web.Response(body=content[: len(content) // 2])
+
+
+def slow(seconds: float) -> Fault:
+    """Answers rightly, later."""
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return await forward(proxy, seen)
+
+    return answer
+
+
+async def leave_half(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """Of a batch, do the first half of each table's (at least one of all), and leave the rest unprocessed."""
+    done, rest = _halves(seen.body["RequestItems"])
+    if not rest:
+        return await forward(proxy, seen)
+    status, _, content = await proxy.ask(Seen(seen.operation, seen.body | {"RequestItems": done}, seen.request))
+    unprocessed = "UnprocessedKeys" if seen.operation == "BatchGetItem" else "UnprocessedItems"
+    answer = orjson.loads(content)
+    return web.Response(status=status, body=orjson.dumps(answer | ({unprocessed: rest} if status == 200 else {})))
+
+
+def _halves(tables: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    done: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, entry in tables.items():
+        listed = entry["Keys"] if isinstance(entry, dict) else entry
+        middle = (len(listed) + 1) // 2
+        for part, some in ((done, listed[:middle]), (rest, listed[middle:])):
+            if some:
+                part[name] = entry | {"Keys": some} if isinstance(entry, dict) else some
+    return done, rest
+
+
+async def repeat_records(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """The records of a stream twice: each at once again, and all of them behind the last."""
+    status, _, content = await proxy.ask(seen)
+    answer = orjson.loads(content)
+    records = answer.get("Records", [])
+    answer["Records"] = [record for record in records for _ in range(2)] + records
+    return web.Response(status=status, body=orjson.dumps(answer))
+
+
+EXPIRED = refuse(400, "ExpiredIteratorException")
+TRIMMED = refuse(400, "TrimmedDataAccessException")
 
 
 def client_of(proxy: Proxy, *, credentials: Any = LOCAL, backoff: Backoff = QUICK, **options: Any) -> Client:

@@ -1,0 +1,133 @@
+"""A mixed load on a store of which one try in five fails: what is acknowledged is there once, and nothing is made up.
+
+`make faults` runs it at full length.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
+
+import pytest
+from conftest import NOON, Clock, Served
+from earthquake_samples import quake, store
+from fault_mix import FIFTH, FaultMix
+from fault_proxy import Proxy
+from load_facts import everything
+from load_operations import QUAKES
+from mixed_load import Load
+from photo_items import photo, put, user
+
+from datastore.database import Database, StoreOptions
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
+from resolvers.access import Role
+
+OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "2000"))
+SEED = int(os.environ.get("FAULT_SEED", "8"))
+ACTORS = 16
+STORM_EACH = 1500
+SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
+
+
+class Hurrying(Clock):
+    """Twenty times as fast as time: who waits for a lease of a minute waits three seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = time.monotonic()
+
+    def __call__(self) -> datetime:
+        return NOON + timedelta(seconds=20 * (time.monotonic() - self._began))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Hurrying()
+
+
+@pytest.fixture
+async def proxy(engine: str) -> AsyncIterator[Proxy]:
+    async with Proxy(engine, remembers=False) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+    return StoreOptions(store=proxy.url, prefix=store_options.prefix)
+
+
+@pytest.fixture
+async def load(served: Served) -> Load:
+    load = Load(served, actors=ACTORS, seed=SEED)
+    matches = [Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=NOON + timedelta(days=1))]
+    await Fixtures(served.store(), NOON).sync(matches)
+    await store(served, *[quake(f"us{number}", timedelta(minutes=number + 1)) for number in range(QUAKES)])
+    for actor in load.actors:
+        await put(served, user(actor.email), photo(actor.photo, actor.email))
+        answer = await served.ask('mutation { createUser(input: {name: "x"}) { userId } }', user=actor.name)
+        assert answer.errors is None
+        team = {"teamId": f"t-{actor.name}", "name": "First", "code": "T"}
+        answer = await served.ask(SYNC, {"teams": [team]}, user="job", role=Role.SYSTEM)
+        assert answer.errors is None
+        load.truth.acknowledged(("team", f"t-{actor.name}"), "First")
+    return load
+
+
+async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
+    served: Served, load: Load, proxy: Proxy, database: Database
+) -> None:
+    mix = FaultMix(FIFTH, SEED)
+    proxy.always, proxy.reached[""] = mix, 0
+    began = time.monotonic()
+
+    storms = asyncio.create_task(_storms(served, load, mix))
+    await load.run(OPERATIONS)
+    await storms
+
+    mix.times = 0
+    _tell(served, load, proxy, mix, time.monotonic() - began)
+    assert load.told.undeclared == []
+    assert load.told.wrong == []
+    stored = await everything(database)
+    for kind in {fact[0] for fact in load.truth.may_be}:
+        assert load.truth.wrong(kind, stored) == []
+    assert {code for _, code in load.told.codes} <= {"THROTTLED", "UNAVAILABLE", "TIMEOUT", "CONFLICT"}
+    assert min(mix.done[name] for name in ("throttled", "500", "reset", "answer lost", "wrong checksum")) > 10
+
+
+async def _storms(served: Served, load: Load, mix: FaultMix) -> None:
+    """Now and then nearly all fails, until retries are not paid for any more; or the store is away for a moment."""
+    assert served.gateway.database is not None
+    client = served.gateway.database.client
+    for number in range(OPERATIONS // STORM_EACH):
+        await _until(lambda: sum(load.told.operations.values()) > STORM_EACH * (number + 0.4))
+        mix.times, refused = 4.0, client.budget.refused
+        await _until(lambda: client.budget.refused > refused)
+        mix.times = 1.0
+        await _until(lambda: sum(load.told.operations.values()) > STORM_EACH * (number + 0.7))
+        mix.away, opened = True, client.breakers["tables"].opened
+        await _until(lambda: client.breakers["tables"].opened > opened)
+        mix.away = False
+        await _until(lambda: not client.breakers["tables"].away)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(300):
+        while not holds():  # noqa: ASYNC110 - what it waits for has no event
+            await asyncio.sleep(0.02)
+
+
+def _tell(served: Served, load: Load, proxy: Proxy, mix: FaultMix, seconds: float) -> None:
+    """Figures for whoever runs it at full length (with `-s`)."""
+    assert served.gateway.database is not None
+    client, told = served.gateway.database.client, load.told
+    asked, tries = sum(told.operations.values()), sum(proxy.reached.values())
+    print(f"\n{asked} requests in {seconds:.0f} s, {told.asked_again} of them asked again under their key")
+    print(f"errors by code: {dict(Counter([code for (_, code), n in told.codes.items() for _ in range(n)]))}")
+    print(f"writes that may have been applied: {told.unsure}")
+    print(f"tries that reached the store: {tries}, {tries / asked:.2f} a request; faults: {dict(mix.done)}")
+    print(f"tokens left {client.budget.tokens}, tries not repeated for want of tokens {client.budget.refused}")
+    print(f"breakers opened: { {name: breaker.opened for name, breaker in client.breakers.items()} }")
