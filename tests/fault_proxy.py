@@ -65,8 +65,7 @@ class Proxy:
         app.router.add_post("/", self._answer)
         self.runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1, access_log=None)
         await self.runner.setup()
-        site = web.TCPSite(self.runner, "127.0.0.1", 0)
-        await site.start()
+        await self.come_back()
         self.url = "http://{}:{}".format(*self.runner.addresses[0][:2])
         return self
 
@@ -74,6 +73,19 @@ class Proxy:
         self.closing.set()
         await self.http.close()
         await self.runner.cleanup()
+
+    async def go_away(self) -> None:
+        """Nothing listens any more, and what was connected is cut off."""
+        await self.site.stop()
+        assert self.runner.server is not None
+        for connection in list(self.runner.server.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    async def come_back(self) -> None:
+        """Listen, where it did before if it did."""
+        self.site = web.TCPSite(self.runner, "127.0.0.1", int(self.url.rpartition(":")[2] or 0))
+        await self.site.start()
 
     @property
     def connections(self) -> int:

@@ -1,4 +1,4 @@
-"""What actors of the mixed load do: each write with the fact it settles, each read with what is right to be answered."""
+"""What actors of the mixed load do: each write with the fact it settles, each read with what is right to answer."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -193,14 +193,10 @@ def read_photo(actor: "Actor") -> Read:
 
 
 def follow_match(actor: "Actor") -> Write:
-    match actor.chance.randrange(3):
-        case 0:
-            query, team = 'mutation { done: unfollowMatch(matchId: "m1") { teamId } }', None
-        case side:
-            query, team = (
-                'mutation ($team: ID!) { done: followMatch(matchId: "m1", teamId: $team) { teamId } }',
-                f"{side}0",
-            )
+    side = actor.chance.randrange(3)
+    team = f"{side}0" if side else None
+    follows = 'mutation ($team: ID!) { done: followMatch(matchId: "m1", teamId: $team) { teamId } }'
+    query = follows if team else 'mutation { done: unfollowMatch(matchId: "m1") { teamId } }'
     variables = {"team": team} if team else {}
     return Write("followMatch" if team else "unfollowMatch", query, variables, ("match follow", actor.name), team)
 

@@ -71,6 +71,7 @@ class Load:
         self.served = served
         self.truth = Truth()
         self.told = Told()
+        self.done = 0
         self.actors = [Actor(self, f"user{number:02}", random.Random(f"{seed} {number}")) for number in range(actors)]
         self.posts: list[tuple[str, str]] = []
         self.sightings: list[tuple[str, str]] = []
@@ -83,6 +84,7 @@ class Load:
         async def work(actor: "Actor") -> None:
             for _ in left:
                 await actor.act()
+                self.done += 1
 
         async with asyncio.TaskGroup() as tasks:
             for actor in self.actors:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 from conftest import NOON, Clock, Served
@@ -29,6 +30,8 @@ OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "2000"))
 SEED = int(os.environ.get("FAULT_SEED", "8"))
 ACTORS = 16
 STORM_EACH = 1500
+
+pytestmark = pytest.mark.timeout(60 + OPERATIONS / 20)
 SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
 
 
@@ -101,17 +104,21 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
 async def _storms(served: Served, load: Load, mix: FaultMix) -> None:
     """Now and then nearly all fails, until retries are not paid for any more; or the store is away for a moment."""
     assert served.gateway.database is not None
-    client = served.gateway.database.client
+    client, tables = served.gateway.database.client, served.gateway.database.client.breakers["tables"]
+
+    def share(least: float) -> bool:
+        return load.done >= STORM_EACH * least
+
     for number in range(OPERATIONS // STORM_EACH):
-        await _until(lambda: sum(load.told.operations.values()) > STORM_EACH * (number + 0.4))
+        await _until(partial(share, number + 0.4))
         mix.times, refused = 4.0, client.budget.refused
-        await _until(lambda: client.budget.refused > refused)
+        await _until(partial(lambda before: client.budget.refused > before, refused))
         mix.times = 1.0
-        await _until(lambda: sum(load.told.operations.values()) > STORM_EACH * (number + 0.7))
-        mix.away, opened = True, client.breakers["tables"].opened
-        await _until(lambda: client.breakers["tables"].opened > opened)
+        await _until(partial(share, number + 0.7))
+        mix.away, opened = True, tables.opened
+        await _until(partial(lambda before: tables.opened > before, opened))
         mix.away = False
-        await _until(lambda: not client.breakers["tables"].away)
+        await _until(lambda: not tables.away)
 
 
 async def _until(holds: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Figures about how the store is reached: the breaker of each of its endpoints, and what tries may still be repeated."""
+"""Figures about how the store is reached: the breaker of each endpoint, and what is left to repeat tries with."""
 
 from collections.abc import Callable, Iterator
 

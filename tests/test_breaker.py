@@ -1,0 +1,200 @@
+"""A store that fails is not asked ever more, and one that is away not at all: the budget of retries and the breaker."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from client_faults import PUT_NEW, TRANSIENT, store_on
+from fault_mix import FaultMix, Only
+from fault_proxy import QUICK, Proxy, client_of, cut_body, damage, hang, lose_answer, plain, reset, until
+
+from datastore.backoff import Backoff
+from datastore.breaker import State, Terms
+from datastore.client import Client
+from datastore.database import Database
+from datastore.errors import DomainError, Throttled, Unavailable
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.sightings import BLIP
+from datastore.retry_budget import RetryBudget
+from datastore.wire import Limits
+
+SOON = Terms(patience=0.1, first=0.01, interval=0.02)
+# It stays with those who wait.
+PATIENT = replace(SOON, patience=60)
+ASKED = {"Limit": 2}
+AWAY = {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1}
+
+
+async def ask(client: Client) -> str:
+    """The code of the error, or OK."""
+    try:
+        await client.call("ListTables", ASKED)
+    except DomainError as error:
+        return error.code
+    return "OK"
+
+
+def asked(proxy: Proxy) -> int:
+    """How many tries came, without the probes."""
+    return sum(seen.body == ASKED for seen in proxy.seen)
+
+
+# --- The budget -------------------------------------------------------------------------------------------------------
+
+
+async def test_when_the_budget_is_spent_the_first_error_is_told(proxy: Proxy) -> None:
+    proxy.always = TRANSIENT["throttled"]
+
+    async with client_of(proxy, budget=RetryBudget(20)) as client:
+        with pytest.raises(Throttled) as first:
+            await client.call("ListTables", ASKED)
+        tries = [asked(proxy)]
+        for _ in range(2):
+            assert await ask(client) == "THROTTLED"
+            tries.append(asked(proxy))
+
+        assert first.value.extensions == {"code": "THROTTLED", "retryable": True}
+        assert tries == [4, 6, 7]
+        assert (client.budget.tokens, client.budget.refused) == (0, 2)
+
+
+async def test_answers_give_back_what_retries_cost(proxy: Proxy) -> None:
+    async with client_of(proxy, budget=RetryBudget(10)) as client:
+        proxy.faults.extend([plain(500)] * 3)
+        assert await ask(client) == "UNAVAILABLE"
+        assert client.budget.tokens == 0
+        for _ in range(5):
+            assert await ask(client) == "OK"
+        assert client.budget.tokens == 5
+
+        proxy.faults.append(plain(503))
+        assert await ask(client) == "OK"
+        # Five were paid, and given back by the try that was answered.
+        assert client.budget.tokens == 5
+
+
+async def test_a_store_that_fails_for_all_is_not_stormed(proxy: Proxy) -> None:
+    proxy.always = plain(500)
+
+    async with client_of(proxy, backoff=replace(QUICK, tries=8), budget=RetryBudget(100)) as client:
+        codes = await asyncio.gather(*[ask(client) for _ in range(100)])
+
+    assert set(codes) == {"UNAVAILABLE"}
+    assert len(proxy.seen) == 100 + 100 // 5
+
+
+@pytest.mark.parametrize("fault", [lose_answer, damage])
+async def test_a_write_that_is_not_repeated_may_have_been_applied(
+    proxy: Proxy, database: Database, fault: object
+) -> None:
+    proxy.always = fault  # type: ignore[assignment]
+
+    async with client_of(proxy, budget=RetryBudget(0)) as client:
+        with pytest.raises(Unavailable) as lost:
+            await store_on(client, database).put(PUT_NEW, {"PK": "A", "SK": "B"})
+
+    assert lost.value.extensions == {"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}
+    assert proxy.operations() == ["PutItem"]
+
+
+# --- The breaker ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_store_that_stays_away_is_asked_by_one_probe_at_a_time(proxy: Proxy) -> None:
+    async with client_of(proxy, terms=SOON, backoff=replace(QUICK, tries=20)) as client:
+        proxy.always = reset
+        assert set(await asyncio.gather(*[ask(client) for _ in range(20)])) == {"UNAVAILABLE"}
+        tries = asked(proxy)
+        assert tries <= 20 + SOON.failures
+        assert (client.breakers["tables"].state, client.breakers["tables"].opened) == (State.OPEN, 1)
+
+        with pytest.raises(Unavailable) as refused:
+            await client.call("ListTables", ASKED)
+        assert refused.value.extensions == AWAY
+        assert asked(proxy) == tries
+        proxy.always = hang
+        seen = len(proxy.seen)
+        await until(lambda: len(proxy.seen) > seen)
+        await asyncio.sleep(3 * SOON.interval)
+        assert len(proxy.seen) == seen + 1
+
+
+async def test_the_first_answer_closes_it(proxy: Proxy) -> None:
+    async with client_of(proxy, terms=SOON) as client:
+        await proxy.go_away()
+        while client.breakers["tables"].state is not State.OPEN:
+            assert await ask(client) == "UNAVAILABLE"
+        await proxy.come_back()
+        # Nobody asks meanwhile.
+        await until(lambda: client.breakers["tables"].state is State.CLOSED)
+
+        assert await ask(client) == "OK"
+        assert asked(proxy) == 1
+
+
+async def test_who_asks_while_it_is_away_for_a_moment_waits_and_is_answered(proxy: Proxy) -> None:
+    async with client_of(proxy, terms=PATIENT, backoff=replace(QUICK, tries=8), budget=RetryBudget(25)) as client:
+        await proxy.go_away()
+        asking = [asyncio.create_task(ask(client)) for _ in range(50)]
+        await until(lambda: client.breakers["tables"].state is State.WAITING)
+        asking += [asyncio.create_task(ask(client)) for _ in range(50)]
+        await asyncio.sleep(0)
+        await proxy.come_back()
+
+        assert await asyncio.gather(*asking) == ["OK"] * 100
+        assert asked(proxy) == 100
+        assert client.breakers["tables"].opened == 0
+
+
+async def test_who_waits_has_a_deadline(proxy: Proxy) -> None:
+    async with client_of(proxy, terms=PATIENT, backoff=replace(QUICK, tries=8)) as client:
+        await proxy.go_away()
+        with pytest.raises(DomainError) as late:
+            await client.call("ListTables", ASKED, timeout=0.2)
+
+    assert late.value.extensions == AWAY
+
+
+async def test_silence_is_enough_to_look_whether_it_is_there(proxy: Proxy) -> None:
+    async with client_of(proxy, terms=SOON, limits=Limits(silence=0.1)) as client:
+        proxy.always = hang
+        assert await ask(client) == "UNAVAILABLE"
+        assert asked(proxy) == 1
+        proxy.always = None
+        await until(lambda: client.breakers["tables"].state is State.CLOSED)
+
+
+async def test_a_table_that_is_throttled_keeps_nobody_from_others(proxy: Proxy, database: Database) -> None:
+    proxy.always = FaultMix({"throttled": 1.0}, 1, Only(("Scan",), (FEED.name,)))
+
+    async with client_of(proxy, terms=SOON) as client:
+        for _ in range(5):
+            with pytest.raises(Throttled):
+                await client.call("Scan", {"TableName": database.prefix + FEED.name})
+            assert (await client.call("Scan", {"TableName": database.prefix + BLIP.name}))["Count"] == 0
+
+        assert client.breakers["tables"].state is State.CLOSED
+    assert proxy.reached == {"Scan": 5 * QUICK.tries + 5}
+
+
+async def test_what_is_refused_shows_that_it_is_there(proxy: Proxy) -> None:
+    async with client_of(proxy, terms=SOON, backoff=Backoff(tries=1)) as client:
+        for _ in range(4 * SOON.failures):
+            proxy.faults.extend([cut_body, plain(400)])
+            assert await ask(client) == "UNAVAILABLE"
+            with pytest.raises(Exception, match="400"):
+                await client.call("ListTables", ASKED)
+
+        assert client.breakers["tables"].state is State.CLOSED
+
+
+async def test_streams_have_one_of_their_own(proxy: Proxy) -> None:
+    proxy.always = FaultMix({"reset": 1.0}, 1, Only(("ListStreams",)))
+
+    async with client_of(proxy, terms=SOON) as client:
+        while client.breakers["streams"].state is not State.OPEN:
+            with pytest.raises(Unavailable):
+                await client.call("ListStreams", ASKED)
+        assert await ask(client) == "OK"
+        proxy.always = None
+        await until(lambda: client.breakers["streams"].state is State.CLOSED)

@@ -1,0 +1,64 @@
+"""Streams that deliver twice, lose iterators and fail, on the real engine: nobody misses a change or gets two."""
+
+from dataclasses import replace
+
+import pytest
+from conftest import Clock, Served
+from fault_mix import FIFTH, FaultMix, Only
+from fault_proxy import Proxy
+from feed_workload import STEP, Workload, before, compare, settled
+from test_feed_workload import buried, pipeline
+from test_sightings import report
+
+from datastore.database import Database, StoreOptions
+from datastore.keyspace.sightings import BLIP
+
+OPERATIONS = 160
+REPORTED = 'subscription { sightingReported(area: "Downtown") { sightingId } }'
+STREAM = Only(("DescribeStream", "GetShardIterator", "GetRecords"))
+BADLY = {"records repeated": 0.5, "iterator expired": 0.15, "500": 0.1, "cut body": 0.1}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """So long ago that the workload ends before now."""
+    clock = Clock()
+    clock.now = before(OPERATIONS * STEP)
+    return clock
+
+
+@pytest.fixture
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+    return replace(store_options, store=proxy.url)
+
+
+async def test_a_subscriber_is_told_each_change_once_and_in_order(served: Served, proxy: Proxy) -> None:
+    mix = FaultMix(BADLY, 8, STREAM)
+    listener = await served.listen(REPORTED)
+    await served.settle(BLIP)
+    proxy.always = mix
+
+    for _ in range(20):
+        reported = [(await report(served))["sightingId"] for _ in range(2)]
+        told = [(await listener.event())["sightingReported"]["sightingId"] for _ in reported]
+        assert told == reported
+
+    assert {"records repeated", "iterator expired"} <= mix.done.keys()
+
+
+async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
+    served: Served, proxy: Proxy, database: Database
+) -> None:
+    workload = Workload(served, served.clock, users=6, seed=8)
+    await workload.enter()
+    mix = FaultMix(FIFTH | {"records repeated": 0.5}, 8)
+    proxy.always = mix
+
+    async with pipeline(served):
+        await workload.run(OPERATIONS)
+        await settled(database.client, served.store, database.prefix)
+
+    mix.times = 0
+    await compare(workload)
+    assert await buried(served) == []
+    assert mix.done["records repeated"] > 2
