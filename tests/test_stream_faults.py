@@ -10,7 +10,7 @@ from feed_workload import STEP, Workload, before, compare, settled
 from test_feed_workload import buried, pipeline
 from test_sightings import report
 
-from datastore.database import Database, StoreOptions
+from datastore.database import StoreOptions, open_database
 from datastore.keyspace.sightings import BLIP
 
 OPERATIONS = 160
@@ -47,7 +47,7 @@ async def test_a_subscriber_is_told_each_change_once_and_in_order(served: Served
 
 
 async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
-    served: Served, proxy: Proxy, database: Database
+    served: Served, proxy: Proxy, engine: str, store_options: StoreOptions
 ) -> None:
     workload = Workload(served, served.clock, users=6, seed=8)
     await workload.enter()
@@ -56,7 +56,8 @@ async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
 
     async with pipeline(served):
         await workload.run(OPERATIONS)
-        await settled(database.client, served.store, database.prefix)
+        async with open_database(replace(store_options, store=engine)) as database:
+            await settled(database.client, served.store, database.prefix)
 
     mix.times = 0
     await compare(workload)
