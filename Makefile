@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup serve test test-interpreted workload lint types check bench lock docs rehearse clean
+.PHONY: setup serve test test-interpreted workload faults lint types check bench lock docs rehearse clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html
 
@@ -46,6 +46,10 @@ test-interpreted: test
 # The feed's random workload at full length, some ten minutes: 20,000 operations by 200 users, four times over.
 workload: setup
 	FEED_OPERATIONS=20000 FEED_USERS=200 FEED_KILLS=20 $(BIN)/python -m pytest -q -n 2 tests/test_feed_workload.py $(ARGS)
+
+# The mixed load on a store of which one try in five fails, at full length, and its figures: 50,000 operations.
+faults: setup
+	FAULT_OPERATIONS=50000 $(BIN)/python -m pytest -q -s tests/test_fault_load.py $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

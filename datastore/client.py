@@ -90,7 +90,7 @@ class Client:
         self.budget = RetryBudget() if budget is None else budget
         self._tables = Breaker(partial(self._answers, "ListTables"), terms, uniform)
         self._streams = Breaker(partial(self._answers, "ListStreams"), terms, uniform)
-        self.breakers = {"tables": self._tables, "streams": self._streams}
+        self.breakers: Mapping[str, Breaker] = {"tables": self._tables, "streams": self._streams}
         self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
         self.on_call: Callable[[Call], None] | None = None

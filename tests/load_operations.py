@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 AREA, CATEGORY = "Harbor", "Cats"
 QUAKES = 5
+STILL_ACTIVE = 40
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,8 @@ def report(actor: "Actor") -> Write:
 
 
 def confirm(actor: "Actor") -> Write | None:
-    others = [sighting for reporter, sighting in actor.load.sightings if reporter != actor.name]
+    # The last ones: they are over some hours after they were reported.
+    others = [sighting for reporter, sighting in actor.load.sightings[-STILL_ACTIVE:] if reporter != actor.name]
     if not others:
         return None
     sighting = actor.chance.choice(others)

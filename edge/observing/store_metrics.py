@@ -1,18 +1,27 @@
 """Figures about how the store is reached: the breaker of each endpoint, and what is left to repeat tries with."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from datastore.client import Client
+from datastore.breaker import Breaker
+from datastore.retry_budget import RetryBudget
+
+
+class Reaching(Protocol):
+    """How the store is reached: the client."""
+
+    breakers: Mapping[str, Breaker]
+    budget: RetryBudget
 
 
 class StoreMetrics(Collector):
     """Read from the client when they are asked for; there are none before the store is open."""
 
-    def __init__(self, registry: CollectorRegistry, client: Callable[[], Client | None]) -> None:
+    def __init__(self, registry: CollectorRegistry, client: Callable[[], Reaching | None]) -> None:
         self._client = client
         registry.register(self)
 
