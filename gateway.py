@@ -3,6 +3,9 @@
 import logging
 import os
 import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -37,7 +40,7 @@ from edge.assembly import DEMO_USERS
 from edge.capacity.descriptors import fitting, most_descriptors
 from edge.identity import Tokens, TokenSettings
 from edge.observing.operation_log import JsonLines
-from edge.server import listen, serve_until_signal
+from edge.server import listen, serve_until_signal, serve_until_told, work_until_told
 from edge.settings import VARIABLES, Settings
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
@@ -46,11 +49,13 @@ from pipelines.streams.metrics import LOCAL
 from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Role
-from runtime import Gateway
+from runtime import Gateway, Part
+from workers import READY, Assignment, Supervisor
 
 T = TypeVar("T")
 
 READY_SECONDS = 2.0
+MOST_WORKERS = 256
 
 
 def create_app(settings: Settings | None = None, store: StoreOptions | None = None) -> Starlette:
@@ -147,8 +152,16 @@ def serve(
     fan_out_bound: FanOutBound = MOST_FOLLOWERS,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = LOCAL,
+    workers: Annotated[
+        str | None,
+        typer.Option(
+            envvar="GATEWAY_WORKERS",
+            help="So many processes serve, or auto: as many as there are CPUs. One process does it all without.",
+        ),
+    ] = None,
 ) -> None:
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
+    wanted = _workers(workers)
     settings, options = _set_up(
         store,
         data_dir,
@@ -166,18 +179,84 @@ def serve(
         metrics_host=metrics_host,
     )
     _log_as(settings.log_format)
-    try:
-        sockets = listen(host, port)
-    except OSError as problem:
-        reason = problem.strerror or problem
-        raise mistake(f"cannot listen on {host}:{port}: {reason}. Choose another with --host or --port.") from None
-    gateway = Gateway(replace(settings, capacity=fitting(settings.capacity, most_descriptors())), options)
+    assignment = Assignment.of(os.environ)
+    if assignment is not None:
+        _work(assignment, settings, options)
+    elif wanted:
+        _supervise(wanted, settings, options)
+    else:
+        _serve(settings, options)
+
+
+def _workers(told: str | None) -> int:
+    """How many there are to be; 0 for none."""
+    if told is None:
+        return 0
+    if told == "auto":
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not told.isdecimal() or not 1 <= int(told) <= MOST_WORKERS:
+        raise typer.BadParameter(f"must be auto, or a number from 1 to {MOST_WORKERS}", param_hint="--workers")
+    if sys.platform == "win32":
+        raise typer.BadParameter("needs a system with signals, which Windows is not", param_hint="--workers")
+    return int(told)
+
+
+def _serve(settings: Settings, options: StoreOptions) -> None:
+    """All in this process."""
+    with _address(settings):
+        sockets = listen(settings.host, settings.port)
+    gateway = _gateway(settings, options)
+    run(lambda: serve_until_signal(gateway, sockets, lambda: _started(gateway, options), random.Random()))
+
+
+def _supervise(workers: int, settings: Settings, options: StoreOptions) -> None:
+    """As the one that all workers are told by."""
+    with _address(settings):
+        supervisor = Supervisor(
+            [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]], workers, settings.host, settings.port
+        )
+    gateway = Gateway(replace(settings, metrics_port=None), options)
 
     async def started() -> None:
-        _welcome(gateway, options)
-        await _warn_unless_ready(gateway)
+        notes.print(f"{'Workers':<21} {workers}, and one for what runs in the background")
+        await _started(gateway, options)
 
-    run(lambda: serve_until_signal(gateway, sockets, started, random.Random()))
+    if not run(lambda: supervisor.run(gateway, started)):
+        raise typer.Exit(1)
+
+
+def _work(assignment: Assignment, settings: Settings, options: StoreOptions) -> None:
+    """As one of several."""
+    if settings.metrics_port is not None:
+        settings = replace(settings, metrics_port=settings.metrics_port + assignment.number)
+    gateway = _gateway(settings, options, assignment.part)
+    with assignment.open_line() as line:
+
+        async def started() -> None:
+            line.send(READY)
+
+        if assignment.part is Part.JOBS:
+            run(lambda: work_until_told(gateway, started, line))
+        else:
+            run(lambda: serve_until_told(gateway, assignment.sockets(), started, random.Random(), line))
+
+
+def _gateway(settings: Settings, options: StoreOptions, part: Part = Part.WHOLE) -> Gateway:
+    return Gateway(replace(settings, capacity=fitting(settings.capacity, most_descriptors())), options, part=part)
+
+
+@contextmanager
+def _address(settings: Settings) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        where, reason = f"{settings.host}:{settings.port}", problem.strerror or problem
+        raise mistake(f"cannot listen on {where}: {reason}. Choose another with --host or --port.") from None
+
+
+async def _started(gateway: Gateway, options: StoreOptions) -> None:
+    _welcome(gateway, options)
+    await _warn_unless_ready(gateway)
 
 
 def _log_as(form: str) -> None:

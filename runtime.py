@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.cursors import Cursors
 from datastore.database import Database, StoreOptions, open_database
+from datastore.declarations import Table
 from datastore.earthquakes import IngestSummary
 from datastore.errors import BadUserInput, DomainError
 from datastore.expiry import sweep_forever
@@ -55,6 +57,7 @@ from resolvers.context import Context, Places, Services
 INGEST_EVERY_SECONDS = 60.0
 INGEST_STOP_SECONDS = 5.0
 JOB_PAUSE_SECONDS = 10.0
+METRICS_PAUSE_SECONDS = 0.5
 # For jobs to give back what they hold, leases say.
 JOB_STOP_SECONDS = 4.0
 # Delivering to all phones of a match reads page after page while it sends.
@@ -81,8 +84,19 @@ def _build_schema() -> strawberry.Schema:
     return schema.build()
 
 
+class Part(StrEnum):
+    """Of what is done on a host: all, what clients ask for, or what runs without being asked."""
+
+    WHOLE = "whole"
+    SERVING = "serving"
+    JOBS = "jobs"
+
+
 class Gateway:
-    """What the process holds while it serves. `now` and `new_id` are where time and chance come from."""
+    """What the process holds while it serves. `now` and `new_id` are where time and chance come from.
+
+    `part` is what it does of all that a host does, where others do the rest.
+    """
 
     def __init__(
         self,
@@ -92,8 +106,10 @@ class Gateway:
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = new_id,
         observers: Collection[Observe] = (),
+        part: Part = Part.WHOLE,
     ) -> None:
         self.settings = settings
+        self._part = part
         self.matches = pipeline_setup(Source(settings.matches or Source.NONE))
         self._store = store
         self._now = now
@@ -139,7 +155,8 @@ class Gateway:
     @asynccontextmanager
     async def running(self, *, jobs: bool = True) -> AsyncIterator["Gateway"]:
         """Open the store, and all that works behind a serving gateway (`jobs`); close everything in the end."""
-        if jobs:
+        serves = jobs and self._part is not Part.JOBS
+        if serves:
             self.edge.known.load()
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
@@ -162,10 +179,11 @@ class Gateway:
             stack.push_async_callback(changes.aclose)
             stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self._finish_ingests)
-            stack.enter_context(self.metrics_served(self.settings.metrics_port, self.settings.metrics_host))
+            if self._part is Part.WHOLE:
+                stack.enter_context(self.metrics_served(self.settings.metrics_port, self.settings.metrics_host))
             if jobs:
                 stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
-            await stack.enter_async_context(self.edge.running(serving=jobs))
+            await stack.enter_async_context(self.edge.running(serving=serves))
             yield self
 
     @contextmanager
@@ -179,6 +197,19 @@ class Gateway:
                     reason = problem.strerror or problem
                     raise Misconfigured(f"cannot answer Prometheus on {host}:{port}: {reason}.") from None
             yield
+
+    async def _serve_metrics(self, port: int) -> None:
+        """As one of several: the port may be that of a process whose place this one takes, until that has ended."""
+        has_told = False
+        while True:
+            try:
+                with self.metrics_served(port, self.settings.metrics_host):
+                    await asyncio.Event().wait()
+            except Misconfigured as taken:
+                if not has_told:
+                    logger.info("%s It is tried again.", taken)
+                has_told = True
+            await asyncio.sleep(METRICS_PAUSE_SECONDS)
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
         """Whether the store answers for every table, within so many seconds."""
@@ -209,6 +240,8 @@ class Gateway:
     async def _prepare_store(self) -> None:
         """An embedded store has no administrator: its tables are made, and its demo data loaded, as needed."""
         assert self.database is not None
+        if self._part is not Part.WHOLE:
+            return  # it was done before
         if self._store.embedded:
             await self.database.create_tables()
         if self.settings.demo:
@@ -222,6 +255,14 @@ class Gateway:
             logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
 
     def _jobs(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
+        if self._part is not Part.JOBS and self.edge.known.watch is not None:
+            yield self.edge.known.watch
+        if self._part is not Part.WHOLE and self.settings.metrics_port is not None:
+            yield partial(self._serve_metrics, self.settings.metrics_port)
+        if self._part is not Part.SERVING:
+            yield from self._jobs_of_a_host()
+
+    def _jobs_of_a_host(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
         assert self.database is not None
         if self._store.embedded:
             yield partial(sweep_forever, self.database.client, TABLES, self._store.prefix, self._now)
@@ -232,8 +273,6 @@ class Gateway:
         if self.settings.feed_pipeline:
             yield self.feed_pipeline().run
         yield Janitor(partial(self.open_store, PIPELINE_DEADLINE_SECONDS), self.objects, now=self._now).run
-        if self.edge.known.watch is not None:
-            yield self.edge.known.watch
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
 
@@ -297,8 +336,12 @@ class Gateway:
             now=self._now,
             new_id=self._new_id,
             chance=random.Random(),
-            is_followed=lambda table: self.services is not None and self.services.changes.followers(table) > 0,
+            is_followed=self._is_followed,
         )
+
+    def _is_followed(self, table: Table) -> bool:
+        """Whether somebody follows a table here; what other processes have to tell is not known, and may be much."""
+        return self._part is Part.JOBS or (self.services is not None and self.services.changes.followers(table) > 0)
 
     def _make_ingest(self, logs: RequestLogs) -> EarthquakeIngest:
         assert self.database is not None

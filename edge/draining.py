@@ -10,6 +10,8 @@ T = TypeVar("T")
 
 # From the signal to the end of the process, whatever hangs.
 EXIT_SECONDS = 24.5
+# That of a worker, after which its supervisor ends.
+WORKER_SECONDS = 20.0
 # How long a process may go on as before where load balancers are to notice that it is not ready.
 MOST_GRACE_SECONDS = 10.0
 # For what was asked to be answered, once nothing new is taken.

@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 
 from edge.application import Behind, application
-from edge.draining import ANSWER_SECONDS, EXIT_SECONDS
+from edge.draining import ANSWER_SECONDS, EXIT_SECONDS, WORKER_SECONDS
 from edge.http.protocol import UVICORN_OPTIONS
 
 BACKLOG = 2048
@@ -39,20 +39,65 @@ async def serve_until_signal(
     moments at which clients are to come again.
     """
     server = _Server(behind, on_started, chance)
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
 
     def stop(number: int, frame: object) -> None:
         if server.should_exit:
             os._exit(128 + number)
-        _end_process_in(EXIT_SECONDS)
-        server.leave(number)
-        if not server.started:
-            loop.call_soon_threadsafe(task.cancel)
+        end_process_in()
+        server.leave()
 
-    with _on_signals(stop), suppress(asyncio.CancelledError):
+    with _on_signals(stop):
+        await server.run_to_the_end(sockets)
+
+
+async def serve_until_told(
+    behind: Behind,
+    sockets: list[socket.socket],
+    on_started: Callable[[], Awaitable[None]],
+    chance: random.Random,
+    line: socket.socket,
+) -> None:
+    """The same, as a worker: until something is told on the line, or it ends. SIGTERM counts, too.
+
+    A terminal's Ctrl-C goes to all processes at once: the supervisor is who answers it.
+    """
+    server = _Server(behind, on_started, chance)
+
+    def leave() -> None:
+        if not server.should_exit:
+            end_process_in(WORKER_SECONDS)
+            server.leave()
+
+    with _told_on(line, leave):
+        await server.run_to_the_end(sockets)
+
+
+async def work_until_told(behind: Behind, on_started: Callable[[], Awaitable[None]], line: socket.socket) -> None:
+    """The same for a worker that serves nobody."""
+    loop, over = asyncio.get_running_loop(), asyncio.Event()
+
+    def leave() -> None:
+        end_process_in(WORKER_SECONDS)
+        loop.call_soon_threadsafe(over.set)
+
+    with _told_on(line, leave):
         async with behind.running():
-            await server.serve(sockets)
+            await on_started()
+            await over.wait()
+
+
+@contextmanager
+def _told_on(line: socket.socket, act: Callable[[], None]) -> Iterator[None]:
+    """Have this done when the line ends, or SIGTERM comes; SIGINT is another's."""
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        loop.remove_reader(line)
+        act()
+
+    loop.add_reader(line, end)
+    with _on_signals(lambda number, _: act() if number == signal.SIGTERM else None):
+        yield
 
 
 class _Server(uvicorn.Server):
@@ -73,11 +118,22 @@ class _Server(uvicorn.Server):
         self._chance = chance
         self._leaving_since = 0.0
 
-    def leave(self, number: int) -> None:
-        """From now on the process is not ready. Called once, also from a signal's handler."""
+        self._task: asyncio.Task[Any] | None = None
+
+    async def run_to_the_end(self, sockets: list[socket.socket]) -> None:
+        """With all that is behind it."""
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        with suppress(asyncio.CancelledError):
+            async with self._behind.running():
+                await self.serve(sockets)
+
+    def leave(self) -> None:
+        """From now on the process is not ready; a start that takes its time ends. Called once, also by a signal."""
         self._leaving_since = time.monotonic()
         self._behind.edge.begin_leaving()
-        self.handle_exit(signal.Signals(number), None)
+        self.should_exit = True
+        if not self.started and self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
         return nullcontext()
@@ -115,7 +171,7 @@ def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end_process_in(seconds: float) -> None:
+def end_process_in(seconds: float = EXIT_SECONDS) -> None:
     """Whatever hangs: a peer, a job, a thread, the event loop."""
 
     def end() -> None:
@@ -142,14 +198,17 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets that listen, before anything else is begun: a taken port is told at once. Raises `OSError`."""
+def listen(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
+    """Sockets that listen, before anything else is begun: a taken port is told at once. Raises `OSError`.
+
+    Where they are `shared` others of this user may listen there, too.
+    """
     sockets: list[socket.socket] = []
     try:
         for family, address in _addresses(host, port):
             # `localhost` has an address in each family, and not every machine has both families.
             with _passing_over(UNKNOWN_ADDRESS if sockets else ()):
-                sockets.append(_listener(family, address))
+                sockets.append(_listener(family, address, shared))
     except OSError:
         for opened in sockets:
             opened.close()
@@ -172,11 +231,13 @@ def _passing_over(codes: Collection[int]) -> Iterator[None]:
             raise
 
 
-def _listener(family: socket.AddressFamily, address: Any) -> socket.socket:
+def _listener(family: socket.AddressFamily, address: Any, shared: bool) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         if sys.platform != "win32":  # there it would let others take the port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listener.bind(address)

@@ -183,7 +183,7 @@ def _serving(
     process = start(surroundings(**given), log)
     try:
         gateway = Process(process, f"http://127.0.0.1:{port}", log)
-        _until(lambda: "Stop with" in gateway.told or process.poll() is not None, 30)
+        _until(lambda: "Stop with" in gateway.told or process.poll() is not None, 50)
         assert process.poll() is None, gateway.told
         yield gateway
     finally:

@@ -8,7 +8,8 @@ from conftest import ROOT
 
 # Each layer imports only itself and what stands to its right.
 MAY_IMPORT = {
-    "gateway": {"commands", "console", "runtime", "edge", "schema", "resolvers", "pipelines", "datastore"},
+    "gateway": {"commands", "console", "workers", "runtime", "edge", "schema", "resolvers", "pipelines", "datastore"},
+    "workers": {"runtime", "edge"},
     "commands": {"console", "runtime", "edge", "schema", "resolvers", "pipelines", "datastore"},
     "console": {"edge", "datastore"},
     "runtime": {"edge", "schema", "resolvers", "pipelines", "datastore"},
