@@ -1,0 +1,312 @@
+"""`python -m benchmarks.rolling`: processes are replaced under subscribers and queries, and all that is lost is counted.
+
+Either two processes behind a balancer, one after the other with SIGTERM, or `serve --workers 2` with SIGHUP.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from benchmarks.balancer import Balancer
+from benchmarks.measuring import percentile, run
+from benchmarks.topics import earthquakes
+from datastore.database import StoreOptions, open_database
+
+ROOT = Path(__file__).resolve().parent.parent
+ASKED = {"query": "{ areas earthquakes(first: 5) { nodes { eventId magnitude } } }"}
+SUBPROTOCOL = "graphql-transport-ws"
+QUERYING = 8
+AGAIN_SECONDS = 0.2
+EVENT_EVERY_SECONDS = 0.1
+AMPLE = {
+    "GATEWAY_BUDGET_UNITS": "0",
+    "GATEWAY_ANONYMOUS_BUDGET_UNITS": "0",
+    "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS": "0",
+    "GATEWAY_MAX_WEBSOCKETS_PER_CALLER": "0",
+    "GATEWAY_MAX_SUBSCRIPTIONS_PER_CALLER": "0",
+    "GATEWAY_MAX_CONCURRENT_PER_CALLER": "0",
+    "GATEWAY_MAX_LAG_SECONDS": "60",
+    "GATEWAY_DRAIN_SECONDS": "1",
+}
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What clients saw. `lost` and `twice` are events of all subscribers together; `codes` is how sockets ended."""
+
+    subscribers: int = 0
+    events: int = 0
+    delivered: int = 0
+    lost: int = 0
+    twice: int = 0
+    resyncs: int = 0
+    queries: int = 0
+    failed: list[str] = field(default_factory=list)
+    codes: Counter[int] = field(default_factory=Counter)
+    away_seconds: list[float] = field(default_factory=list)
+    exit_seconds: list[float] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self.lost or self.twice or self.resyncs or self.failed)
+
+    def text(self) -> str:
+        away = self.away_seconds or [0.0]
+        exits = ", ".join(f"{seconds:.1f}" for seconds in self.exit_seconds)
+        return "\n".join(
+            [
+                f"{self.subscribers} subscribers, {self.events} events: {self.delivered:,} deliveries, "
+                f"{self.lost} lost, {self.twice} twice, {self.resyncs} read anew",
+                f"sockets ended with {dict(self.codes)}; away for {percentile(away, 0.5):.2f} s (median), "
+                f"{max(away):.2f} s at most",
+                f"{self.queries:,} queries, {len(self.failed)} failed {self.failed[:3] or ''}",
+                f"processes ended within {exits or '–'} s; {self.seconds:.0f} s in all",
+            ]
+        )
+
+
+class Follower:
+    """A client of one subscription, which goes on where it was cut off."""
+
+    def __init__(self, url: str, outcome: Outcome) -> None:
+        self.began = asyncio.Event()
+        self.seen: list[str] = []
+        self._url = url
+        self._outcome = outcome
+        self._after: str | None = None
+        self._again_seconds = AGAIN_SECONDS
+        self._left: float | None = None
+
+    async def follow(self, session: aiohttp.ClientSession) -> None:
+        while True:
+            with suppress(aiohttp.ClientError):
+                async with session.ws_connect(self._url, protocols=[SUBPROTOCOL], autoping=True) as connection:
+                    await connection.send_json({"type": "connection_init"})
+                    await self._listen(connection)
+            await asyncio.sleep(self._again_seconds)
+            self._again_seconds = AGAIN_SECONDS
+
+    async def _listen(self, connection: aiohttp.ClientWebSocketResponse) -> None:
+        while True:
+            message = await connection.receive()
+            if message.type is aiohttp.WSMsgType.TEXT:
+                await self._hear(connection, json.loads(message.data))
+                continue
+            self._left = time.monotonic()
+            code = message.data if message.type is aiohttp.WSMsgType.CLOSE else 1006
+            self._outcome.codes[code] += 1
+            if code == 1012:
+                self._again_seconds = json.loads(message.extra or "{}")["reconnectAfterMs"] / 1000
+            return
+
+    async def _hear(self, connection: aiohttp.ClientWebSocketResponse, message: Mapping[str, Any]) -> None:
+        match message["type"]:
+            case "connection_ack":
+                payload = {**earthquakes().requests[0], "extensions": {"resumeAfter": self._after}}
+                await connection.send_json({"id": "1", "type": "subscribe", "payload": payload})
+            case "ping":
+                self._note((message.get("payload") or {}).get("resume", {}).get("1"))
+                await connection.send_json({"type": "pong"})
+            case "next":
+                self._take(message["payload"])
+            case other:
+                self._outcome.failed.append(f"{other}: {message.get('payload')}")
+
+    def _take(self, payload: Mapping[str, Any]) -> None:
+        self._note(payload["extensions"]["eventId"])
+        if payload.get("errors"):
+            self._outcome.resyncs += 1
+        else:
+            self.seen.append(payload["data"]["earthquakeDetected"]["eventId"])
+
+    def _note(self, place: str | None) -> None:
+        if place is not None:
+            self._after = place
+            self.began.set()
+        if self._left is not None:
+            self._outcome.away_seconds.append(time.monotonic() - self._left)
+            self._left = None
+
+
+# Processes
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Where clients go, and what has all its processes replaced."""
+
+    url: str
+    replace: Callable[[Outcome], Awaitable[None]]
+
+
+@asynccontextmanager
+async def two_processes(store: str) -> AsyncIterator[Service]:
+    """Each on a port of its own, behind a balancer."""
+    ports = [_free_port() for _ in range(2)]
+    secret = secrets.token_urlsafe(48)
+    running = [await _started(store, port, secret) for port in ports]
+    try:
+        async with Balancer([f"http://127.0.0.1:{port}" for port in ports]) as balancer:
+
+            async def replace(outcome: Outcome) -> None:
+                for number, port in enumerate(ports):
+                    began = time.monotonic()
+                    running[number].send_signal(signal.SIGTERM)
+                    await running[number].wait()
+                    outcome.exit_seconds.append(time.monotonic() - began)
+                    running[number] = await _started(store, port, secret)
+                    await balancer.seen(2)
+
+            yield Service(balancer.url, replace)
+    finally:
+        await _ended(running)
+
+
+@asynccontextmanager
+async def workers(store: str) -> AsyncIterator[Service]:
+    """Two on one port, replaced by their supervisor."""
+    port = _free_port()
+    process = await _started(store, port, secrets.token_urlsafe(48), "--workers", "2", stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    said: asyncio.Queue[str] = asyncio.Queue()
+
+    async def read(stream: asyncio.StreamReader) -> None:
+        while line := await stream.readline():
+            said.put_nowait(line.decode())
+
+    reading = asyncio.create_task(read(process.stderr))
+
+    async def replace(outcome: Outcome) -> None:
+        began = time.monotonic()
+        process.send_signal(signal.SIGHUP)
+        while "All workers were replaced" not in await said.get():
+            pass
+        outcome.exit_seconds.append(time.monotonic() - began)
+
+    try:
+        while "Stop with" not in await said.get():
+            pass
+        yield Service(f"http://127.0.0.1:{port}", replace)
+    finally:
+        await _ended([process])
+        await reading
+
+
+async def _started(store: str, port: int, secret: str, *options: str, **how: Any) -> asyncio.subprocess.Process:
+    command = [sys.executable, "gateway.py", "serve", "--store", store, "--no-demo", "--port", str(port), *options]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
+    given = environment | AMPLE | {"GATEWAY_SECRET": secret}
+    return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=given, **{"stderr": sys.stderr, **how})
+
+
+async def _ended(processes: Sequence[asyncio.subprocess.Process]) -> None:
+    for process in processes:
+        if process.returncode is None:
+            process.terminate()
+    await asyncio.gather(*[process.wait() for process in processes])
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+# What is done meanwhile
+
+
+async def measure(service_of: Callable[[str], Any], subscribers: int) -> Outcome:
+    """Replace all processes once, and look at what so many subscribers and some who query see of it."""
+    outcome = Outcome(subscribers)
+    began = time.monotonic()
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(open_database(StoreOptions()))
+        assert database.engine is not None
+        await database.create_tables()
+        service = await stack.enter_async_context(service_of(database.engine.endpoint))
+        publish = await earthquakes().publisher(database.client)
+        session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
+        followers = [Follower(f"{service.url}/graphql", outcome) for _ in range(subscribers)]
+        tasks = [asyncio.create_task(follower.follow(session)) for follower in followers]
+        over = asyncio.Event()
+        published: list[str] = []
+        work = [asyncio.create_task(_query(session, service.url, outcome, over)) for _ in range(QUERYING)]
+        try:
+            await asyncio.gather(*[follower.began.wait() for follower in followers])
+            work.append(asyncio.create_task(_publish(publish, published, over)))
+            await service.replace(outcome)
+            over.set()
+            await asyncio.gather(*work)
+            await _settled(followers, published)
+        finally:
+            for task in (*tasks, *work):
+                task.cancel()
+            await asyncio.gather(*tasks, *work, return_exceptions=True)
+    _count(outcome, followers, published)
+    outcome.seconds = time.monotonic() - began
+    return outcome
+
+
+async def _publish(publish: Any, published: list[str], over: asyncio.Event) -> None:
+    while not over.is_set():
+        await publish(published.append)
+        await asyncio.sleep(EVENT_EVERY_SECONDS)
+
+
+async def _query(session: aiohttp.ClientSession, url: str, outcome: Outcome, over: asyncio.Event) -> None:
+    while not over.is_set():
+        try:
+            async with session.post(f"{url}/graphql", json=ASKED) as response:
+                answer = await response.json()
+                if response.status != 200 or "errors" in answer:
+                    outcome.failed.append(f"{response.status} {answer}")
+        except aiohttp.ClientError as problem:
+            outcome.failed.append(repr(problem))
+        outcome.queries += 1
+        await asyncio.sleep(0.02)
+
+
+async def _settled(followers: Sequence[Follower], published: Sequence[str]) -> None:
+    """Until everybody has the last event, or has had long enough for it."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(20):
+            while any(follower.seen[-1:] != [published[-1]] for follower in followers):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
+def _count(outcome: Outcome, followers: Sequence[Follower], published: Sequence[str]) -> None:
+    outcome.events = len(published)
+    for follower in followers:
+        seen = Counter(follower.seen)
+        outcome.delivered += len(follower.seen)
+        outcome.lost += sum(event not in seen for event in published)
+        outcome.twice += sum(count - 1 for count in seen.values())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rolling", description=__doc__)
+    parser.add_argument("--subscribers", type=int, default=500, metavar="N")
+    parser.add_argument("--workers", action="store_true", help="replace the workers of one `serve --workers 2`")
+    given = parser.parse_args()
+    outcome = run(measure(workers if given.workers else two_processes, given.subscribers))
+    print(outcome.text(), flush=True)
+    return 0 if outcome.is_whole else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
