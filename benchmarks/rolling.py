@@ -1,4 +1,4 @@
-"""`python -m benchmarks.rolling`: processes are replaced under subscribers and queries, and all that is lost is counted.
+"""`python -m benchmarks.rolling`: processes are replaced under subscribers and queries, and what is lost is counted.
 
 Either two processes behind a balancer, one after the other with SIGTERM, or `serve --workers 2` with SIGHUP.
 """
