@@ -138,7 +138,7 @@ class Process:
         """How long the process took to end."""
         began = time.monotonic()
         self.process.send_signal(number)
-        self.process.wait(20)
+        self.process.wait(25)
         return time.monotonic() - began
 
 
