@@ -190,12 +190,22 @@ class Following(Generic[T]):
 
     def _is_here(self) -> None:
         self.is_behind = False
-        if self._log.last_number > self.number:
+        if self._log.last_number >= self.number:
             self.number, self.place = self._log.last_number, self._log.last_place
 
     @property
     def conflated(self) -> int:
         return 0 if self._events is None else self._events.conflated
+
+    @property
+    def told_until(self) -> int:
+        """The number of the last change that anybody was told."""
+        return self._log.last_number
+
+    @property
+    def last_place(self) -> Place:
+        """The place of that change."""
+        return self._log.last_place
 
     @property
     def waiting(self) -> int:

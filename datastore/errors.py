@@ -101,6 +101,12 @@ class SlowSubscriber(DomainError):
     retryable = True
 
 
+class Resync(DomainError):
+    """What a subscriber has missed is not known any more: it reads the present state, and goes on with what is told."""
+
+    code = "RESYNC"
+
+
 class TableMissing(DomainError):
     """A declared table does not exist in the store."""
 

@@ -3,7 +3,7 @@
 import logging
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from secrets import token_hex
 from typing import Any
@@ -12,7 +12,7 @@ import orjson
 from graphql import ExecutionResult, FieldNode, GraphQLError
 
 from datastore.emails import without_emails
-from datastore.errors import BadUserInput, DomainError, Internal
+from datastore.errors import BadUserInput, DomainError, Internal, Resync
 
 MAX_ERRORS = 20
 # Messages of graphql-core quote the value they complain about, which can be as long as the request.
@@ -47,6 +47,8 @@ class Outcome:
 
     `stage` is where it ended; `replayed` the body of an earlier answer that is given again, byte for byte. `wrote`
     tells whether something was changed, or may have been. `omitted` counts errors beside those that are here.
+    An event of a subscription has an id, by which a client can go on after it, and the `number` of its change here;
+    `goes_on` is an error after which the subscription does, and `is_place` one that only tells the id of where it is.
     """
 
     data: dict[str, Any] | None = None
@@ -57,12 +59,18 @@ class Outcome:
     replayed: bytes | None = None
     wrote: bool = False
     omitted: int = 0
+    event_id: str | None = None
+    number: int = 0
+    goes_on: bool = False
+    is_place: bool = False
     _described: list[dict[str, Any]] | None = field(default=None, init=False, repr=False, compare=False)
     _body: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def is_failure(self) -> bool:
         """Whether it is nothing but errors about the operation as a whole: it never ran, or was broken off."""
+        if self.goes_on:
+            return False
         return bool(self.errors) and self.data is None and all(error.path is None for error in self.errors)
 
     @property
@@ -83,6 +91,19 @@ class Outcome:
         """Tell something more in the extensions, also of an answer that was encoded already (for being kept)."""
         self.extensions = {**(self.extensions or {}), name: told}
         self._body = None
+
+    def mark(self, event_id: str | None, number: int) -> None:
+        """It is an event with this id."""
+        self.event_id, self.number = event_id, number
+        if event_id is not None:
+            self.extend("eventId", event_id)
+
+    def as_resync(self) -> "Outcome":
+        """The same, for one who asked for what is not known any more."""
+        copy = replace(self)
+        copy._described = self.described if self.errors else None
+        copy.extend("resync", True)
+        return copy
 
     @property
     def body(self) -> bytes:
@@ -139,6 +160,20 @@ def failure(error: Exception, stage: Stage = Stage.EXECUTION) -> Outcome:
     """An outcome that is nothing but this error."""
     located = error if isinstance(error, GraphQLError) else GraphQLError(str(error), original_error=error)
     return Outcome(errors=[located], stage=stage)
+
+
+def place_only(event_id: str) -> Outcome:
+    """Where a subscription is, without an event."""
+    return Outcome(event_id=event_id, is_place=True)
+
+
+def resync(event_id: str | None, number: int) -> Outcome:
+    """What is told of a subscription that cannot go on where its client was cut off, and that has no state to tell."""
+    error = Resync("What came since that event is not known any more: read the present state. New events follow.")
+    outcome = failure(error)
+    outcome.goes_on = True
+    outcome.mark(event_id, number)
+    return outcome
 
 
 def replayed(body: bytes) -> Outcome:

@@ -5,21 +5,24 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, MutableSet, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphql.execution import Executor, execute_subscription_event
 
-from datastore.errors import SlowSubscriber, Timeout
+from datastore.errors import SlowSubscriber
 from datastore.metering import Meter
 from edge.accounts import Accounts
-from edge.answers import Outcome, failure, outcome_of
+from edge.alone import too_late
+from edge.answers import Outcome, failure, outcome_of, resync
 from edge.capacity.deadlines import Deadlines
 from edge.cut_off import cut_off
 from edge.documents.prepared import PreparedOperation
 from edge.lanes import Lanes
 from edge.members import Member, Rights
 from edge.requests import OperationContext, OverBudget
+from edge.resuming import Missed, Resuming
 from edge.subscribers import Listener, Subscriber
+from resolvers.progress import Mark, Progress
 from resolvers.subscribing import Shared
 
 # Deliveries to so many take some milliseconds: then others have a turn.
@@ -52,7 +55,15 @@ class _Made:
 
 Tell = Callable[[_Made, Sequence[Member]], Coroutine[Any, Any, None]]
 # An event, and those with the same rights who were there when it came.
-_Due = tuple[Any, list[Member]]
+_Due = tuple["_Event", list[Member]]
+
+
+class _Event(NamedTuple):
+    """An event, and up to where all is told with it."""
+
+    event: Any
+    mark: Mark | None
+    known: str
 
 
 class Group:
@@ -98,15 +109,26 @@ class Group:
         self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
         self._lanes = Lanes[Rights | None, _Due](self.policy, EXECUTED_AT_ONCE, self._tell_due)
         self._open: set[OperationContext] = set()
+        self._progress = context.progress or Progress()
+        self._progress.when_begun = self._tell_places
+        self._telling = False
+        self._before: Mark | None = None  # up to where all were told, while some are told more
+        self._resuming: dict[Resuming, asyncio.Task[None] | None] = {}
         context.stands_for = self._members.__len__
         self._running = asyncio.create_task(self._run())
 
-    def join(self, subscriber: Subscriber, listener: Listener) -> Member:
-        """One more, who is told what comes from now on."""
+    def join(self, subscriber: Subscriber, listener: Listener, missed: Missed | None = None) -> Member:
+        """One more, who is told what comes from now on, and before that what they `missed`."""
         member = Member(self, subscriber, listener)
         self._members[member] = None
         self._may_owe = True
-        if self._source.first is not None:
+        member.mark = self._standing()
+        if missed is not None:
+            member.wait()
+            self._resume(member, missed)
+        elif self._source.first is None:
+            self._tell_place(member)
+        else:
             member.wait()
             self._joining.append(member)
             if self._has_begun:
@@ -122,6 +144,9 @@ class Group:
                 knows_all = context.meter.knows_all
                 member.subscriber.share(context.meter.take(), 1, knows_all=knows_all)
             self._running.cancel()
+            for task in self._resuming.values():
+                if task is not None:
+                    task.cancel()
             if self._reading is not None:
                 self._reading.cancel()
         try:
@@ -129,6 +154,86 @@ class Group:
                 self._spawn(member.subscriber.end())
         except Exception:  # of an observer: the others' end is not to be held up
             _log.exception("The end of a subscription could not be told of")
+
+    # Those who go on where they were.
+
+    def _resume(self, member: Member, missed: Missed) -> None:
+        alike = (one for one in self._resuming if one.is_open and one.resume == missed.resume)
+        resuming = next(alike, None)
+        if resuming is None:
+            resuming = Resuming(self, missed)
+            self._resuming[resuming] = None
+        else:
+            missed.context.close()
+        resuming.members.append(member)
+        if self._is_ready:
+            self._resume_soon()
+
+    @property
+    def _is_ready(self) -> bool:
+        return self._progress.begun.is_set() and (self._has_begun or self._source.first is None)
+
+    def _resume_soon(self) -> None:
+        """Begin with those who wait for it: the others have begun."""
+        for resuming, task in self._resuming.items():
+            for member in resuming.members:
+                if member.since is None and self._source.since is not None and member.is_waiting:
+                    member.since = self._source.since()
+            if task is None:
+                task = self._resuming[resuming] = self._spawn(resuming.run())
+                task.add_done_callback(lambda _, one=resuming: self._resuming.pop(one, None))  # type: ignore[misc]
+
+    async def tell_missed(self, members: list[Member], event: Any, mark: Mark, known: str) -> None:
+        async def tell(made: _Made, alike: Sequence[Member]) -> None:
+            self._charge(made.taken, alike, knows_all=made.knows_all)
+            key, outcome = self._source.key(made.event), made.outcome
+            if outcome.is_failure:
+                await _each(alike, lambda member: member.end(outcome))
+            else:
+                await _each(alike, lambda member: member.catch_up(outcome, key))
+
+        told = _Event(event, mark, known)
+        for alike in _by_rights(await self._tell_alike(members, told, tell)).values():
+            await self._tell_those(alike, told, tell)
+        self._settle_soon()
+
+    def resync(self, members: list[Member]) -> None:
+        for member in members:
+            member.wants_resync = True
+            if self._source.first is not None:
+                member.wait()  # what has waited is in what is read from now on
+            if self._source.first is None:
+                mark = member.mark or self._progress.latest()
+                known = self._progress.known
+                told = resync(None if mark is None else mark.id(known), 0 if mark is None else mark.number)
+                member.go_on_with(told, None)
+            else:
+                self._joining.append(member)
+        if self._source.first is not None:
+            self._read_soon(*members)
+
+    def share(self, context: OperationContext, members: list[Member]) -> None:
+        knows_all = context.meter.knows_all
+        self._charge(context.meter.take(), members, knows_all=knows_all)
+
+    def _standing(self) -> Mark | None:
+        """Up to where all that is told has been told to those who are here."""
+        return self._before if self._telling or self._lanes else self._progress.latest()
+
+    def _tell_places(self) -> None:
+        """It has begun."""
+        self._before = self._progress.latest()
+        for member in self._members:
+            member.mark = self._before
+            if self._source.first is None and not member.is_waiting:
+                self._tell_place(member)
+        if self._source.first is None:
+            self._resume_soon()
+
+    @staticmethod
+    def _tell_place(member: Member) -> None:
+        if member.mark is not None:
+            member.listener.stands(member.mark.id(""))
 
     # The source, and what is told at first.
 
@@ -151,9 +256,10 @@ class Group:
                     if self._source.first is not None and not self._has_begun:
                         self._has_begun = True
                         self._read_soon(*self._joining)
+                        self._resume_soon()
                     else:
                         self._check_source()
-                        await self._tell(event)
+                        await self._tell(_Event(event, self._progress.mark, self._progress.known))
             if self._reading is not None:
                 await self._reading
         except asyncio.CancelledError as cancelled:
@@ -181,13 +287,16 @@ class Group:
             return None
         while True:
             members, self._joining = self._joining, []
-            if not members:
+            members = [member for member in members if not member.is_over]
+            anyone = next(iter(members or self._members), None)
+            if anyone is None:
                 await asyncio.sleep(0)  # they have left, and this is to be cancelled
                 continue
-            made = await self._made(members[0])
+            made = await self._made(anyone, None)
             _, others = made.of(members)
             self._joining[:0] = others
-            await self._tell_first(made, members)
+            # Where all go on, nobody is told how things stand; but without it nothing can go on.
+            await self._tell_first(made, members or ([] if not made.outcome.is_failure else [anyone]))
             if not made.outcome.is_failure:
                 return made.event
 
@@ -219,7 +328,16 @@ class Group:
 
     # Its events.
 
-    async def _tell(self, event: Any) -> None:
+    async def _tell(self, event: _Event) -> None:
+        self._telling = True
+        try:
+            await self._tell_to_all(event)
+        finally:
+            self._telling = False
+            if not self._lanes:
+                self._before = event.mark
+
+    async def _tell_to_all(self, event: _Event) -> None:
         self._share_source()
         classes = _by_rights(await self._tell_alike(list(self._members), event, self._deliver))
         if len(classes) == 1 and not self._lanes:
@@ -231,10 +349,10 @@ class Group:
             await self._lanes.room()
         self._settle_soon()
 
-    def _tell_beside(self, rights: Rights | None, alike: list[Member], event: Any) -> None:
+    def _tell_beside(self, rights: Rights | None, alike: list[Member], event: _Event) -> None:
         """Have those with these rights told, beside others, who do not wait for them."""
         try:
-            self._lanes.put(self._working, rights, (event, alike), self._source.key(event))
+            self._lanes.put(self._working, rights, (event, alike), self._source.key(event.event))
         except SlowSubscriber as problem:
             for member in alike:
                 member.stop(problem)
@@ -248,7 +366,7 @@ class Group:
 
     # To whom what.
 
-    async def _tell_alike(self, members: list[Member], event: Any, tell: Tell) -> list[Member]:
+    async def _tell_alike(self, members: list[Member], event: _Event | None, tell: Tell) -> list[Member]:
         """Tell all what is made for one, as far as it is the same for them; the others, for whom it is to be made."""
         if not members or self._operation(members) in self._personal:
             return members
@@ -259,7 +377,7 @@ class Group:
         await tell(made, alike)
         return others
 
-    async def _tell_those(self, alike: list[Member], event: Any, tell: Tell) -> None:
+    async def _tell_those(self, alike: list[Member], event: _Event | None, tell: Tell) -> None:
         async with self._turns:
             made = await self._made(alike[0], event)
         await tell(made, alike)
@@ -269,18 +387,22 @@ class Group:
         """The same for all."""
         return members[0].subscriber.request.operation
 
-    async def _made(self, member: Member, event: Any = None) -> _Made:
+    async def _made(self, member: Member, told: _Event | None) -> _Made:
         """What an event, or how things stand without one, is to a member and all who may be told the same."""
         context = self._accounts.opened(member.subscriber.request)
         self._open.add(context)
         source = self._source
+        event, mark, known = told or _Event(None, self._standing(), "")
         try:
             with self._deadlines.limited():
-                if event is None and source.first is not None:
+                if told is None and source.first is not None:
                     event = await source.first(context)  # type: ignore[arg-type]
+                    known = source.known(event)
                 elif source.check is not None:
                     await source.check(context, event)  # type: ignore[arg-type]
                 outcome = await self._executed(event, context)
+                if mark is not None and not outcome.is_failure:
+                    outcome.mark(mark.id(known), mark.number)
         except TimeoutError:
             outcome = failure(too_late(self._deadlines))
         except asyncio.CancelledError as cancelled:
@@ -350,11 +472,6 @@ class Group:
                     await member.subscriber.settle()
                 except OverBudget as refusal:
                     member.refuse(refusal)
-
-
-def too_late(deadlines: Deadlines) -> Timeout:
-    """Why a subscription is over of which an event could not be made in time."""
-    return Timeout(f"An event was not made within {deadlines.seconds:g} seconds: subscribe again.")
 
 
 def _by_rights(members: Iterable[Member]) -> dict[Rights | None, list[Member]]:

@@ -1,6 +1,6 @@
 """Who is told what a group of equal subscriptions makes, from joining it to the end."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from datastore.errors import DomainError
@@ -8,6 +8,7 @@ from datastore.hub import Backlog, Policy
 from edge.answers import Outcome, failure
 from edge.subscribers import Listener, Subscriber
 from resolvers.access import Identity, Role
+from resolvers.progress import Mark
 from resolvers.subscribing import WAITING_EVENTS, Since
 
 
@@ -44,7 +45,20 @@ class Member:
     Until they have been told how things stand, events wait for them; after that those are passed over that it showed.
     """
 
-    __slots__ = ("_group", "_waiting", "is_over", "is_plain", "listener", "report", "rights", "since", "subscriber")
+    __slots__ = (
+        "_after",
+        "_group",
+        "_waiting",
+        "is_over",
+        "is_plain",
+        "listener",
+        "mark",
+        "report",
+        "rights",
+        "since",
+        "subscriber",
+        "wants_resync",
+    )
 
     def __init__(self, group: Circle, subscriber: Subscriber, listener: Listener) -> None:
         self.subscriber = subscriber
@@ -54,6 +68,9 @@ class Member:
         self.is_over = False
         self.is_plain = True  # told all as it comes; asked for each event of each member, so it is no property
         self.since: Since | None = None
+        self.mark: Mark | None = None  # where the group was when it came
+        self.wants_resync = False  # what it has missed is not known any more
+        self._after = 0  # the number of the last change that it was told of otherwise
         self._group = group
         self._waiting: Backlog[_Waiting] | None = None
 
@@ -61,8 +78,13 @@ class Member:
     def policy(self) -> Policy:
         return self._group.policy
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether events wait for it."""
+        return self._waiting is not None
+
     def wait(self) -> None:
-        """From now on events wait for it."""
+        """From now on events wait for it; none that waited is told."""
         self.is_plain = False
         self._waiting = Backlog(self.policy, WAITING_EVENTS)
 
@@ -70,8 +92,24 @@ class Member:
         """Told how things stand, and what has come since."""
         if self.since is not None:
             self.since.begin(event)
+        self.go_on_with(first.as_resync() if self.wants_resync else first, key)
+
+    def catch_up(self, outcome: Outcome, key: Hashable) -> None:
+        """Told what it has missed, while events wait for it."""
+        self._tell(outcome, key)
+
+    def go_on(self, after: int, seen: Mapping[str, int]) -> None:
+        """It has been told all up to this change, and these versions: from now on it is told what all are."""
+        if self.since is not None:
+            self.since.go_on(seen)
+        self._after = after
+        self.go_on_with(None, None)
+
+    def go_on_with(self, outcome: Outcome | None, key: Hashable) -> None:
+        """Told this, if it is anything, and what has waited for it."""
         waiting, self._waiting = self._waiting, None
-        self._tell(first, key)
+        if outcome is not None:
+            self._tell(outcome, key)
         while waiting and not self.is_over:
             self.offer(*waiting.take())
         self._look_whether_plain()
@@ -83,14 +121,18 @@ class Member:
                 self._waiting.add(_Waiting(event, outcome, key), key)
             except Exception as problem:
                 self.stop(problem)
-        elif self.since is None or self.since.is_news(event):
+        elif (self.since is None or self.since.is_news(event)) and not 0 < outcome.number <= self._after:
             self._tell(outcome, key)
+        if self._waiting is None and outcome.number > self._after > 0:
+            self._after = 0
+            self._look_whether_plain()
         if self._waiting is None and self.since is not None and self.since.is_settled:
             self.since = None
             self._look_whether_plain()
 
     def _look_whether_plain(self) -> None:
-        self.is_plain = self.since is None and self._waiting is None and not self.is_over
+        is_told_all = self.since is None and self._after == 0
+        self.is_plain = is_told_all and self._waiting is None and not self.is_over
 
     def tell(self, outcome: Outcome, size: int, key: Hashable) -> None:
         """An event without errors, to one who `is_plain`: most of what a delivery costs, so it calls little."""

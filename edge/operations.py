@@ -32,7 +32,8 @@ class Caller:
 class Operation:
     """What a client asks to be executed: a document, or the id of a known one.
 
-    `idempotency_key` makes a mutation happen once; `explain` asks what it does to DynamoDB.
+    `idempotency_key` makes a mutation happen once; `explain` asks what it does to DynamoDB. `resume_after` is the id
+    of the event after which a subscription goes on, unchecked; `wants_places`: told also where no event tells it.
     """
 
     query: str | None
@@ -43,6 +44,8 @@ class Operation:
     idempotency_key: str | None = None
     explain: bool = False
     traceparent: str | None = None
+    resume_after: object = None
+    wants_places: bool = False
 
     @property
     def asked_id(self) -> str | None:
@@ -73,7 +76,10 @@ def read_operation(payload: object) -> Operation:
     if name is not None and not isinstance(name, str):
         raise BadUserInput("`operationName` must be a string.")
     key = _idempotency_key(extensions) if extensions else None
-    return Operation(query, _object(get("variables"), "variables"), name or None, extensions, document_id, key)
+    asked = Operation(query, _object(get("variables"), "variables"), name or None, extensions, document_id, key)
+    if extensions and "resumeAfter" in extensions:
+        asked.resume_after, asked.wants_places = extensions["resumeAfter"], True
+    return asked
 
 
 def _idempotency_key(extensions: dict[str, Any]) -> str | None:

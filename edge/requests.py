@@ -17,6 +17,7 @@ from edge.documents.manifest import sha256_of
 from edge.documents.prepared import Document, KnownText, PreparedOperation
 from edge.operations import Caller, Operation, Transport
 from resolvers.access import Identity
+from resolvers.progress import Progress
 
 # A subscription may go on for ever, and fail at every event.
 MOST_ERROR_IDS = 20
@@ -32,6 +33,7 @@ class OperationContext(Protocol):
     """What resolvers get as `info.context`; a fresh one is made for every operation."""
 
     stands_for: Callable[[], int]
+    progress: Progress | None
 
     @property
     def meter(self) -> Meter:

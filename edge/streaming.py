@@ -12,12 +12,13 @@ from weakref import WeakSet
 
 import orjson
 from graphql import ExecutionResult
-from graphql.execution import Executor, create_source_event_stream, execute_subscription_event
+from graphql.execution import Executor, create_source_event_stream
 
 from datastore.errors import DomainError, SlowSubscriber
 from datastore.hub import Backlog, Policy
 from edge.accounts import Accounts, not_admitted
-from edge.answers import Outcome, failure, outcome_of
+from edge.alone import Own, outcomes_of
+from edge.answers import Outcome, failure, place_only
 from edge.capacity.addresses import payer
 from edge.capacity.deadlines import Deadlines
 from edge.capacity.load import Load
@@ -25,21 +26,23 @@ from edge.capacity.places import Places
 from edge.cut_off import cut_off
 from edge.documents.prepared import Documents, PreparedOperation
 from edge.executing import answered, executor_of
-from edge.groups import Group, too_late
+from edge.groups import Group
 from edge.members import Member, Rights, rights_of
+from edge.operations import Transport
 from edge.requests import OperationContext, OverBudget, Request
+from edge.resuming import Missed
 from edge.subscribers import Following, Listener, Subscriber
+from resolvers.progress import Progress, Resume, resume_from
 from resolvers.subscribing import WAITING_EVENTS, Shared
 
 _Asked = tuple[PreparedOperation, bytes]
 
 
-class _Own(NamedTuple):
-    """What has begun for one subscriber alone."""
+class _Shared(NamedTuple):
+    """A group to be joined, and what of its events was missed."""
 
-    context: OperationContext
-    executor: Executor[Any]
-    source: AsyncIterable[Any]
+    group: Group
+    missed: Missed | None = None
 
 
 class Streams:
@@ -71,9 +74,9 @@ class Streams:
         """
         subscriber = Subscriber(self._accounts, self._places, request)
         begun = await self._begun(subscriber)
-        if isinstance(begun, Group):
-            return begun.join(subscriber, listener)
-        if isinstance(begun, _Own):
+        if isinstance(begun, _Shared):
+            return begun.group.join(subscriber, listener, begun.missed)
+        if isinstance(begun, Own):
             driven = _Driven(listener)
             driven.task = asyncio.create_task(self._drive(driven, subscriber, begun))
             return driven
@@ -93,34 +96,35 @@ class Streams:
             await subscriber.end()
             yield begun
             return
-        outcomes = _joined(begun, subscriber) if isinstance(begun, Group) else self._executed(subscriber, begun)
+        outcomes = _joined(begun, subscriber) if isinstance(begun, _Shared) else self._executed(subscriber, begun)
         async with aclosing(outcomes):
             async for outcome in outcomes:
                 yield outcome
 
-    async def _begun(self, subscriber: Subscriber) -> Group | _Own | Outcome:
+    async def _begun(self, subscriber: Subscriber) -> _Shared | Own | Outcome:
         """What is to be joined, or the answer that is all there is. The subscriber is ended if this is cancelled."""
         request = subscriber.request
         context: OperationContext | None = None
         try:
+            resume = _resume(request)
             subscriber.take_place()
             async with self._load.turn(payer(request.caller)):
                 await subscriber.admit()
                 asked = _asked(request)
                 group = self._group_of(request, asked)
-                if group is not None:
-                    return group
-                context = self._accounts.opened(request)
+                if group is not None and resume is None:
+                    return _Shared(group)
+                context = self._opened(request, resume)
                 begun = await self._source(request, context)
+                missed = None
+                if resume is not None and (missed := _missed(begun, context, asked)) is not None:
+                    context = self._opened(request, None)
+                    begun = await self._source(request, context)
             if isinstance(begun, tuple):
                 executor, source = begun
                 if isinstance(source, Shared) and asked is not None:
-                    group = self._group_of(request, asked)
-                    if group is None:
-                        return self._new_group(request, asked, executor, source, context)
-                    self._put_down(subscriber, context)  # another was first
-                    return group
-                return _Own(context, executor, source)
+                    return _Shared(self._joined_group(subscriber, asked, executor, source, context), missed)
+                return Own(context, executor, source, _wants_places(request))
             outcome = answered(begun)
             outcome.allowance = subscriber.allowance
         except DomainError as error:
@@ -163,7 +167,26 @@ class Streams:
             raise cut_off(cancelled) from None
         return source if isinstance(source, ExecutionResult) else (executor, source)
 
+    def _opened(self, request: Request, resume: Resume | None) -> OperationContext:
+        context = self._accounts.opened(request)
+        context.progress = Progress(resume)
+        return context
+
     # Those that are equal.
+
+    def _joined_group(
+        self,
+        subscriber: Subscriber,
+        asked: _Asked,
+        executor: Executor[Any],
+        source: Shared[Any],
+        context: OperationContext,
+    ) -> Group:
+        group = self._group_of(subscriber.request, asked)
+        if group is None:
+            return self._new_group(subscriber.request, asked, executor, source, context)
+        self._put_down(subscriber, context)  # another was first
+        return group
 
     def _group_of(self, request: Request, asked: _Asked | None) -> Group | None:
         if asked is None:
@@ -208,13 +231,15 @@ class Streams:
 
     # Those that nobody shares.
 
-    async def _executed(self, subscriber: Subscriber, own: _Own) -> AsyncGenerator[Outcome, None]:
+    async def _executed(self, subscriber: Subscriber, own: Own) -> AsyncGenerator[Outcome, None]:
         """The answers, each made when it is asked for, and paid for once it has been sent."""
         accounts, context, request = self._accounts, own.context, subscriber.request
         try:
-            async with aclosing(_results(own, self._deadlines)) as results:
-                async for result in results:
-                    outcome = outcome_of(result)
+            async with aclosing(outcomes_of(own, self._deadlines)) as outcomes:
+                async for outcome in outcomes:
+                    if outcome.is_place:
+                        yield outcome
+                        continue
                     accounts.explain(request, outcome, context.meter)
                     subscriber.note(outcome)
                     yield outcome
@@ -231,7 +256,7 @@ class Streams:
             self._put_down(subscriber, context)
             await subscriber.end()
 
-    async def _drive(self, driven: "_Driven", subscriber: Subscriber, own: _Own) -> None:
+    async def _drive(self, driven: "_Driven", subscriber: Subscriber, own: Own) -> None:
         """Ask for the next answer once the last one has been taken."""
         driven.has_begun = True
         last: Outcome | None = None
@@ -242,6 +267,9 @@ class Streams:
                         if outcome.is_failure:
                             last = outcome
                             break
+                        if outcome.is_place and outcome.event_id is not None:
+                            driven.listener.stands(outcome.event_id)
+                            continue
                         driven.listener.deliver(outcome, None)
                         await driven.listener.drained()
         except Exception as error:
@@ -254,6 +282,26 @@ class Streams:
             driven.listener.finish(last)
 
 
+def _resume(request: Request) -> Resume | None:
+    """After which event it goes on. Raises `BadUserInput`."""
+    after = request.asked.resume_after
+    return None if after is None else resume_from(after)
+
+
+def _missed(
+    begun: tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult, context: OperationContext, asked: _Asked | None
+) -> Missed | None:
+    """What is told of what was missed, where the rest is shared."""
+    if isinstance(begun, tuple) and isinstance(begun[1], Shared) and asked is not None:
+        return Missed(begun[1], begun[0], context)
+    return None
+
+
+def _wants_places(request: Request) -> bool:
+    asked = request.asked
+    return asked.wants_places or asked.resume_after is not None or request.transport is Transport.EVENTS
+
+
 def _asked(request: Request) -> _Asked | None:
     """What is the same of equal subscriptions, None for one that is to be explained: that is made for its caller."""
     if request.asked.explain:
@@ -264,29 +312,10 @@ def _asked(request: Request) -> _Asked | None:
         return None
 
 
-async def _results(own: _Own, deadlines: Deadlines) -> AsyncGenerator[ExecutionResult, None]:
-    """The context is renewed when an event has come: before, its moment would be that of the event before."""
-    events = aiter(own.source)
-    try:
-        async for event in events:
-            own.context.renew()
-            try:
-                with deadlines.limited():
-                    result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))
-                    result = await result if own.executor.is_awaitable(result) else result
-            except TimeoutError:
-                raise too_late(deadlines) from None
-            yield result
-    finally:
-        close = getattr(events, "aclose", None)
-        if close is not None:
-            await close()
-
-
-async def _joined(group: Group, subscriber: Subscriber) -> AsyncGenerator[Outcome, None]:
+async def _joined(begun: _Shared, subscriber: Subscriber) -> AsyncGenerator[Outcome, None]:
     """The events of a group, each when it is asked for."""
     queue = _Queue()
-    queue.member = group.join(subscriber, queue)
+    queue.member = begun.group.join(subscriber, queue, begun.missed)
     try:
         while (outcome := await queue.next()) is not None:
             yield outcome
@@ -302,6 +331,7 @@ class _Queue:
     def __init__(self) -> None:
         self._waiting: Backlog[Outcome] | None = None
         self._last: deque[Outcome | None] = deque()
+        self._place: Outcome | None = None
         self._wake = asyncio.Event()
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
@@ -319,6 +349,10 @@ class _Queue:
                 self.member.withdraw(replaced)
             self._wake.set()
 
+    def stands(self, event_id: str) -> None:
+        self._place = place_only(event_id)
+        self._wake.set()
+
     def finish(self, outcome: Outcome | None) -> None:
         self._last.append(outcome)
         self._wake.set()
@@ -328,6 +362,9 @@ class _Queue:
 
     async def next(self) -> Outcome | None:
         while True:
+            if self._place is not None:
+                place, self._place = self._place, None
+                return place
             if self._waiting:
                 return self._waiting.take()
             if self._last:

@@ -23,6 +23,9 @@ class Listener(Protocol):
         Whoever cannot send it at once keeps it by `Following.policy`; `key` tells which waiting one it replaces.
         """
 
+    def stands(self, event_id: str) -> None:
+        """Where it begins, if no event tells it: whoever goes on after this misses nothing."""
+
     def finish(self, outcome: Outcome | None) -> None:
         """It is over, by itself (None) or by this error; what waits comes before. Not called after `stop()`."""
 

@@ -56,6 +56,7 @@ from datastore.sightings import Sightings
 from datastore.store import Store
 from datastore.watches import Watches
 from resolvers.access import Identity, Role
+from resolvers.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,12 +123,13 @@ class Context:
     """One operation's context.
 
     `knows_who_asks` is whether anything has depended on the `identity`: nothing but what reads it does. `stands_for`
-    tells how many have what a subscription's source makes.
+    tells how many have what a subscription's source makes, and `progress` how far it has come.
     """
 
     def __init__(self, services: Services, identity: Identity | None) -> None:
         self.services = services
         self.stands_for: Callable[[], int] = _one
+        self.progress: Progress | None = None  # of a subscription
         self.knows_who_asks = False
         self._identity = identity
         self.meter = Meter()

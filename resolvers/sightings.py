@@ -227,17 +227,18 @@ class _Unwatched:
 async def _watch_alerts(context: Context, user_id: str, when_slow: Policy) -> AsyncGenerator[Sighting, None]:
     """Watches are read once the feed is attached, and kept by the changes that follow: nothing falls in between."""
     watched: dict[str, Watch] = {}
+    progress = context.progress
 
     async def read_watches() -> None:
         watched.update({watch.watch_id: watch for watch in await context.watches.at_start(user_id)})
 
     def relevant(change: Change) -> Sighting | Watch | _Unwatched | None:
         if is_watch(change.keys) and change.keys["PK"] == keys.user(user_id):
-            return _watch_change(change)
+            return None if progress is not None and progress.is_past else _watch_change(change)
         return _new_sighting(change)
 
     changes: AsyncGenerator[Sighting | Watch | _Unwatched, None] = follow(
-        context, keys.BLIP, relevant, when_slow, key=_place_or_watch, first=read_watches
+        context, keys.BLIP, relevant, when_slow, key=_place_or_watch, prepare=read_watches
     )
     async with aclosing(changes):
         async for change in changes:

@@ -1,9 +1,9 @@
 """Subscriptions: a table's change feed as events of one kind, for one subscriber or for all who ask alike."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from graphql import OperationType
@@ -14,6 +14,7 @@ from datastore.hub import Policy
 from datastore.records import DAMAGE, logged_keys
 from datastore.streams import Change
 from resolvers.context import Context, Info
+from resolvers.progress import Progress
 
 Event = TypeVar("Event")
 
@@ -26,6 +27,10 @@ def _any(_: object) -> None:
     """The key of all events, where a newer one replaces any."""
 
 
+def _nothing(_: object) -> str:
+    return ""
+
+
 def is_event(info: Info) -> bool:
     """Whether the field is one of an event: what the event tells of may be too new for eventually consistent reads."""
     return info.operation.operation is OperationType.SUBSCRIPTION
@@ -36,6 +41,12 @@ class Since(Protocol):
 
     def begin(self, first: Any) -> None:
         """This is how things stand, as it was read since."""
+
+    def is_reached(self, seen: Mapping[str, int]) -> bool:
+        """Whether one who has gone on from elsewhere up to these versions has all that the others had been told."""
+
+    def go_on(self, seen: Mapping[str, int]) -> None:
+        """Instead of `begin`: these versions are known."""
 
     def is_news(self, event: Any) -> bool:
         """Whether an event comes after that. Asked about each that the others were told since this was made, in turn.
@@ -55,6 +66,8 @@ class Shared(Generic[Event]):
     `events` begins with what it is given, awaited once no change can be missed any more, where there is a `first`: that
     reads how things stand, in the context of whom it is told. Whoever joins later is told that too, and then what comes
     `since`. `check` raises for those who may not be told an event. `key` tells which waiting one a newer one replaces.
+    `seen` are the versions that the events have told, where they have some, and `known` is what goes with the place of
+    a first event (see `progress`).
 
     Who asks may be asked in the contexts that `first` and `check` are given, and before this is made: not by `events`.
 
@@ -68,10 +81,13 @@ class Shared(Generic[Event]):
     first: Callable[[Context], Awaitable[Event]] | None = None
     since: Callable[[], Since] | None = None
     check: Callable[[Context, Event], Awaitable[None]] | None = None
+    seen: Mapping[str, int] = field(default_factory=dict)
+    known: Callable[[Event], str] = _nothing
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
         async with aclosing(self.events(self._begin)) as events:
-            is_told = self.first is not None
+            progress = self.context.progress
+            is_told = self.first is not None and not (progress is not None and progress.resume is not None)
             async for event in events:
                 if self.check is not None and not is_told:
                     await self.check(self.context, event)
@@ -89,14 +105,18 @@ async def follow(
     when_slow: Policy,
     *,
     key: Callable[[Event], Hashable] = _any,
+    prepare: Callable[[], Awaitable[Event | None]] | None = None,
     first: Callable[[], Awaitable[Event | None]] | None = None,
+    progress: Progress | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """The events that `select` makes of the table's changes, from now on.
+    """The events that `select` makes of the table's changes, from now on or from where a client wants to go on.
 
     A change that `select` cannot read is logged and passed over. With the policy LATEST, `key` tells which waiting
-    event a newer one replaces; without it that is any. `first` is awaited once no change can be missed any more:
-    what it answers, unless None, is the first event.
+    event a newer one replaces; without it that is any. `prepare` and `first` are awaited once no change can be missed
+    any more, `first` where nothing is known of what was missed: what they answer, unless None, is the first event.
+    `progress` is the context's, if no other is given.
     """
+    progress = progress or context.progress or Progress()
     changes = context.services.changes.follow(
         table,
         _tolerant(select),
@@ -104,11 +124,19 @@ async def follow(
         policy=when_slow,
         key=key,
         stands_for=lambda: context.stands_for(),
+        after=None if progress.resume is None else progress.resume.place,
     )
     async with changes as events:
-        if first is not None and (event := await first()) is not None:
+        progress.begin(events, events.told_until, tells_first=first is not None)
+        for read in (prepare, None if progress.is_resumed else first):
+            if read is not None and (event := await read()) is not None:
+                yield event
+        while (event := await events.missed()) is not None:
+            progress.take()
             yield event
+        progress.here()
         async for event in events:
+            progress.take()
             yield event
 
 

@@ -14,6 +14,7 @@ from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
 from datastore.matches.live_state import LiveScore, Part
 from resolvers.matches.conflation import conflated
 from resolvers.matches.live import PATIENT, MatchUpdate
+from resolvers.progress import Progress
 
 LIVE = LiveScore("1st Innings", MatchPhase.LIVE)
 INTERVAL = 0.4
@@ -79,7 +80,7 @@ async def test_the_first_batch_comes_at_once_also_an_empty_one() -> None:
     for first in ((), (update(3, snapshot=True),)):
         source = Source()
         source.tell(*first)
-        async with aclosing(conflated(source.updates(), LONG)) as batches:
+        async with aclosing(conflated(source.updates(), LONG, Progress(), Progress())) as batches:
             assert await soon(batches) == list(first)
 
 
@@ -90,7 +91,9 @@ async def test_without_an_interval_every_batch_passes_as_it_is() -> None:
         source.tell(*batch)
     source.end()
 
-    assert [batch async for batch in conflated(source.updates(), 0)] == [list(batch) for batch in told]
+    assert [batch async for batch in conflated(source.updates(), 0, Progress(), Progress())] == [
+        list(batch) for batch in told
+    ]
     assert source.closed
 
 
@@ -98,7 +101,7 @@ async def test_what_may_wait_comes_as_one_when_the_interval_is_over() -> None:
     loop = asyncio.get_running_loop()
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), INTERVAL)) as batches:
+    async with aclosing(conflated(source.updates(), INTERVAL, Progress(), Progress())) as batches:
         since = loop.time()
         await soon(batches)
         for version in (2, 3, 4):
@@ -115,7 +118,7 @@ async def test_what_may_wait_comes_as_one_when_the_interval_is_over() -> None:
 async def test_after_a_quiet_interval_an_update_comes_at_once() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), 0.02)) as batches:
+    async with aclosing(conflated(source.updates(), 0.02, Progress(), Progress())) as batches:
         await soon(batches)
         await asyncio.sleep(0.03)
         source.tell(update(2))
@@ -127,7 +130,7 @@ async def test_after_a_quiet_interval_an_update_comes_at_once() -> None:
 async def test_what_is_urgent_comes_at_once_with_what_waited(kind: EventKind) -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), LONG)) as batches:
+    async with aclosing(conflated(source.updates(), LONG, Progress(), Progress())) as batches:
         await soon(batches)
         source.tell(update(2, EventKind.SIX))
         source.tell(update(3))
@@ -142,7 +145,7 @@ async def test_what_is_urgent_comes_at_once_with_what_waited(kind: EventKind) ->
 async def test_one_match_does_not_hurry_another() -> None:
     source = Source()
     source.tell(update(1, snapshot=True), update(1, match_id="m2", snapshot=True))
-    async with aclosing(conflated(source.updates(), INTERVAL)) as batches:
+    async with aclosing(conflated(source.updates(), INTERVAL, Progress(), Progress())) as batches:
         await soon(batches)
         source.tell(update(2, match_id="m2"))
         source.tell(update(2, EventKind.WICKET))
@@ -155,7 +158,7 @@ async def test_one_match_does_not_hurry_another() -> None:
 async def test_matches_that_wait_come_together() -> None:
     source = Source()
     source.tell(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(5)])
-    async with aclosing(conflated(source.updates(), INTERVAL)) as batches:
+    async with aclosing(conflated(source.updates(), INTERVAL, Progress(), Progress())) as batches:
         await soon(batches)
         for version in (2, 3):
             for number in range(5):
@@ -167,7 +170,7 @@ async def test_matches_that_wait_come_together() -> None:
 async def test_a_snapshot_takes_the_place_of_what_waits_but_for_its_events() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), LONG)) as batches:
+    async with aclosing(conflated(source.updates(), LONG, Progress(), Progress())) as batches:
         await soon(batches)
         source.tell(update(2, EventKind.FOUR))
         source.tell(update(9, snapshot=True))
@@ -185,7 +188,7 @@ async def test_what_waits_at_the_end_is_told_before_it() -> None:
     source.tell(update(3))
     source.end()
 
-    batches = [versions(batch) async for batch in conflated(source.updates(), LONG)]
+    batches = [versions(batch) async for batch in conflated(source.updates(), LONG, Progress(), Progress())]
 
     assert batches == [[("m1", 1, 0)], [("m1", 3, 1)]]
     assert source.closed
@@ -196,7 +199,7 @@ async def test_what_waits_when_something_fails_is_told_before_the_failure() -> N
     source.tell(update(1, snapshot=True))
     source.tell(update(2, EventKind.FOUR))
     source.end(SlowSubscriber("too slow", behind=1001))
-    batches = conflated(source.updates(), LONG)
+    batches = conflated(source.updates(), LONG, Progress(), Progress())
 
     await anext(batches)
     assert versions(await anext(batches)) == [("m1", 2, 0)]
@@ -212,7 +215,7 @@ async def test_a_failure_before_the_first_batch_is_told() -> None:
     source.end(LookupError("no such match"))
 
     with pytest.raises(LookupError, match="no such match"):
-        await anext(conflated(source.updates(), LONG))
+        await anext(conflated(source.updates(), LONG, Progress(), Progress()))
     assert source.closed
 
 
@@ -220,7 +223,7 @@ async def test_a_failure_before_the_first_batch_is_told() -> None:
 async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    batches = conflated(source.updates(), LONG)
+    batches = conflated(source.updates(), LONG, Progress(), Progress())
     await soon(batches)
     if waiting:
         source.tell(update(2))
@@ -237,7 +240,7 @@ async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None
 async def test_closed_between_two_batches_it_closes_its_source() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    batches = conflated(source.updates(), LONG)
+    batches = conflated(source.updates(), LONG, Progress(), Progress())
     await soon(batches)
 
     await batches.aclose()
@@ -248,7 +251,7 @@ async def test_closed_between_two_batches_it_closes_its_source() -> None:
 async def test_closed_before_it_was_told_of_a_failure_it_leaves_none_behind() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    batches = conflated(source.updates(), 0)
+    batches = conflated(source.updates(), 0, Progress(), Progress())
     await anext(batches)
     source.end(SlowSubscriber("too slow", behind=1001))
     await asyncio.sleep(0.01)
@@ -281,7 +284,7 @@ async def test_whatever_comes_when_no_event_is_lost_and_versions_add_up() -> Non
     heard: dict[str, list[str]] = {match_id: [] for match_id in told}
     seen = dict.fromkeys(told, 0)
     sizes = 0
-    async for batch in conflated(source.updates(), 0.01):
+    async for batch in conflated(source.updates(), 0.01, Progress(), Progress()):
         assert len({one.match_id for one in batch}) == len(batch)
         for one in batch:
             assert one.version == seen[one.match_id] + 1 + one.conflated

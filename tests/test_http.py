@@ -21,6 +21,7 @@ from edge.http.endpoint import GraphQLHTTP
 from edge.http.protocol import UVICORN_OPTIONS
 from edge.http.replies import HttpProfile
 from resolvers.access import Identity, Role
+from resolvers.progress import Progress
 
 GRAPHQL = "application/graphql-response+json"
 
@@ -30,6 +31,7 @@ class Toy:
 
     knows_who_asks = True
     stands_for: Callable[[], int]
+    progress: Progress | None = None
 
     def __init__(self, identity: Identity | None) -> None:
         self.identity = identity

@@ -66,6 +66,9 @@ class Heard:
         self._wake.set()
         self._on_event(self)
 
+    def stands(self, event_id: str) -> None:
+        pass
+
     def finish(self, outcome: Outcome | None) -> None:
         self.last.append(outcome)
         self._wake.set()

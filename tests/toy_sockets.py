@@ -24,6 +24,7 @@ from edge.requests import Registry
 from edge.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
 from edge.websocket.socket import SocketLimits
 from resolvers.access import Identity, Role
+from resolvers.progress import Progress
 
 NOW = 1_800_000_000.0
 # Whoever keeps to them does so also where the machine stalls for some tenths of a second.
@@ -58,6 +59,7 @@ class Toy:
 
     knows_who_asks = True
     stands_for: Callable[[], int]
+    progress: Progress | None = None
 
     def __init__(self, identity: Identity | None) -> None:
         world.contexts += 1

@@ -227,6 +227,11 @@ class Schedule:
             self._known[livestream.livestream_id] = (livestream, livestream.state(now))
         return replace(livestream, told_at=now)
 
+    def seen(self, livestream: Livestream, then: datetime) -> None:
+        """It was told of as it stood then, somewhere else."""
+        if livestream.passes(then) is not None:
+            self._known[livestream.livestream_id] = (livestream, livestream.state(then))
+
     def forget(self, livestream_id: str) -> None:
         self._known.pop(livestream_id, None)
 

@@ -34,7 +34,7 @@ _METHODS = "GET, POST"
 _ANYTHING = wanted("")
 _QUERY, _MUTATION, _SUBSCRIPTION = OperationType.QUERY, OperationType.MUTATION, OperationType.SUBSCRIPTION
 # Headers that say more of an operation. Few requests have one.
-_WISHES = frozenset({b"idempotency-key", b"x-explain", b"traceparent"})
+_WISHES = frozenset({b"idempotency-key", b"x-explain", b"traceparent", b"last-event-id"})
 
 
 class Streamed(NamedTuple):
@@ -205,6 +205,9 @@ def _with_wishes(operation: Operation, headers: Headers) -> Operation:
     explain = headers.get("x-explain")
     operation.explain = explain is not None and _is_on("X-Explain", explain)
     operation.traceparent = headers.get("traceparent")
+    last_event = headers.get("last-event-id")
+    if last_event:  # an EventSource sends it empty, or not at all, before it has had one
+        operation.resume_after = last_event
     return operation
 
 

@@ -122,6 +122,7 @@ class _Stream:
         self._writing = asyncio.Lock()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told = 0
+        self._has_places = False
         self._retry_ms: int | None = None
         self.ends_soon = False
 
@@ -200,8 +201,16 @@ class _Stream:
         # A source that always has an event ready, and a client that takes it, would leave nobody else a turn.
         if self._told % EVENTS_PER_TURN == 0:
             await asyncio.sleep(0)
+        if outcome.is_place:  # without data it is no event to a client, but it is the last id
+            self._has_places = True
+            await self._write(b"id: %b\n\n" % (outcome.event_id or "").encode())
+            return
+        self._has_places = self._has_places or outcome.event_id is not None
+        # Where ids are places, what has none leaves the one before it.
+        id = outcome.event_id if self._has_places else str(self._told)
+        line = b"" if id is None else b"id: %b\n" % id.encode()
         # JSON has no line breaks but those that it escapes.
-        await self._write(b"id: %d\nevent: next\ndata: %b\n\n" % (self._told, outcome.body))
+        await self._write(b"%bevent: next\ndata: %b\n\n" % (line, outcome.body))
 
     async def _write(self, text: bytes, *, more: bool = True) -> None:
         """It blocks while the client does not read: no event is made before the one before it has been taken."""

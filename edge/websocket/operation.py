@@ -44,6 +44,9 @@ class Mouth(Protocol):
     def over(self, operation: "OpenOperation") -> None:
         """Its id is free again."""
 
+    def tell_place(self, operation: "OpenOperation") -> None:
+        """Say the last id of its events without an event."""
+
     def end(self, farewell: Farewell) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
@@ -67,6 +70,8 @@ class OpenOperation:
         "_over",
         "_task",
         "_waiting",
+        "_wants_places",
+        "event_id",
         "id",
         "may_speak_until",
     )
@@ -84,6 +89,8 @@ class OpenOperation:
         self._drained: asyncio.Future[None] | None = None
         self._count = 0
         self._over = False
+        self._wants_places = False
+        self.event_id: str | None = None  # up to where all has been sent, as far as it is known
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -91,7 +98,13 @@ class OpenOperation:
         """Whether it has begun as one."""
         return self._following is not None
 
+    @property
+    def place(self) -> str | None:
+        """After which event its client can go on elsewhere; None where it did not ask to be told."""
+        return self.event_id if self._wants_places else None
+
     def begin(self, asked: Operation) -> None:
+        self._wants_places = asked.wants_places
         self._task = self._mouth.spawn(self._begin(asked))
 
     def stop(self) -> None:
@@ -144,6 +157,12 @@ class OpenOperation:
             self._keep(outcome, key)
         else:
             carrier.send(self._next, outcome.body, b"}")
+            self.event_id = outcome.event_id
+
+    def stands(self, event_id: str) -> None:
+        self.event_id = event_id
+        if self._wants_places and not self._over:
+            self._mouth.tell_place(self)
 
     def finish(self, outcome: Outcome | None) -> None:
         if self._over or (outcome is not None and not self._mouth.may_speak()):
@@ -195,7 +214,9 @@ class OpenOperation:
         if self._over or not self._mouth.may_speak():
             return False
         if self._waiting:
-            self._carrier.send(self._next, self._waiting.take().body, b"}")
+            outcome = self._waiting.take()
+            self._carrier.send(self._next, outcome.body, b"}")
+            self.event_id = outcome.event_id
         elif self._last is not None:
             self._end(self._last)
         if self._waiting:

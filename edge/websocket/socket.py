@@ -30,6 +30,11 @@ _PONG = encode({"type": "pong"})
 _log = logging.getLogger(__name__)
 
 
+def _places(places: Mapping[str, str | None]) -> bytes:
+    """A ping, for it asks for nothing and may come at any time."""
+    return encode({"type": "ping", "payload": {"resume": places}})
+
+
 @dataclass(frozen=True, slots=True)
 class SocketLimits:
     """Seconds, and counts."""
@@ -386,6 +391,13 @@ class Socket:
         if operation is not None:
             self.over(operation)
             operation.stop()
+
+    def tell_place(self, operation: OpenOperation) -> None:
+        self._say(_places({operation.id: operation.event_id}))
+
+    def places(self) -> dict[str, str]:
+        """By the ids of the subscriptions whose client asked for it: after which event each goes on elsewhere."""
+        return {id: place for id, one in self._operations.items() if (place := one.place) is not None}
 
     def over(self, operation: OpenOperation) -> None:
         self._operations.pop(operation.id, None)

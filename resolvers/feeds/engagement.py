@@ -1,6 +1,6 @@
 """How a post is doing, live: the subscription FEED-S1 to its counts."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
@@ -96,6 +96,12 @@ class _SinceCounted:
 
     def begin(self, first: PostEngagement) -> None:
         self._told = first
+
+    def is_reached(self, seen: Mapping[str, int]) -> bool:
+        return True
+
+    def go_on(self, seen: Mapping[str, int]) -> None:
+        """What was told then is not known here: numbers tell what comes after it."""
 
     def is_news(self, event: PostEngagement) -> bool:
         self.is_settled = True

@@ -77,6 +77,7 @@ async def _arriving(context: Context, user_id: str, when_slow: Policy) -> AsyncG
     """Entries as they are written, and posts of the feed's sources; a post may come more than once."""
     began = context.services.now()
     sources = _Sources()
+    progress = context.progress
 
     async def read_sources() -> None:
         found = await context.home_feeds.sources_at_start(user_id)
@@ -86,11 +87,11 @@ async def _arriving(context: Context, user_id: str, when_slow: Policy) -> AsyncG
         if change.keys["PK"] != keys.feed(user_id):
             return sources.posted(change)
         if is_source(change.keys):
-            return sources.changed(change)
+            return None if progress is not None and progress.is_past else sources.changed(change)
         return entry_from(change.new) if change.kind == "INSERT" and is_entry(change.keys) and change.new else None
 
     arrivals: AsyncGenerator[FeedEntry | Post | Source, None] = follow(
-        context, FEED, arrival, when_slow, key=lambda event: event.author_id, first=read_sources
+        context, FEED, arrival, when_slow, key=lambda event: event.author_id, prepare=read_sources
     )
     async with aclosing(arrivals):
         async for event in arrivals:

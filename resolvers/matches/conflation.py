@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol, Self, TypeVar
 
+from resolvers.progress import Mark, Progress
+
 
 class Update(Protocol):
     """What can be conflated: `then` makes one of two updates of the same match."""
@@ -18,13 +20,18 @@ class Update(Protocol):
 U = TypeVar("U", bound=Update)
 
 
-async def conflated(updates: AsyncGenerator[Sequence[U], None], seconds: float) -> AsyncGenerator[Sequence[U], None]:
+async def conflated(
+    updates: AsyncGenerator[Sequence[U], None], seconds: float, ahead: Progress, told: Progress
+) -> AsyncGenerator[Sequence[U], None]:
     """The first batch as it comes; from then on each match at most once in so many seconds, unless it is urgent.
 
-    Updates of a match that wait are made into one. With 0 seconds every batch passes as it is.
+    Updates of a match that wait are made into one. With 0 seconds every batch passes as it is. `ahead` is the progress
+    of the updates, and `told` of what is made of them: it is never past what still waits.
     """
     loop = asyncio.get_running_loop()
     pending: dict[str, U] = {}
+    held: dict[str, Mark | None] = {}  # of those that wait: up to where all was told
+    taken: Mark | None = None
     due: dict[str, float] = {}  # from when on a match may be told again
     is_first = True
     coming = asyncio.ensure_future(anext(updates))
@@ -36,6 +43,9 @@ async def conflated(updates: AsyncGenerator[Sequence[U], None], seconds: float) 
             if coming.done():
                 batch = coming.result()
                 _add(pending, batch)
+                for update in batch:
+                    held.setdefault(update.match_id, taken)
+                taken = ahead.mark
                 urgent = {update.match_id for update in batch if update.is_urgent}
                 coming = asyncio.ensure_future(anext(updates))
             now = loop.time()
@@ -43,12 +53,17 @@ async def conflated(updates: AsyncGenerator[Sequence[U], None], seconds: float) 
             due |= dict.fromkeys(ready, now + seconds)
             if ready or is_first:
                 is_first = False
+                for id in ready:
+                    del held[id]
+                told.at(min(filter(None, held.values()), default=taken))
                 yield [pending.pop(id) for id in ready]
     except StopAsyncIteration:
         if pending:
+            told.at(taken)
             yield list(pending.values())
     except Exception:
         if pending:
+            told.at(taken)
             yield list(pending.values())
         raise
     finally:

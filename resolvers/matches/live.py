@@ -4,12 +4,13 @@ The feed is attached before the state is read. So every version from the one tha
 comes through the feed: what is not newer is passed over, and the rest is contiguous.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Annotated
+from urllib.parse import quote, unquote
 
 import strawberry
 
@@ -25,6 +26,7 @@ from resolvers import bounds
 from resolvers.context import Context, Info
 from resolvers.matches.conflation import conflated
 from resolvers.matches.fixtures import MatchId
+from resolvers.progress import Progress, not_an_id
 from resolvers.subscribing import Shared, follow
 
 LONGEST_INTERVAL_MS = 60_000
@@ -105,7 +107,7 @@ async def match_updates(
 ) -> Shared[MatchUpdate] | AsyncGenerator[MatchUpdate, None]:
     context, id = info.context, bounds.id("matchId", match_id)
     seconds = _interval(min_interval_ms)
-    sequence = _Sequence(context, lambda image: image["matchId"] == id)
+    sequence = _Sequence(context, lambda image: image["matchId"] == id, _known_of_one(context, id))
 
     async def first(context: Context) -> MatchUpdate:
         return await _stands(context, id)
@@ -115,11 +117,12 @@ async def match_updates(
             update = await begin()
             return [] if update is None else [update]
 
-        return _each(conflated(sequence.updates(stands), seconds) if seconds else sequence.updates(stands))
+        return _each(context, _paced(context, sequence, stands, seconds))
 
     if seconds:  # each has an interval of their own
         return events(partial(first, context))
-    return Shared(context, Policy.DISCONNECT, events, first=first, since=partial(_SinceUpdate, sequence))
+    since = partial(_SinceUpdate, sequence)
+    return Shared(context, Policy.DISCONNECT, events, first=first, since=since, seen=sequence.seen, known=_version)
 
 
 async def live_scores(
@@ -127,7 +130,8 @@ async def live_scores(
 ) -> Shared[LiveScores] | AsyncGenerator[LiveScores, None]:
     context, seconds = info.context, _interval(min_interval_ms)
     code = None if league_code is None else bounds.code("leagueCode", league_code)
-    sequence = _Sequence(context, lambda image: code in (None, image["leagueCode"]), only_live=True)
+    known = _known_of_many(context)
+    sequence = _Sequence(context, lambda image: code in (None, image["leagueCode"]), known, only_live=True)
 
     async def first(context: Context) -> LiveScores:
         matches = ActiveMatches(context.new_store(), context.services.now())
@@ -138,11 +142,12 @@ async def live_scores(
             scores = await begin()
             return [] if scores is None else scores.updates
 
-        return _together(conflated(sequence.updates(stands), seconds) if seconds else sequence.updates(stands))
+        return _together(context, known, _paced(context, sequence, stands, seconds))
 
     if seconds:
         return events(partial(first, context))
-    return Shared(context, Policy.DISCONNECT, events, first=first, since=partial(_SinceScores, sequence))
+    since = partial(_SinceScores, sequence)
+    return Shared(context, Policy.DISCONNECT, events, first=first, since=since, seen=sequence.seen, known=_versions)
 
 
 async def match(parent: strawberry.Parent[MatchUpdate], info: Info) -> Match | None:
@@ -158,19 +163,76 @@ def _interval(milliseconds: int) -> float:
     return bounds.number("minIntervalMs", milliseconds, least=0, most=LONGEST_INTERVAL_MS) / 1000
 
 
-async def _each(batches: AsyncGenerator[Updates, None]) -> AsyncGenerator[MatchUpdate, None]:
+# What a client knows, as it goes with the place of an event. A place may be older than that: a snapshot is ahead of the
+# changes, and so is what was told while updates of other matches waited. From there on a version is told once.
+
+
+def _version(update: MatchUpdate) -> str:
+    return str(update.version)
+
+
+def _known_of_one(context: Context, match_id: str) -> dict[str, int]:
+    resume = context.progress.resume if context.progress is not None else None
+    return {match_id: _number(resume.known)} if resume is not None and resume.known else {}
+
+
+def _versions(scores: LiveScores) -> str:
+    return _told({update.match_id: update.version for update in scores.updates})
+
+
+def _told(versions: Mapping[str, int]) -> str:
+    return ",".join(f"{quote(id, safe='')}:{version}" for id, version in versions.items())
+
+
+def _known_of_many(context: Context) -> dict[str, int]:
+    resume = context.progress.resume if context.progress is not None else None
+    parts = resume.known.split(",") if resume is not None and resume.known else ()
+    return {unquote(id): _number(version) for id, _, version in (part.rpartition(":") for part in parts)}
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise not_an_id()
+    return int(text)
+
+
+def _paced(
+    context: Context, sequence: "_Sequence", stands: Callable[[], Awaitable[Updates]], seconds: float
+) -> AsyncGenerator[Updates, None]:
+    if not seconds or context.progress is None:
+        return sequence.updates(stands, context.progress)
+    ahead = context.progress.as_ahead()
+    return conflated(sequence.updates(stands, ahead), seconds, ahead, context.progress)
+
+
+async def _each(context: Context, batches: AsyncGenerator[Updates, None]) -> AsyncGenerator[MatchUpdate, None]:
     async with aclosing(batches):
         async for batch in batches:
             for update in batch:
+                if context.progress is not None:
+                    context.progress.known = _version(update)
                 yield update
 
 
-async def _together(batches: AsyncGenerator[Updates, None]) -> AsyncGenerator[LiveScores, None]:
+async def _together(
+    context: Context, known: Mapping[str, int], batches: AsyncGenerator[Updates, None]
+) -> AsyncGenerator[LiveScores, None]:
+    versions = {**known}
+    progress, is_first = context.progress, True
     async with aclosing(batches):
-        is_first = True
         async for batch in batches:
+            if is_first and progress is not None and progress.is_resumed:
+                is_first = False
+            elif is_first:
+                versions.clear()
             told = [update for update in batch if update.tells_more]
-            yield LiveScores(is_first, told, [update.match_id for update in batch if update.left])
+            ended = [update.match_id for update in batch if update.left]
+            versions |= {update.match_id: update.version for update in batch}
+            for id in ended:
+                del versions[id]
+            if progress is not None:
+                progress.known = _told(versions)
+            yield LiveScores(is_first, told, ended)
             is_first = False
 
 
@@ -178,25 +240,30 @@ class _Sequence:
     """How things stand, then every version that follows, each once and without a gap.
 
     With `only_live` a match that is no longer polled is told to have left, and begins anew when it is back.
-    `seen` are the versions that have been told.
+    `seen` are the versions that have been told, or that are `known` to one who goes on.
     """
 
-    def __init__(self, context: Context, wanted: Callable[[Item], bool], *, only_live: bool = False) -> None:
-        self.seen: dict[str, int] = {}
+    def __init__(
+        self, context: Context, wanted: Callable[[Item], bool], known: Mapping[str, int], *, only_live: bool = False
+    ) -> None:
+        self.seen: dict[str, int] = {**known}
         self._context = context
         self._wanted = wanted
         self._only_live = only_live
 
-    async def updates(self, stands: Callable[[], Awaitable[Updates]]) -> AsyncGenerator[Updates, None]:
+    async def updates(
+        self, stands: Callable[[], Awaitable[Updates]], progress: Progress | None
+    ) -> AsyncGenerator[Updates, None]:
         """Batches: first what `stands` reads, and then one of each update."""
 
         async def first() -> Updates:
             updates = await stands()
+            self.seen.clear()
             self.seen.update({update.match_id: update.version for update in updates})
             return updates
 
         changes: AsyncGenerator[ActiveMatch | Updates, None] = follow(
-            self._context, keys.ACTIVE_MATCHES, self._select, Policy.DISCONNECT, first=first
+            self._context, keys.ACTIVE_MATCHES, self._select, Policy.DISCONNECT, first=first, progress=progress
         )
         async with aclosing(changes):
             async for change in changes:
@@ -239,7 +306,13 @@ class _Behind:
         return not self._known
 
     def knows(self, updates: Updates) -> None:
-        known = {update.match_id: update.version for update in updates}
+        self.go_on({update.match_id: update.version for update in updates})
+
+    def is_reached(self, seen: Mapping[str, int]) -> bool:
+        return all(seen.get(id, -1) >= version for id, version in self._told.items())
+
+    def go_on(self, seen: Mapping[str, int]) -> None:
+        known = {**seen}
         self._known = {id: known.get(id) for id in known | self._told if known.get(id) != self._told.get(id)}
 
     def tells(self, id: str, update: MatchUpdate | None) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -18,7 +19,7 @@ from datastore.ids import uuid7
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import livestreams as keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import from_iso, iso
+from datastore.moments import from_epoch_ms, from_iso, iso
 from datastore.pages import SortOrder
 from datastore.photos.livestreams import (
     Livestream,
@@ -39,6 +40,7 @@ from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.photos import texts
 from resolvers.photos.callers import Consistent, NotConsistent, from_index
+from resolvers.progress import Progress, not_an_id
 from resolvers.subscribing import follow
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
@@ -189,13 +191,19 @@ async def livestream_changed(
 ) -> AsyncGenerator[Livestream, None]:
     context = info.context
     only = None if id is None else bounds.id("id", id)
+    progress = context.progress or Progress()
+    then = _told_then(progress)
+    progress.known = _in_ms(context.services.now())
     since = _Since(all_count=only is None)
 
     async def begin() -> _Began:
         store = context.new_store()
         there = Livestreams(store, Lookups(store), context.services.now())
         if only is None:
-            return _Began(await there.at_start())
+            return _Began(await there.at_start(), since=then if progress.is_resumed else None)
+        if progress.is_resumed:
+            since.count_all()
+            return _Began([(await there.one_at_start(only))[1]], since=then)
         since.forget()
         item, livestream = await there.one_at_start(only)
         since.was_read(item)
@@ -205,16 +213,59 @@ async def livestream_changed(
         concerned = is_livestream(change.keys) and only in (None, _id_of(change))
         return _changed(change, since.note(change)) if concerned else None
 
-    changes: AsyncGenerator[_Event, None] = follow(context, SPARKS, select, when_slow, key=_which, first=begin)
-    return _with_time(changes, since, Schedule(context.services.now), begin)
+    async def stands() -> _Began | None:
+        return await begin() if only is None or progress.is_resumed else None
+
+    async def first() -> _Began:
+        return await begin()
+
+    ahead = progress.as_ahead()
+    changes: AsyncGenerator[_Event, None] = follow(
+        context,
+        SPARKS,
+        select,
+        when_slow,
+        key=_which,
+        prepare=stands,
+        first=None if only is None else first,
+        progress=ahead,
+    )
+    told = _with_time(changes, since, Schedule(context.services.now), begin, ahead, progress)
+    return _marked(told, progress)
+
+
+def _told_then(progress: Progress) -> datetime | None:
+    """When the client was told of the event after which it goes on: what began or ended since is news."""
+    known = "" if progress.resume is None else progress.resume.known
+    if known and not (known.isascii() and known.isdigit() and len(known) < 14):
+        raise not_an_id()
+    return from_epoch_ms(int(known)) if known else None
+
+
+def _in_ms(moment: datetime) -> str:
+    return str(int(moment.timestamp() * 1000))
+
+
+async def _marked(
+    livestreams: AsyncGenerator[Livestream, None], progress: Progress
+) -> AsyncGenerator[Livestream, None]:
+    async with aclosing(livestreams):
+        async for livestream in livestreams:
+            if livestream.told_at is not None:
+                progress.known = _in_ms(livestream.told_at)
+            yield livestream
 
 
 @dataclass(frozen=True, slots=True)
 class _Began:
-    """The livestreams there were once no change could be missed any more; `is_told`: they are the first event."""
+    """The livestreams there were once no change could be missed any more; `is_told`: they are the first event.
+
+    `since`: those were told of that began or ended by then.
+    """
 
     livestreams: list[Livestream]
     is_told: bool = False
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +302,10 @@ class _Since:
         elif self._first is None and change.old == self._read:
             self._first = self._noted
         return self._noted
+
+    def count_all(self) -> None:
+        """All that are noted from now on come after what the client knows."""
+        self._first = 0
 
     def forget(self) -> None:
         """It is about to be read, anew."""
@@ -292,20 +347,26 @@ def _which(event: _Event) -> str | None:
 
 
 async def _with_time(
-    changes: AsyncGenerator[_Event, None], since: _Since, schedule: Schedule, begin: Callable[[], Awaitable[_Began]]
+    changes: AsyncGenerator[_Event, None],
+    since: _Since,
+    schedule: Schedule,
+    begin: Callable[[], Awaitable[_Began]],
+    ahead: Progress,
+    progress: Progress,
 ) -> AsyncGenerator[Livestream, None]:
     """The livestreams as they change, and as they begin and end. A change that is there comes before the clock.
 
-    `begin` reads anew what cannot be told from the changes any more.
+    `begin` reads anew what cannot be told from the changes any more. `ahead` is the progress of the changes.
     """
     coming = asyncio.ensure_future(anext(changes))
     try:
         while True:
             await asyncio.wait([coming], timeout=schedule.nap())
             if coming.done():
-                event = coming.result()
+                event, mark = coming.result(), ahead.mark
                 is_lost = since.is_lost and isinstance(event, _Changed)
                 told = _told(await _anew(begin) if is_lost else event, since, schedule)
+                progress.at(mark)
                 coming = asyncio.ensure_future(anext(changes))
             else:
                 told = schedule.passed()
@@ -333,6 +394,10 @@ async def _anew(begin: Callable[[], Awaitable[_Began]]) -> _Began:
 
 def _told(event: _Event, since: _Since, schedule: Schedule) -> list[Livestream]:
     if isinstance(event, _Began):
+        if event.since is not None:
+            for livestream in event.livestreams:
+                schedule.seen(livestream, event.since)
+            return []
         told = [schedule.told(livestream) for livestream in event.livestreams]
         return told if event.is_told else []
     if not since.holds(event.place):

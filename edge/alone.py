@@ -1,0 +1,99 @@
+"""The events of a subscription that nobody shares, and where it stands while there are none."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+from graphql.execution import Executor, execute_subscription_event
+
+from datastore.errors import Timeout
+from edge.answers import Outcome, outcome_of, place_only, resync
+from edge.capacity.deadlines import Deadlines
+from edge.requests import OperationContext
+from resolvers.progress import Progress
+
+
+class Own(NamedTuple):
+    """What has begun for one subscriber alone. `wants_places`: they are told where they stand before any event."""
+
+    context: OperationContext
+    executor: Executor[Any]
+    source: AsyncIterable[Any]
+    wants_places: bool = False
+
+    @property
+    def progress(self) -> Progress:
+        assert self.context.progress is not None
+        return self.context.progress
+
+
+async def outcomes_of(own: Own, deadlines: Deadlines) -> AsyncGenerator[Outcome, None]:
+    """The context is renewed when an event has come: before, its moment would be that of the event before."""
+    progress = own.progress
+    async with aclosing(_from_the_start(own) if own.wants_places else _plain(own)) as events:
+        async for event in events:
+            if isinstance(event, Outcome):
+                yield event
+                continue
+            mark, known = progress.mark, progress.known
+            own.context.renew()
+            try:
+                with deadlines.limited():
+                    result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))
+                    result = await result if own.executor.is_awaitable(result) else result
+            except TimeoutError:
+                raise too_late(deadlines) from None
+            outcome = outcome_of(result)
+            if mark is not None and not outcome.is_failure:
+                outcome.mark(mark.id(known), mark.number)
+            if progress.is_too_old and progress.tells_first:
+                outcome.extend("resync", True)
+                progress.is_too_old = False
+            yield outcome
+
+
+def too_late(deadlines: Deadlines) -> Timeout:
+    """Why a subscription is over of which an event could not be made in time."""
+    return Timeout(f"An event was not made within {deadlines.seconds:g} seconds: subscribe again.")
+
+
+async def _plain(own: Own) -> AsyncGenerator[Any, None]:
+    events = aiter(own.source)
+    try:
+        async for event in events:
+            yield event
+    finally:
+        await _close(events)
+
+
+async def _from_the_start(own: Own) -> AsyncGenerator[Any, None]:
+    """Its events, and before them, as an outcome, where they begin, or that what was missed is not known."""
+    events, progress = aiter(own.source), own.progress
+    coming, begun = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.begun.wait())
+    try:
+        await asyncio.wait((coming, begun), return_when=asyncio.FIRST_COMPLETED)
+        if progress.begun.is_set() and not progress.tells_first and progress.mark is not None and progress.id:
+            if progress.is_too_old:
+                yield resync(progress.id, progress.mark.number)
+            elif progress.resume is None:
+                yield place_only(progress.id)
+        try:
+            yield await coming
+        except StopAsyncIteration:
+            return
+        async for event in events:
+            yield event
+    finally:
+        for future in (coming, begun):
+            future.cancel()
+        await asyncio.wait((coming, begun))
+        if not coming.cancelled():
+            coming.exception()
+        await _close(events)
+
+
+async def _close(events: AsyncIterator[Any]) -> None:
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()

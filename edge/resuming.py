@@ -1,0 +1,126 @@
+"""Those of a group who go on where they were cut off: told what they have missed, until they have what all have."""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from graphql.execution import Executor
+
+from edge.answers import Outcome, failure
+from edge.cut_off import cut_off
+from edge.members import Member
+from edge.requests import OperationContext
+from resolvers.progress import Mark, Progress, Resume
+from resolvers.subscribing import Shared
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What a client has missed: a source of its own, that is not executed but in the group."""
+
+    source: Shared[Any]
+    executor: Executor[Any]
+    context: OperationContext
+
+    @property
+    def progress(self) -> Progress:
+        assert self.context.progress is not None
+        return self.context.progress
+
+    @property
+    def resume(self) -> Resume | None:
+        return self.progress.resume
+
+
+class Home(Protocol):
+    """The group, as they need it."""
+
+    async def tell_missed(self, members: list[Member], event: Any, mark: Mark, known: str) -> None:
+        """Execute it for them, and tell them before what waits."""
+
+    def resync(self, members: list[Member]) -> None:
+        """What they have missed is not known any more."""
+
+    def share(self, context: OperationContext, members: list[Member]) -> None:
+        """What was read for all of them."""
+
+
+class Resuming:
+    """Those who go on after the same event, and came before the first that they are told. They have one source."""
+
+    def __init__(self, home: Home, missed: Missed) -> None:
+        self.resume = missed.resume
+        self.members: list[Member] = []
+        self.is_open = True
+        self._home = home
+        self._source = missed.source
+        self._context = missed.context
+        self._progress = missed.progress
+
+    async def run(self) -> None:
+        """Tell all that was missed, and what comes meanwhile; then have them told what all are."""
+        try:
+            await self._tell_all()
+        except StopAsyncIteration:
+            self._end(None)
+        except asyncio.CancelledError as cancelled:
+            self._end(failure(cut_off(cancelled)))
+        except Exception as problem:
+            self._end(failure(problem))
+        finally:
+            self.is_open = False
+            self._home.share(self._context, self._here())
+            self._context.close()
+
+    def _here(self) -> list[Member]:
+        return [member for member in self.members if not member.is_over]
+
+    def _end(self, outcome: Outcome | None) -> None:
+        for member in self._here():
+            member.end(outcome)
+
+    async def _tell_all(self) -> None:
+        progress, told = self._progress, 0
+        async with aclosing(self._source.events(_nothing)) as events:
+            coming = asyncio.ensure_future(anext(events))
+            here = asyncio.ensure_future(progress.is_here.wait())
+            try:
+                while self._here():
+                    if coming.done():
+                        self.is_open = False
+                        event, mark, known = coming.result(), progress.mark, progress.known
+                        assert mark is not None  # it has begun, for there is an event
+                        if progress.is_too_old:
+                            break
+                        await self._home.tell_missed(self._here(), event, mark, known)
+                        told = mark.number
+                        coming = asyncio.ensure_future(anext(events))
+                    elif here.done() and (progress.is_too_old or self._is_reached()):
+                        break
+                    waiting = {coming} if here.done() else {coming, here}
+                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await _given_up(here, coming)
+        self.is_open = False
+        if progress.is_too_old:
+            self._home.resync(self._here())
+        else:
+            for member in self._here():
+                member.go_on(max(told, progress.here_at), self._source.seen)
+
+    def _is_reached(self) -> bool:
+        return all(member.since is None or member.since.is_reached(self._source.seen) for member in self._here())
+
+
+async def _nothing() -> None:
+    """How things stand is known to those who go on."""
+
+
+async def _given_up(*futures: asyncio.Future[Any]) -> None:
+    for future in futures:
+        future.cancel()
+    await asyncio.wait(futures)
+    for future in futures:
+        if not future.cancelled():
+            future.exception()

@@ -1,0 +1,131 @@
+"""How far a subscription has come, so that a client can go on where it was cut off."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from datastore.change_log import Place, place_from
+from datastore.changes import Following
+from datastore.errors import BadUserInput
+
+LONGEST_RESUME = 4000
+
+
+class Resume(NamedTuple):
+    """After which event a client wants to go on. `known`: what the subscription said it knew by then, its own words."""
+
+    place: Place
+    known: str
+
+
+def resume_from(text: object) -> Resume:
+    """What `Mark.id` made. Raises `BadUserInput`."""
+    try:
+        if not isinstance(text, str) or len(text) > LONGEST_RESUME:
+            raise BadUserInput("This is no id of an event.")
+        place, _, known = text.partition("~")
+        return Resume(place_from(place), known)
+    except BadUserInput:
+        raise not_an_id() from None
+
+
+def not_an_id() -> BadUserInput:
+    message = "`resumeAfter` must be the `eventId` of an event of this subscription, or null."
+    return BadUserInput(message, field="resumeAfter")
+
+
+class Mark(NamedTuple):
+    """Up to where all is told once an event is: the number of its change here, and its place, good elsewhere, too."""
+
+    number: int
+    place: Place
+
+    def id(self, known: str) -> str:
+        return f"{self.place}~{known}" if known else str(self.place)
+
+
+class Progress:
+    """What `follow` tells beside its events. `mark` is that of the event which it gave last.
+
+    A source that reads ahead of what it gives has `follow` tell another, and tells this by `at`. `known` goes with the
+    mark. `begun` is set once nothing can be missed any more, and `is_here` once all that was missed has been given;
+    `here_at` is the number of the last change by then.
+    `is_too_old`: it is not known any more, and `tells_first` whether how things stand is the first event then.
+    """
+
+    def __init__(self, resume: Resume | None = None) -> None:
+        self.resume = resume
+        self.mark: Mark | None = None
+        self.known = ""
+        self.begun = asyncio.Event()
+        self.is_here = asyncio.Event()
+        self.is_too_old = self.tells_first = False
+        self.here_at = 0
+        self.when_begun: Callable[[], None] | None = None
+        self._read_at = -1
+        self._following: Following[Any] | None = None
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether what was missed is told, or is going to be."""
+        return self.resume is not None and not self.is_too_old
+
+    @property
+    def is_past(self) -> bool:
+        """Whether a change that is selected just now was made before the present state was read: that has it."""
+        following = self._following
+        return following is not None and following.is_behind and following.number <= self._read_at
+
+    @property
+    def id(self) -> str | None:
+        return None if self.mark is None else self.mark.id(self.known)
+
+    def begin(self, following: Following[Any], told_until: int, *, tells_first: bool) -> None:
+        """It follows; `told_until` is the last change that was told anybody."""
+        self._following, self._read_at = following, told_until
+        self.is_too_old, self.tells_first = following.is_too_old, tells_first
+        if self.is_resumed and self.resume is not None:
+            self.known = self.resume.known
+        self.take()
+        self.begun.set()
+        if self.when_begun is not None:
+            self.when_begun()
+
+    def take(self) -> None:
+        """An event was given: or all has been looked through."""
+        if self._following is not None:
+            self.mark = Mark(self._following.number, self._following.place)
+
+    def here(self) -> None:
+        self.take()
+        self.here_at = 0 if self.mark is None else self.mark.number
+        self.is_here.set()
+
+    def latest(self) -> Mark | None:
+        """Up to where all is told once what was given has been told: further than `mark`, where nothing came of it."""
+        following = self._following
+        if following is None or following.is_behind or following.waiting:
+            return self.mark
+        return Mark(following.told_until, following.last_place)
+
+    def as_ahead(self) -> "Progress":
+        """For the `follow` of a source that reads ahead of what it gives."""
+        return Ahead(self)
+
+    def at(self, mark: Mark | None) -> None:
+        self.mark = mark
+
+
+class Ahead(Progress):
+    """The progress of what is read ahead. It tells the other only how it has begun."""
+
+    def __init__(self, behind: Progress) -> None:
+        super().__init__(behind.resume)
+        self._behind = behind
+        self.begun, self.is_here = behind.begun, behind.is_here
+
+    def begin(self, following: Following[Any], told_until: int, *, tells_first: bool) -> None:
+        super().begin(following, told_until, tells_first=tells_first)
+        behind = self._behind
+        behind.is_too_old, behind.tells_first, behind.mark = self.is_too_old, tells_first, self.mark
+        behind.known = self.known
