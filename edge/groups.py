@@ -4,23 +4,22 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, MutableSet, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from graphql.execution import Executor, execute_subscription_event
+from graphql.execution import Executor
 
 from datastore.errors import SlowSubscriber
 from datastore.metering import Meter
 from edge.accounts import Accounts
-from edge.alone import too_late
-from edge.answers import Outcome, failure, outcome_of, resync
+from edge.answers import Outcome, failure, resync
 from edge.capacity.deadlines import Deadlines
 from edge.cut_off import cut_off
 from edge.documents.prepared import PreparedOperation
 from edge.lanes import Lanes
+from edge.making import Event, Made, Maker
 from edge.members import Member, Rights
 from edge.requests import OperationContext, OverBudget
-from edge.resuming import Missed, Resuming
+from edge.resuming import Missed, Returning
 from edge.subscribers import Listener, Subscriber
 from resolvers.progress import Mark, Progress
 from resolvers.subscribing import Shared
@@ -33,37 +32,9 @@ EXECUTED_AT_ONCE = 32
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """What was made of an event for one member, and whether that depends on who they are."""
-
-    event: Any
-    outcome: Outcome
-    member: Member
-    is_personal: bool
-    taken: Meter
-    knows_all: bool
-
-    def of(self, members: Sequence[Member]) -> tuple[list[Member], list[Member]]:
-        """Those whom it is for, and the others."""
-        rights = self.member.rights
-        if not self.is_personal:
-            return [*members], []
-        alike = [member for member in members if member.rights == rights]
-        return alike, [] if len(alike) == len(members) else [one for one in members if one.rights != rights]
-
-
-Tell = Callable[[_Made, Sequence[Member]], Coroutine[Any, Any, None]]
+Tell = Callable[[Made, Sequence[Member]], Coroutine[Any, Any, None]]
 # An event, and those with the same rights who were there when it came.
-_Due = tuple["_Event", list[Member]]
-
-
-class _Event(NamedTuple):
-    """An event, and up to where all is told with it."""
-
-    event: Any
-    mark: Mark | None
-    known: str
+_Due = tuple[Event, list[Member]]
 
 
 class Group:
@@ -92,9 +63,7 @@ class Group:
         self.policy = source.policy
         self._accounts = accounts
         self._source = source
-        self._executor = executor
         self._context = context
-        self._deadlines = deadlines
         self._is_anyones = is_anyones
         self._personal = personal
         self._spawn = spawn
@@ -108,12 +77,12 @@ class Group:
         self._may_owe = False
         self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
         self._lanes = Lanes[Rights | None, _Due](self.policy, EXECUTED_AT_ONCE, self._tell_due)
-        self._open: set[OperationContext] = set()
+        self._maker = Maker(accounts, source, executor, deadlines)
         self._progress = context.progress or Progress()
         self._progress.when_begun = self._tell_places
         self._telling = False
         self._before: Mark | None = None  # up to where all were told, while some are told more
-        self._resuming: dict[Resuming, asyncio.Task[None] | None] = {}
+        self._returning = Returning(self, source, spawn)
         context.stands_for = self._members.__len__
         self._running = asyncio.create_task(self._run())
 
@@ -125,7 +94,7 @@ class Group:
         member.mark = self._standing()
         if missed is not None:
             member.wait()
-            self._resume(member, missed)
+            self._returning.add(member, missed, now=self._is_ready)
         elif self._source.first is None:
             self._tell_place(member)
         else:
@@ -140,13 +109,11 @@ class Group:
         self._members.pop(member, None)
         if not self._members:
             self._forget(self)
-            for context in (self._context, *self._open):  # what is under way is given up
+            for context in (self._context, *self._maker.open):  # what is under way is given up
                 knows_all = context.meter.knows_all
                 member.subscriber.share(context.meter.take(), 1, knows_all=knows_all)
             self._running.cancel()
-            for task in self._resuming.values():
-                if task is not None:
-                    task.cancel()
+            self._returning.cancel()
             if self._reading is not None:
                 self._reading.cancel()
         try:
@@ -155,36 +122,12 @@ class Group:
         except Exception:  # of an observer: the others' end is not to be held up
             _log.exception("The end of a subscription could not be told of")
 
-    # Those who go on where they were.
-
-    def _resume(self, member: Member, missed: Missed) -> None:
-        alike = (one for one in self._resuming if one.is_open and one.resume == missed.resume)
-        resuming = next(alike, None)
-        if resuming is None:
-            resuming = Resuming(self, missed)
-            self._resuming[resuming] = None
-        else:
-            missed.context.close()
-        resuming.members.append(member)
-        if self._is_ready:
-            self._resume_soon()
-
     @property
     def _is_ready(self) -> bool:
         return self._progress.begun.is_set() and (self._has_begun or self._source.first is None)
 
-    def _resume_soon(self) -> None:
-        """Begin with those who wait for it: the others have begun."""
-        for resuming, task in self._resuming.items():
-            for member in resuming.members:
-                if member.since is None and self._source.since is not None and member.is_waiting:
-                    member.since = self._source.since()
-            if task is None:
-                task = self._resuming[resuming] = self._spawn(resuming.run())
-                task.add_done_callback(lambda _, one=resuming: self._resuming.pop(one, None))  # type: ignore[misc]
-
     async def tell_missed(self, members: list[Member], event: Any, mark: Mark, known: str) -> None:
-        async def tell(made: _Made, alike: Sequence[Member]) -> None:
+        async def tell(made: Made, alike: Sequence[Member]) -> None:
             self._charge(made.taken, alike, knows_all=made.knows_all)
             key, outcome = self._source.key(made.event), made.outcome
             if outcome.is_failure:
@@ -192,7 +135,7 @@ class Group:
             else:
                 await _each(alike, lambda member: member.catch_up(outcome, key))
 
-        told = _Event(event, mark, known)
+        told = Event(event, mark, known)
         for alike in _by_rights(await self._tell_alike(members, told, tell)).values():
             await self._tell_those(alike, told, tell)
         self._settle_soon()
@@ -228,7 +171,7 @@ class Group:
             if self._source.first is None and not member.is_waiting:
                 self._tell_place(member)
         if self._source.first is None:
-            self._resume_soon()
+            self._returning.begin()
 
     @staticmethod
     def _tell_place(member: Member) -> None:
@@ -256,10 +199,10 @@ class Group:
                     if self._source.first is not None and not self._has_begun:
                         self._has_begun = True
                         self._read_soon(*self._joining)
-                        self._resume_soon()
+                        self._returning.begin()
                     else:
                         self._check_source()
-                        await self._tell(_Event(event, self._progress.mark, self._progress.known))
+                        await self._tell(Event(event, self._progress.mark, self._progress.known))
             if self._reading is not None:
                 await self._reading
         except asyncio.CancelledError as cancelled:
@@ -292,7 +235,7 @@ class Group:
             if anyone is None:
                 await asyncio.sleep(0)  # they have left, and this is to be cancelled
                 continue
-            made = await self._made(anyone, None)
+            made = await self._maker.made(anyone, None, self._standing())
             _, others = made.of(members)
             self._joining[:0] = others
             # Where all go on, nobody is told how things stand; but without it nothing can go on.
@@ -316,7 +259,7 @@ class Group:
                 for alike in _by_rights(others).values():
                     tasks.create_task(self._tell_those(alike, None, self._tell_first))
 
-    async def _tell_first(self, made: _Made, members: Sequence[Member]) -> None:
+    async def _tell_first(self, made: Made, members: Sequence[Member]) -> None:
         members, _ = made.of(members)
         self._charge(made.taken, members, knows_all=made.knows_all)
         outcome, key = made.outcome, None if made.event is None else self._source.key(made.event)
@@ -328,7 +271,7 @@ class Group:
 
     # Its events.
 
-    async def _tell(self, event: _Event) -> None:
+    async def _tell(self, event: Event) -> None:
         self._telling = True
         try:
             await self._tell_to_all(event)
@@ -337,7 +280,7 @@ class Group:
             if not self._lanes:
                 self._before = event.mark
 
-    async def _tell_to_all(self, event: _Event) -> None:
+    async def _tell_to_all(self, event: Event) -> None:
         self._share_source()
         classes = _by_rights(await self._tell_alike(list(self._members), event, self._deliver))
         if len(classes) == 1 and not self._lanes:
@@ -349,7 +292,7 @@ class Group:
             await self._lanes.room()
         self._settle_soon()
 
-    def _tell_beside(self, rights: Rights | None, alike: list[Member], event: _Event) -> None:
+    def _tell_beside(self, rights: Rights | None, alike: list[Member], event: Event) -> None:
         """Have those with these rights told, beside others, who do not wait for them."""
         try:
             self._lanes.put(self._working, rights, (event, alike), self._source.key(event.event))
@@ -366,20 +309,20 @@ class Group:
 
     # To whom what.
 
-    async def _tell_alike(self, members: list[Member], event: _Event | None, tell: Tell) -> list[Member]:
+    async def _tell_alike(self, members: list[Member], event: Event | None, tell: Tell) -> list[Member]:
         """Tell all what is made for one, as far as it is the same for them; the others, for whom it is to be made."""
         if not members or self._operation(members) in self._personal:
             return members
-        made = await self._made(members[0], event)
+        made = await self._maker.made(members[0], event, self._standing())
         if made.is_personal:
             self._personal.add(self._operation(members))
         alike, others = made.of(members)
         await tell(made, alike)
         return others
 
-    async def _tell_those(self, alike: list[Member], event: _Event | None, tell: Tell) -> None:
+    async def _tell_those(self, alike: list[Member], event: Event | None, tell: Tell) -> None:
         async with self._turns:
-            made = await self._made(alike[0], event)
+            made = await self._maker.made(alike[0], event, self._standing())
         await tell(made, alike)
 
     @staticmethod
@@ -387,41 +330,7 @@ class Group:
         """The same for all."""
         return members[0].subscriber.request.operation
 
-    async def _made(self, member: Member, told: _Event | None) -> _Made:
-        """What an event, or how things stand without one, is to a member and all who may be told the same."""
-        context = self._accounts.opened(member.subscriber.request)
-        self._open.add(context)
-        source = self._source
-        event, mark, known = told or _Event(None, self._standing(), "")
-        try:
-            with self._deadlines.limited():
-                if told is None and source.first is not None:
-                    event = await source.first(context)  # type: ignore[arg-type]
-                    known = source.known(event)
-                elif source.check is not None:
-                    await source.check(context, event)  # type: ignore[arg-type]
-                outcome = await self._executed(event, context)
-                if mark is not None and not outcome.is_failure:
-                    outcome.mark(mark.id(known), mark.number)
-        except TimeoutError:
-            outcome = failure(too_late(self._deadlines))
-        except asyncio.CancelledError as cancelled:
-            outcome = failure(cut_off(cancelled))
-        except Exception as problem:
-            outcome = failure(problem)
-        finally:
-            self._open.discard(context)
-            knows_all = context.meter.knows_all
-            context.close()
-        return _Made(event, outcome, member, context.knows_who_asks, context.meter.take(), knows_all)
-
-    async def _executed(self, event: Any, context: OperationContext) -> Outcome:
-        executor = self._executor.build_per_event_executor(event)
-        executor.context_value = context
-        result: Any = execute_subscription_event(executor)
-        return outcome_of(await result if executor.is_awaitable(result) else result)
-
-    async def _deliver(self, made: _Made, members: Sequence[Member]) -> None:
+    async def _deliver(self, made: Made, members: Sequence[Member]) -> None:
         self._charge(made.taken, members, knows_all=made.knows_all)
         event, outcome, size, key = made.event, made.outcome, len(made.outcome.body), self._source.key(made.event)
         if outcome.is_failure:

@@ -1,6 +1,7 @@
 """Those of a group who go on where they were cut off: told what they have missed, until they have what all have."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -111,6 +112,51 @@ class Resuming:
 
     def _is_reached(self) -> bool:
         return all(member.since is None or member.since.is_reached(self._source.seen) for member in self._here())
+
+
+class Returning:
+    """All of a group who have come back, until each has what the others have."""
+
+    def __init__(
+        self,
+        home: Home,
+        source: Shared[Any],
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+    ) -> None:
+        self._home = home
+        self._source = source
+        self._spawn = spawn
+        self._all: dict[Resuming, asyncio.Task[None] | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, member: Member, missed: Missed, *, now: bool) -> None:
+        """One more: together with those who go on from the same place and are not told anything yet."""
+        alike = next((one for one in self._all if one.is_open and one.resume == missed.resume), None)
+        if alike is None:
+            alike = Resuming(self._home, missed)
+            self._all[alike] = None
+        else:
+            missed.context.close()
+        alike.members.append(member)
+        if now:
+            self.begin()
+
+    def begin(self) -> None:
+        """The others have begun: begin with those who wait for that."""
+        for resuming, task in self._all.items():
+            for member in resuming.members:
+                if member.since is None and self._source.since is not None and member.is_waiting:
+                    member.since = self._source.since()
+            if task is None:
+                task = self._all[resuming] = self._spawn(resuming.run())
+                task.add_done_callback(lambda _, one=resuming: self._all.pop(one, None))  # type: ignore[misc]
+
+    def cancel(self) -> None:
+        for task in self._all.values():
+            if task is not None:
+                task.cancel()
 
 
 async def _nothing() -> None:

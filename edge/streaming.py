@@ -4,8 +4,7 @@ Those that are equal have one source and one execution of each event (`groups`).
 """
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Hashable
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine
 from contextlib import aclosing
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -14,11 +13,11 @@ import orjson
 from graphql import ExecutionResult
 from graphql.execution import Executor, create_source_event_stream
 
-from datastore.errors import DomainError, SlowSubscriber
-from datastore.hub import Backlog, Policy
+from datastore.errors import DomainError
+from datastore.hub import Policy
 from edge.accounts import Accounts, not_admitted
 from edge.alone import Own, outcomes_of
-from edge.answers import Outcome, failure, place_only
+from edge.answers import Outcome, failure
 from edge.capacity.addresses import payer
 from edge.capacity.deadlines import Deadlines
 from edge.capacity.load import Load
@@ -27,13 +26,14 @@ from edge.cut_off import cut_off
 from edge.documents.prepared import Documents, PreparedOperation
 from edge.executing import answered, executor_of
 from edge.groups import Group
-from edge.members import Member, Rights, rights_of
+from edge.members import Rights, rights_of
 from edge.operations import Transport
+from edge.pulling import pulled
 from edge.requests import OperationContext, OverBudget, Request
 from edge.resuming import Missed
 from edge.subscribers import Following, Listener, Subscriber
 from resolvers.progress import Progress, Resume, resume_from
-from resolvers.subscribing import WAITING_EVENTS, Shared
+from resolvers.subscribing import Shared
 
 _Asked = tuple[PreparedOperation, bytes]
 
@@ -96,7 +96,11 @@ class Streams:
             await subscriber.end()
             yield begun
             return
-        outcomes = _joined(begun, subscriber) if isinstance(begun, _Shared) else self._executed(subscriber, begun)
+        if isinstance(begun, _Shared):
+            group, missed = begun
+            outcomes = pulled(lambda listener: group.join(subscriber, listener, missed))
+        else:
+            outcomes = self._executed(subscriber, begun)
         async with aclosing(outcomes):
             async for outcome in outcomes:
                 yield outcome
@@ -310,67 +314,6 @@ def _asked(request: Request) -> _Asked | None:
         return request.operation, orjson.dumps(request.asked.variables or None, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # numbers that JSON libraries do not agree on
         return None
-
-
-async def _joined(begun: _Shared, subscriber: Subscriber) -> AsyncGenerator[Outcome, None]:
-    """The events of a group, each when it is asked for."""
-    queue = _Queue()
-    queue.member = begun.group.join(subscriber, queue, begun.missed)
-    try:
-        while (outcome := await queue.next()) is not None:
-            yield outcome
-    finally:
-        queue.member.stop()
-
-
-class _Queue:
-    """A listener that keeps what it is told until it is asked for."""
-
-    member: Member
-
-    def __init__(self) -> None:
-        self._waiting: Backlog[Outcome] | None = None
-        self._last: deque[Outcome | None] = deque()
-        self._place: Outcome | None = None
-        self._wake = asyncio.Event()
-
-    def deliver(self, outcome: Outcome, key: Hashable) -> None:
-        if self._waiting is None:
-            self._waiting = Backlog(self.member.policy, WAITING_EVENTS)
-        try:
-            replaced = self._waiting.add(outcome, key)
-        except SlowSubscriber as problem:
-            self.member.withdraw(outcome)
-            while self._waiting:
-                self.member.withdraw(self._waiting.take())
-            self.member.stop(problem)
-        else:
-            if replaced is not None:
-                self.member.withdraw(replaced)
-            self._wake.set()
-
-    def stands(self, event_id: str) -> None:
-        self._place = place_only(event_id)
-        self._wake.set()
-
-    def finish(self, outcome: Outcome | None) -> None:
-        self._last.append(outcome)
-        self._wake.set()
-
-    async def drained(self) -> None:
-        """A group does not wait."""
-
-    async def next(self) -> Outcome | None:
-        while True:
-            if self._place is not None:
-                place, self._place = self._place, None
-                return place
-            if self._waiting:
-                return self._waiting.take()
-            if self._last:
-                return self._last.popleft()
-            self._wake.clear()
-            await self._wake.wait()
 
 
 class _Ended:

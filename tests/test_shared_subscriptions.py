@@ -192,6 +192,7 @@ async def test_over_all_transports_it_is_one(served: Served) -> None:
     listener = await served.listen(REPORTED)
     heard = await follow(served, REPORTED)
     stream = runner(served).stream(await prepared(served, REPORTED, caller("ada")))
+    assert (await anext(stream)).is_place
     pulled = asyncio.ensure_future(anext(stream))
     await served.settle(BLIP, 3)
     assert groups(served) == 1
@@ -505,7 +506,7 @@ async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> 
 async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.streaming.WAITING_EVENTS", 3)
+    monkeypatch.setattr("edge.pulling.WAITING_EVENTS", 3)
     await put_post(served, post_item("p", "bob"))
     latest = COUNTS.replace("DISCONNECT", "LATEST")
     slow = runner(served).stream(await prepared(served, COUNTS, caller("ada")))

@@ -310,7 +310,7 @@ async def test_the_public_client_asks_follows_and_leaves(served: Served) -> None
             told.append(await report(served, area=area, category="Cats", user="ada"))
         for number in (0, 2, 3):
             sighting = {"sightingId": told[number]["sightingId"], "area": "Harbor"}
-            assert await client.said() == {"next": {"data": {"sightingReported": sighting}}}
+            assert (await client.said())["next"]["data"] == {"sightingReported": sighting}
         assert await client.said() == {"left": 3}
     services = served.gateway.services
     assert services is not None

@@ -1,8 +1,10 @@
 """The messages of graphql-transport-ws: what a client may send, and how a socket says goodbye."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from datastore.errors import BadUserInput
+from edge.answers import encode
 from edge.decoding import decoded
 from edge.operations import Operation, read_operation
 
@@ -76,3 +78,8 @@ def requested_operation(message: Message) -> Operation:
         return read_operation(message.payload)
     except BadUserInput as error:
         raise Broken(4400, f"Invalid message: {error}") from None
+
+
+def places_told(places: Mapping[str, str | None]) -> bytes:
+    """After which events subscriptions go on elsewhere, by their ids. A ping, for that may come at any time."""
+    return encode({"type": "ping", "payload": {"resume": places}})

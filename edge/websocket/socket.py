@@ -18,7 +18,7 @@ from edge.execution import Runner
 from edge.operations import Caller, Operation
 from edge.requests import Identify
 from edge.websocket.carrying import Carrier
-from edge.websocket.messages import Broken, Farewell, Message, read_message, requested_operation
+from edge.websocket.messages import Broken, Farewell, Message, places_told, read_message, requested_operation
 from edge.websocket.operation import OpenOperation
 from edge.websocket.rounds import Rounds
 from edge.websocket.speaker import Speaker, renews, without_authorization
@@ -28,11 +28,6 @@ _PING = encode({"type": "ping"})
 _PONG = encode({"type": "pong"})
 
 _log = logging.getLogger(__name__)
-
-
-def _places(places: Mapping[str, str | None]) -> bytes:
-    """A ping, for it asks for nothing and may come at any time."""
-    return encode({"type": "ping", "payload": {"resume": places}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +174,7 @@ class Socket:
     def _leave_if_answered(self) -> None:
         waits = any(not operation.is_subscription for operation in self._operations.values())
         if self._farewell is not None and not (waits or self._identifying):
+            self._tell_places()
             self.end(self._farewell)
 
     def _leave(self) -> None:
@@ -392,12 +388,13 @@ class Socket:
             self.over(operation)
             operation.stop()
 
-    def tell_place(self, operation: OpenOperation) -> None:
-        self._say(_places({operation.id: operation.event_id}))
+    def _tell_places(self) -> None:
+        places = {id: place for id, one in self._operations.items() if (place := one.place) is not None}
+        if places and not self._over:
+            self.carrier.send(places_told(places))
 
-    def places(self) -> dict[str, str]:
-        """By the ids of the subscriptions whose client asked for it: after which event each goes on elsewhere."""
-        return {id: place for id, one in self._operations.items() if (place := one.place) is not None}
+    def tell_place(self, operation: OpenOperation) -> None:
+        self._say(places_told({operation.id: operation.place}))
 
     def over(self, operation: OpenOperation) -> None:
         self._operations.pop(operation.id, None)

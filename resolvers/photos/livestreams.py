@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -40,13 +39,11 @@ from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.photos import texts
 from resolvers.photos.callers import Consistent, NotConsistent, from_index
+from resolvers.photos.since import Since
 from resolvers.progress import Progress, not_an_id
 from resolvers.subscribing import follow
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
-# Of so many changes that are published while a livestream is read it is remembered how they found it; and of so many
-# that come later one should have found it as it was read.
-MOST_WHILE_READ, MOST_IN_DOUBT = 100, 3
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +191,7 @@ async def livestream_changed(
     progress = context.progress or Progress()
     then = _told_then(progress)
     progress.known = _in_ms(context.services.now())
-    since = _Since(all_count=only is None)
+    since = Since(all_count=only is None)
 
     async def begin() -> _Began:
         store = context.new_store()
@@ -270,7 +267,7 @@ class _Began:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A livestream as a change left it; None where it is gone, or cannot be read. `place`: see `_Since`."""
+    """A livestream as a change left it; None where it is gone, or cannot be read. `place`: see `Since`."""
 
     livestream_id: str
     livestream: Livestream | None
@@ -278,53 +275,6 @@ class _Changed:
 
 
 _Event = _Began | _Changed
-
-
-class _Since:
-    """Which changes of an item come after it was read: the first of them found it as it was read.
-
-    A change is noted while it is published: in a slow subscriber's queue a newer one may take its place. Should that
-    first one not have come through, which `is_lost` tells some changes later, the item is to be read anew.
-    """
-
-    def __init__(self, *, all_count: bool) -> None:
-        self._first = 1 if all_count else None
-        self._noted = self._noted_when_read = 0
-        self._read: Item | None = None
-        # How the changes found it that were published while it is read.
-        self._found: deque[Item | None] = deque(maxlen=MOST_WHILE_READ)
-
-    def note(self, change: Change) -> int:
-        """The change's place among them."""
-        self._noted += 1
-        if self._first is None and self._read is None:
-            self._found.append(change.old)
-        elif self._first is None and change.old == self._read:
-            self._first = self._noted
-        return self._noted
-
-    def count_all(self) -> None:
-        """All that are noted from now on come after what the client knows."""
-        self._first = 0
-
-    def forget(self) -> None:
-        """It is about to be read, anew."""
-        self._read, self._noted_when_read = None, self._noted
-        self._found.clear()
-
-    def was_read(self, item: Item) -> None:
-        """What was noted until now and did not find it so comes before."""
-        self._read, self._noted_when_read = item, self._noted
-        if item in self._found:
-            self._first = self._noted - len(self._found) + self._found.index(item) + 1
-        self._found.clear()
-
-    def holds(self, place: int) -> bool:
-        return self._first is not None and place >= self._first
-
-    @property
-    def is_lost(self) -> bool:
-        return self._first is None and self._noted - self._noted_when_read >= MOST_IN_DOUBT
 
 
 def _changed(change: Change, place: int) -> _Changed | None:
@@ -348,7 +298,7 @@ def _which(event: _Event) -> str | None:
 
 async def _with_time(
     changes: AsyncGenerator[_Event, None],
-    since: _Since,
+    since: Since,
     schedule: Schedule,
     begin: Callable[[], Awaitable[_Began]],
     ahead: Progress,
@@ -392,7 +342,7 @@ async def _anew(begin: Callable[[], Awaitable[_Began]]) -> _Began:
         return _Began([])
 
 
-def _told(event: _Event, since: _Since, schedule: Schedule) -> list[Livestream]:
+def _told(event: _Event, since: Since, schedule: Schedule) -> list[Livestream]:
     if isinstance(event, _Began):
         if event.since is not None:
             for livestream in event.livestreams:

@@ -1,0 +1,96 @@
+"""Clients that are cut off, and go on after the last event they had, over both transports."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+Said = Mapping[str, Any]
+
+
+class Client:
+    """Follows one subscription, on one connection after another. `last` is the id of the last event it had."""
+
+    def __init__(self, http: aiohttp.ClientSession, query: str, headers: Mapping[str, str]) -> None:
+        self.http = http
+        self.query = query
+        self.headers = dict(headers)
+        self.last: str | None = None
+
+    @asynccontextmanager
+    async def connected(self, url: str) -> AsyncIterator[AsyncIterator[Said]]:
+        """The payloads of its events, on a connection of their own that is cut when this is left."""
+        raise NotImplementedError
+        yield
+
+    def had(self, payload: Said) -> Said:
+        """What has come: from now on it goes on after that."""
+        if "eventId" in payload.get("extensions", {}):
+            self.last = payload["extensions"]["eventId"]
+        return payload
+
+
+class OverSocket(Client):
+    @asynccontextmanager
+    async def connected(self, url: str) -> AsyncIterator[AsyncIterator[Said]]:
+        socket = await self.http.ws_connect(
+            url.replace("http", "ws") + "/graphql", protocols=["graphql-transport-ws"], autoping=False
+        )
+        try:
+            await socket.send_json({"type": "connection_init", "payload": self.headers})
+            assert (await socket.receive_json(timeout=10))["type"] == "connection_ack"
+            payload = {"query": self.query, "extensions": {"resumeAfter": self.last}}
+            await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
+            yield self._events(socket)
+        finally:
+            connection = socket._response.connection
+            if connection is not None and connection.transport is not None:
+                connection.transport.abort()
+            await socket.close()
+
+    async def _events(self, socket: aiohttp.ClientWebSocketResponse) -> AsyncIterator[Said]:
+        while True:
+            message = await socket.receive_json(timeout=20)
+            if message["type"] == "ping":
+                places = (message.get("payload") or {}).get("resume", {})
+                self.last = places.get("1", self.last)
+                await socket.send_json({"type": "pong"})
+                if places:
+                    yield {"begun": True}
+            elif message["type"] == "next":
+                yield self.had(message["payload"])
+            else:
+                yield message
+                return
+
+
+class OverEvents(Client):
+    @asynccontextmanager
+    async def connected(self, url: str) -> AsyncIterator[AsyncIterator[Said]]:
+        headers = {**self.headers, "accept": "text/event-stream"}
+        if self.last is not None:
+            headers["Last-Event-ID"] = self.last
+        async with self.http.post(f"{url}/graphql", json={"query": self.query}, headers=headers) as response:
+            assert response.status == 200, response.status
+            try:
+                yield self._events(response)
+            finally:
+                response.close()
+
+    async def _events(self, response: aiohttp.ClientResponse) -> AsyncIterator[Said]:
+        event: dict[str, str] = {}
+        async with asyncio.timeout(60):
+            async for line in response.content:
+                name, _, value = line.decode().rstrip("\n").partition(":")
+                if name:
+                    event[name] = value.strip()
+                elif event:
+                    self.last = event.get("id", self.last)
+                    if event.get("event") == "next":
+                        yield json.loads(event["data"])
+                    elif "event" not in event and "id" in event:
+                        yield {"begun": True}
+                    event = {}
