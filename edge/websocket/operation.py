@@ -44,8 +44,8 @@ class Mouth(Protocol):
     def over(self, operation: "OpenOperation") -> None:
         """Its id is free again."""
 
-    def tell_place(self, operation: "OpenOperation") -> None:
-        """Say the last id of its events without an event."""
+    def tell_places(self) -> None:
+        """Say after which events its subscriptions can go on, as far as their client wants to know."""
 
     def end(self, farewell: Farewell) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
@@ -162,7 +162,7 @@ class OpenOperation:
     def stands(self, event_id: str) -> None:
         self.event_id = event_id
         if self._wants_places and not self._over:
-            self._mouth.tell_place(self)
+            self._mouth.tell_places()
 
     def finish(self, outcome: Outcome | None) -> None:
         if self._over or (outcome is not None and not self._mouth.may_speak()):

@@ -174,7 +174,7 @@ class Socket:
     def _leave_if_answered(self) -> None:
         waits = any(not operation.is_subscription for operation in self._operations.values())
         if self._farewell is not None and not (waits or self._identifying):
-            self._tell_places()
+            self.tell_places()
             self.end(self._farewell)
 
     def _leave(self) -> None:
@@ -388,13 +388,10 @@ class Socket:
             self.over(operation)
             operation.stop()
 
-    def _tell_places(self) -> None:
+    def tell_places(self) -> None:
         places = {id: place for id, one in self._operations.items() if (place := one.place) is not None}
-        if places and not self._over:
-            self.carrier.send(places_told(places))
-
-    def tell_place(self, operation: OpenOperation) -> None:
-        self._say(places_told({operation.id: operation.place}))
+        if places:
+            self._say(places_told(places))
 
     def over(self, operation: OpenOperation) -> None:
         self._operations.pop(operation.id, None)
