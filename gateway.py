@@ -107,8 +107,9 @@ matches.commands.command("feed")(feeds.run_pipeline)
 cli.add_typer(feeds.letters, name="dlq")
 cli.command("replay")(matches.replay)
 cli.command("engine")(engine.run_engine)
-# Of those that `serve` reads, two are options too, which tell of themselves.
-ALONE = (name for name in (*VARIABLES, *MATCH_VARIABLES, BINARY) if name not in ("GATEWAY_INGEST", "GATEWAY_MATCHES"))
+# Of those that `serve` reads, three are options too, which tell of themselves.
+OPTIONS = ("GATEWAY_INGEST", "GATEWAY_MATCHES", "GATEWAY_BUS")
+ALONE = (name for name in (*VARIABLES, *MATCH_VARIABLES, BINARY) if name not in OPTIONS)
 ENVIRONMENT = f"More is set in the environment (see the README): {', '.join(ALONE)}, and OpenTelemetry's own OTEL_…"
 
 
@@ -159,6 +160,13 @@ def serve(
             help="So many processes serve, or auto: as many as there are CPUs. One process does it all without.",
         ),
     ] = None,
+    bus: Annotated[
+        str | None,
+        typer.Option(
+            envvar="GATEWAY_BUS",
+            help="The redis:// or rediss:// URL by which processes share the reading of tables' streams.",
+        ),
+    ] = None,
 ) -> None:
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
     wanted = _workers(workers)
@@ -177,6 +185,7 @@ def serve(
         fan_out_bound=fan_out_bound,
         metrics_port=metrics_port,
         metrics_host=metrics_host,
+        bus=bus,
     )
     _log_as(settings.log_format)
     assignment = Assignment.of(os.environ)

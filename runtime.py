@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import strawberry
 
+from datastore.bus import bus_at
 from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.cursors import Cursors
@@ -143,6 +144,10 @@ class Gateway:
             observers=observers,
         )
         StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
+        self.bus = bus_at(settings.bus, store.prefix)
+        if self.bus is not None:
+            self.edge.figures.gauges(self.bus.gauges())
+            self.edge.figures.counts(self.bus.counts())
 
     def open_context(self, identity: Identity | None) -> Context:
         assert self.services is not None, "The gateway is used before it has started."
@@ -170,12 +175,15 @@ class Gateway:
                 self.database.client,
                 prefix=self._store.prefix,
                 poll_interval=followed_every(self._store.store, self.settings.poll_interval),
+                bus=self.bus,
             )
             self.ingest = self._make_ingest(logs)
             self.services = self._make_services(logs, changes)
             await self._prepare_store()
             logs.start()
             stack.push_async_callback(logs.stop)
+            if self.bus is not None:
+                stack.push_async_callback(self.bus.aclose)
             stack.push_async_callback(changes.aclose)
             stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self._finish_ingests)
@@ -212,7 +220,7 @@ class Gateway:
             await asyncio.sleep(METRICS_PAUSE_SECONDS)
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
-        """Whether the store answers for every table, within so many seconds."""
+        """Whether the store answers for every table, within so many seconds. A bus that is away can be done without."""
         names = [self._store.prefix + table.name for table in TABLES]
         try:
             async with asyncio.timeout(seconds):
@@ -225,7 +233,8 @@ class Gateway:
         missing = [name for name, there in zip(names, found, strict=True) if not there]
         if missing:
             return {"ready": False, "store": "tables missing", "missing": missing}
-        return {"ready": True, "store": "ok"}
+        bus = {} if self.bus is None else {"bus": "away" if self.bus.is_away else "ok"}
+        return {"ready": True, "store": "ok", **bus}
 
     async def _has_table(self, name: str) -> bool:
         assert self.database is not None

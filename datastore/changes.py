@@ -9,17 +9,22 @@ import logging
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from datastore.change_log import Entry, Log, Place
 from datastore.change_reading import OlderChanges
 from datastore.declarations import Table
 from datastore.hub import Hub, Policy, Subscription
+from datastore.positions import Reached
 from datastore.shards import Wire
 from datastore.sources import Sink, Source
 from datastore.streams import Change, ChangesLost, StreamReader, new_order
 
+if TYPE_CHECKING:
+    from datastore.bus.host import Bus  # its library, for those only who use it
+
 T = TypeVar("T")
+R = TypeVar("R", bound=StreamReader)
 
 LINGER_SECONDS = 30.0
 # So many changes are looked through before others have a turn.
@@ -45,7 +50,8 @@ class _Followed:
 class ChangeFeed:
     """The changes of all tables. `on_error` hears of records that cannot be decoded, and of each outage once.
 
-    `linger`: seconds for which a table is read on when nobody follows it any more.
+    `linger`: seconds for which a table is read on when nobody follows it any more. With a `bus`, one process reads each
+    table for all who share that.
     """
 
     def __init__(
@@ -58,6 +64,7 @@ class ChangeFeed:
         linger: float = LINGER_SECONDS,
         on_error: Callable[[str, Exception], None] = _log,
         new_order: Callable[[], str] = new_order,
+        bus: "Bus | None" = None,
     ) -> None:
         self._hub: Hub[Entry] = Hub()
         self._tables: dict[str, _Followed] = {}
@@ -66,10 +73,13 @@ class ChangeFeed:
         self._stopping: set[asyncio.Task[None]] = set()
         self._older = OlderChanges(wire)
 
+        def make(table: Table, kind: type[R], sink: Sink, start: Reached | None = None) -> R:
+            return kind(wire, prefix, poll_interval, discover_interval, on_error, table, sink, start, new_order)
+
         def read(table: Table, sink: Sink) -> Source:
-            return StreamReader(
-                wire, prefix, poll_interval, discover_interval, on_error, table, sink, new_order=new_order
-            )
+            if bus is None:
+                return make(table, StreamReader, sink)
+            return bus.source(table.name, sink, partial(make, table), on_error)
 
         self._read: Callable[[Table, Sink], Source] = read
 

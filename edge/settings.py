@@ -50,6 +50,7 @@ TEXTS = {
     "metrics_token": "GATEWAY_METRICS_TOKEN",
     "log_format": "GATEWAY_LOG_FORMAT",
     "http_profile": "GATEWAY_HTTP_PROFILE",
+    "bus": "GATEWAY_BUS",
 }
 LISTS = {
     "other_secrets": "GATEWAY_OTHER_SECRETS",
@@ -90,7 +91,8 @@ class Settings:
     `explain` is who may have operations explained (off, admin, user, anyone): without it admins, or in a demo on this
     machine everybody with a token.
 
-    `capacity` is how much callers, addresses and the process may have at once.
+    `capacity` is how much callers, addresses and the process may have at once. `bus` is the URL of the Redis by which
+    processes share the reading of tables' streams: without one, each reads them for itself.
 
     `http_profile` names the edition of GraphQL over HTTP whose statuses are sent; streams of server-sent events give a
     sign of life every `heartbeat_seconds`. A process that is to end is not ready, and goes on taking connections, for
@@ -133,6 +135,7 @@ class Settings:
     traces: bool = False
     explain: str | None = None
     capacity: Capacity = Capacity()  # noqa: RUF009 - frozen
+    bus: str | None = None
 
     def __post_init__(self) -> None:
         wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
@@ -142,6 +145,9 @@ class Settings:
                 f"Set {' and '.join(missing)} beside GATEWAY_JWKS_URL: "
                 "without them a token for any other app of that key set would count here."
             )
+        if self.bus is not None and not self.bus.startswith(("redis://", "rediss://", "unix://")):
+            # What it holds may be a password.
+            raise Misconfigured("GATEWAY_BUS must begin with redis://, rediss:// or unix://.")
         if self.s3_url is not None and self.photo_bucket is None:
             raise Misconfigured("Set GATEWAY_PHOTO_BUCKET beside GATEWAY_S3_URL: it is where photos are kept there.")
 

@@ -1,0 +1,255 @@
+"""What the bus asks of Redis, with little patience: whoever waits has another way."""
+
+import asyncio
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from datastore.bus import scripts
+from datastore.positions import Reached
+
+NAME = "gateway:bus"
+PATIENCE_SECONDS = 1.0
+# Patience is counted in so many turns of the loop: one that is held up loses one of them, not all.
+TURNS = 4
+LEASE_SECONDS = 10.0
+BLOCK_SECONDS = 0.2
+CHANGES_KEPT = 10_000
+# A page of GetRecords has at most a thousand records.
+PAGE = 1000
+CONNECTIONS = 8
+EMPTY = "0-0"
+
+T = TypeVar("T")
+
+
+class BusAway(Exception):
+    """Redis does not answer, or not with what was asked for."""
+
+
+class LeaseLost(Exception):
+    """Another process holds the table, or none does: nothing was written."""
+
+
+class OutOfOrder(Exception):
+    """What is noted in Redis is not what the page follows, by whatever happened to it: nothing was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How things stand with a table: who holds it, the order of its changes, and how far they have been relayed.
+
+    `last_id` is the id of the last change that Redis has; `positions` are those after it. `single` is the stream's
+    shard as long as it has had no other, else empty.
+    """
+
+    lease: str
+    last_id: str
+    epoch: str
+    stream: str
+    attached_by: str
+    single: str
+    positions: Mapping[str, str]
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether there is an order, and who holds the table goes on with it; whoever is next will."""
+        return bool(self.epoch) and self.lease in ("", self.attached_by)
+
+    def is_held_by(self, instance: str) -> bool:
+        return self.lease.partition(":")[2] == instance
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A change as Redis has it. `follows` is the shard's position before it; `record` is the stream's, as JSON."""
+
+    id: str
+    epoch: str
+    shard: str
+    follows: str
+    sequence: str
+    record: bytes
+
+
+# Entries of a table in the order they were appended: what is not a change there, is its fields.
+Entry = Relayed | dict[bytes, bytes]
+
+
+class Connection:
+    """To the bus at a `url` (redis://, rediss:// or unix://). All it does raises `BusAway` when Redis fails."""
+
+    def __init__(
+        self, url: str, prefix: str, *, patience: float = PATIENCE_SECONDS, lease_seconds: float = LEASE_SECONDS
+    ) -> None:
+        self._patience = patience
+        self._lease_ms = round(lease_seconds * 1000)
+        # One slot of a cluster has them all: one XREAD is for all tables.
+        self._tag = f"{{{NAME}:{prefix}}}"
+        pool: Any = BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS,
+            timeout=2 * patience,
+            socket_timeout=None,  # XREAD waits, and who asks keeps the time
+            socket_connect_timeout=2 * patience,
+            retry=Retry(NoBackoff(), 0),
+        )
+        self._redis: Any = Redis.from_pool(pool)
+        self._claim = self._redis.register_script(scripts.CLAIM)
+        self._begin = self._redis.register_script(scripts.BEGIN)
+        self._attach = self._redis.register_script(scripts.ATTACH)
+        self._append = self._redis.register_script(scripts.APPEND)
+        self._release = self._redis.register_script(scripts.RELEASE)
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+    async def ping(self) -> None:
+        await self._patiently(self._redis.ping())
+
+    async def claim(
+        self,
+        table: str,
+        instance: str,
+        *,
+        wanted: bool = True,
+        idle: Mapping[str, str] | None = None,
+    ) -> State:
+        """How the table stands, its lease renewed, or taken if it is free and `wanted`.
+
+        `idle` are positions of shards without a record yet, which move on.
+        """
+        arguments = [instance, self._lease_ms, int(wanted), *_flat(idle or {})]
+        lease, last_id, state = await self._run(self._claim, table, arguments)
+        found = dict(zip(state[::2], state[1::2], strict=True))
+        return State(
+            lease=_text(lease),
+            last_id=_text(last_id),
+            epoch=_text(found.get(b"epoch", b"")),
+            stream=_text(found.get(b"stream", b"")),
+            attached_by=_text(found.get(b"by", b"")),
+            single=_text(found.get(b"single", b"")),
+            positions={_text(key[2:]): _text(value) for key, value in found.items() if key.startswith(b"p:")},
+        )
+
+    async def begin(self, table: str, lease: str, epoch: str, reached: Reached, single: str) -> None:
+        """Begin a new order, from these positions on. Raises `LeaseLost`."""
+        if not await self._run(self._begin, table, [lease, epoch, reached.stream, single, *_flat(reached.shards)]):
+            raise LeaseLost
+
+    async def attach(self, table: str, lease: str, epoch: str) -> None:
+        """Tell that whoever has the lease goes on with the order. Raises `LeaseLost`."""
+        if not await self._run(self._attach, table, [lease, epoch]):
+            raise LeaseLost
+
+    async def append(
+        self, table: str, lease: str, epoch: str, shard: str, follows: str, records: Sequence[tuple[str, bytes]]
+    ) -> int:
+        """Append a page's records, each behind its sequence number, but for those that are there; how many were new.
+
+        Raises `LeaseLost`, and `OutOfOrder` when the page follows something else than what was appended last.
+        """
+        arguments = [lease, epoch, CHANGES_KEPT, shard, follows, *(part for record in records for part in record)]
+        appended: int = await self._run(self._append, table, arguments)
+        if appended == -1:
+            raise LeaseLost
+        if appended == -2:
+            raise OutOfOrder
+        return appended
+
+    async def forget(self, table: str, shards: Collection[str]) -> None:
+        """No positions of shards that the stream lists no longer."""
+        await self._patiently(self._redis.hdel(self._keys(table)[1], *[f"p:{shard}" for shard in shards]))
+
+    async def release(self, table: str, lease: str) -> None:
+        await self._run(self._release, table, [lease])
+
+    async def read(self, places: Mapping[str, str]) -> dict[str, list[tuple[str, Entry]]]:
+        """What comes in each table after an id: at once, or as soon as there is some, or nothing after a while."""
+        keys = {self._keys(table)[2]: table for table in places}
+        streams = {key: places[table] for key, table in keys.items()}
+        block = round(BLOCK_SECONDS * 1000)
+        told = await self._patiently(self._redis.xread(streams, count=PAGE, block=block), BLOCK_SECONDS)
+        return {keys[_text(key)]: _entries(entries) for key, entries in _pairs(told)}
+
+    async def past(self, table: str, since_ms: int, last_id: str) -> list[Entry]:
+        """What came since a moment, up to an id; what came last in any case."""
+        key = self._keys(table)[2]
+        found = _entries(await self._patiently(self._redis.xrevrange(key, last_id, "-", count=1)))
+        while found and milliseconds(found[-1][0]) >= since_ms:
+            page = _entries(await self._patiently(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=PAGE)))
+            found += page
+            if len(page) < PAGE:
+                break
+        return [entry for _, entry in reversed(found)]
+
+    def _keys(self, table: str) -> list[str]:
+        return [f"{self._tag}{table}:{kind}" for kind in ("lease", "state", "changes")]
+
+    async def _run(self, script: Any, table: str, arguments: Sequence[Any]) -> Any:
+        return await self._patiently(script(keys=self._keys(table), args=arguments))
+
+    async def _patiently(self, asked: Coroutine[Any, Any, T], more: float = 0.0) -> T:
+        asking = asyncio.ensure_future(asked)
+        try:
+            for _ in range(TURNS):
+                if (await asyncio.wait((asking,), timeout=(self._patience + more) / TURNS))[0]:
+                    return asking.result()
+            raise BusAway("Redis is too slow.")
+        except (RedisError, OSError) as problem:
+            raise BusAway(f"{type(problem).__name__}: {problem}") from problem
+        finally:
+            asking.cancel()
+
+
+def later(one: str, other: str) -> bool:
+    """Whether one id comes behind another."""
+    return _numbers(one) > _numbers(other)
+
+
+def milliseconds(entry_id: str) -> int:
+    """When Redis took an entry, in milliseconds since 1970."""
+    return _numbers(entry_id)[0]
+
+
+def _numbers(entry_id: str) -> tuple[int, int]:
+    moment, _, number = entry_id.partition("-")
+    return int(moment), int(number or 0)
+
+
+def _pairs(told: Any) -> list[tuple[bytes, Any]]:
+    """redis-py answers a list for RESP2, and a dict for RESP3, whose values lie one list deeper."""
+    if isinstance(told, dict):
+        return [(key, [entry for batch in batches for entry in batch]) for key, batches in told.items()]
+    return list(told or ())
+
+
+def _entries(told: Any) -> list[tuple[str, Entry]]:
+    return [(_text(entry_id), _entry(_text(entry_id), fields or {})) for entry_id, fields in told]
+
+
+def _entry(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
+    try:
+        return Relayed(
+            id=entry_id,
+            epoch=fields[b"e"].decode(),
+            shard=fields[b"s"].decode(),
+            follows=fields[b"p"].decode(),
+            sequence=fields[b"n"].decode(),
+            record=fields[b"r"],
+        )
+    except (KeyError, UnicodeDecodeError):
+        return fields
+
+
+def _flat(pairs: Mapping[str, str]) -> list[str]:
+    return [part for pair in pairs.items() for part in pair]
+
+
+def _text(told: bytes) -> str:
+    return told.decode(errors="replace")

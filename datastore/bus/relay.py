@@ -1,0 +1,133 @@
+"""Reads a table's stream for all processes, while this one holds the table, and appends what it reads to the bus."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from datastore.bus.connection import Connection, State
+from datastore.positions import Reached, joined_by
+from datastore.shards import sequence_of, time_of
+from datastore.streams import Change, ChangesLost, Shard, StreamReader
+
+Page = Sequence[dict[str, Any]]
+# Told a shard, the position that a page of it follows, and the page.
+TakePage = Callable[[str, str, Page], Awaitable[None]]
+
+
+class Beginning:
+    """A sink that is told of the stream only: its changes go another way."""
+
+    single = ""
+
+    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
+        self.single = single or ""
+
+    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+        raise AssertionError("A page was taken apart.")
+
+    def lost(self, problem: Exception) -> None:
+        """Whoever waits for the end of the reader tells of it."""
+
+
+@dataclass(eq=False)
+class StreamPages(StreamReader):
+    """A reader whose pages are taken as they came, nothing decoded, once `may_take` is set.
+
+    What `take` raises ends it.
+    """
+
+    take: TakePage | None = None
+    may_take: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def ended(self) -> None:
+        """Waits for its end. Raises what it ended by."""
+        await asyncio.wait([self._task])
+        if self.problem is not None:
+            raise self.problem
+
+    def _end(self, problem: Exception) -> None:
+        """Nothing is told here of what `ended` raises."""
+
+    async def _publish_all(self, shard: Shard, records: Page) -> None:
+        assert self.take is not None
+        await self.may_take.wait()
+        follows = shard.position
+        page = [record for record in records if self._is_new(shard, record)]
+        if page:
+            await self.take(shard.id, follows, page)
+
+    def _is_new(self, shard: Shard, record: dict[str, Any]) -> bool:
+        sequence = sequence_of(record)
+        if sequence is None:
+            self.on_error(self.table.name, ValueError("A record has no sequence number."))
+            return False
+        return shard.advance(int(sequence), time_of(record))
+
+
+ReadPages = Callable[[Beginning, TakePage, Reached | None], StreamPages]
+
+
+@dataclass(eq=False)
+class Relay:
+    """One holding of a table, under one lease. It ends with the lease, and by whatever goes wrong."""
+
+    connection: Connection
+    table: str
+    lease: str
+    read: ReadPages
+    new_epoch: Callable[[], str]
+    on_page: Callable[[Page], None]
+    epoch: str = ""
+    _reader: StreamPages | None = None
+
+    @property
+    def is_attached(self) -> bool:
+        return self._reader is not None and self._reader.may_take.is_set()
+
+    @property
+    def reached(self) -> Mapping[str, str] | None:
+        """How far the shards have been read that the stream lists; None before it is attached."""
+        reached = self._reader.reached if self._reader is not None and self.is_attached else None
+        return None if reached is None else reached.shards
+
+    def idle(self) -> Mapping[str, str]:
+        """Of those that have shown no record yet: to be noted from time to time, as iterators expire."""
+        return {shard: at for shard, at in (self.reached or {}).items() if joined_by(at) is not None}
+
+    async def run(self, state: State, known: Reached | None) -> None:
+        """Go on with the order that is there, else begin one: where this process has got to (`known`), or now."""
+        epoch = state.epoch
+        start = Reached(state.stream, state.positions) if epoch else known
+        while True:
+            try:
+                await self._read_from(start, epoch)
+            except ChangesLost:
+                if start is None:
+                    raise
+                # Whoever followed hears of it by reading on for himself.
+                start, epoch = None, ""
+
+    async def _read_from(self, start: Reached | None, epoch: str) -> None:
+        beginning = Beginning()
+        reader = self._reader = self.read(beginning, self._append, start)
+        try:
+            await reader.attached()
+            reached = reader.reached
+            assert reached is not None
+            self.epoch = epoch or self.new_epoch()
+            if epoch:
+                await self.connection.attach(self.table, self.lease, epoch)
+            else:
+                await self.connection.begin(self.table, self.lease, self.epoch, reached, beginning.single)
+            reader.may_take.set()
+            await reader.ended()
+        finally:
+            await reader.stop()
+
+    async def _append(self, shard: str, follows: str, page: Page) -> None:
+        records = [(record["dynamodb"]["SequenceNumber"], orjson.dumps(record)) for record in page]
+        await self.connection.append(self.table, self.lease, self.epoch, shard, follows, records)
+        self.on_page(page)

@@ -1,0 +1,119 @@
+"""What the bus does in Redis in one step: to hold a table, to begin an order of its changes, to append to it.
+
+Each script gets the same keys: the lease, the state and the changes of one table. The lease is `fence:instance`, and
+goes by itself; who holds it names it with all that it writes, so that a process that was paused writes nothing once
+another holds it. The state is a hash: `epoch` (the order's id), `stream` (its ARN), `by` (the lease of who has attached
+last), `single` (the shard, as long as there has been one only) and for each shard `p:<shard>`, its position. Sequence
+numbers have up to 40 digits and are compared as texts.
+"""
+
+KEPT_SECONDS = 300
+
+_BEGIN = """
+local lease, state, changes = KEYS[1], KEYS[2], KEYS[3]
+local function kept()
+  redis.call('PEXPIRE', state, KEPT)
+  redis.call('PEXPIRE', changes, KEPT)
+end
+""".replace("KEPT", str(KEPT_SECONDS * 1000))
+
+# ARGV: instance, milliseconds of the lease, whether it is wanted, then shards and positions of those that are idle.
+# Keys that somebody else made something else of are made anew. Answers: the lease, the last change's id, the state.
+CLAIM = (
+    _BEGIN
+    + """
+for key, kind in pairs({[lease] = 'string', [state] = 'hash', [changes] = 'stream'}) do
+  local found = redis.call('TYPE', key).ok
+  if found ~= kind and found ~= 'none' then redis.call('DEL', key) end
+end
+local held = redis.call('GET', lease)
+if not held and ARGV[3] == '1' then
+  local time = redis.call('TIME')
+  local last = tonumber(redis.call('HGET', state, 'fence') or '') or 0
+  local fence = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
+  held = fence .. ':' .. ARGV[1]
+  redis.call('SET', lease, held, 'PX', ARGV[2])
+  redis.call('HSET', state, 'fence', fence)
+  kept()
+elseif held and string.match(held, '^%d+:(.*)$') == ARGV[1] then
+  redis.call('PEXPIRE', lease, ARGV[2])
+  for i = 4, #ARGV, 2 do
+    local name = 'p:' .. ARGV[i]
+    if redis.call('HGET', state, 'by') == held and not string.match(redis.call('HGET', state, name) or '', '^%d') then
+      redis.call('HSET', state, name, ARGV[i + 1])
+    end
+  end
+  kept()
+end
+local last = redis.call('XREVRANGE', changes, '+', '-', 'COUNT', 1)
+return {held or '', last[1] and last[1][1] or '0-0', redis.call('HGETALL', state)}
+"""
+)
+
+# ARGV: lease, epoch, ARN, single, then shards and positions. Forgets what was there before. Answers whether the lease
+# counts.
+BEGIN = (
+    _BEGIN
+    + """
+if redis.call('GET', lease) ~= ARGV[1] then return 0 end
+redis.call('DEL', state, changes)
+redis.call('HSET', state, 'epoch', ARGV[2], 'stream', ARGV[3], 'by', ARGV[1], 'fence', string.match(ARGV[1], '^%d+'),
+  'single', ARGV[4])
+for i = 5, #ARGV, 2 do redis.call('HSET', state, 'p:' .. ARGV[i], ARGV[i + 1]) end
+kept()
+return 1
+"""
+)
+
+# ARGV: lease, epoch. Whoever holds it now is attached, and goes on with this order.
+ATTACH = (
+    _BEGIN
+    + """
+if redis.call('GET', lease) ~= ARGV[1] or redis.call('HGET', state, 'epoch') ~= ARGV[2] then return 0 end
+redis.call('HSET', state, 'by', ARGV[1])
+kept()
+return 1
+"""
+)
+
+# ARGV: lease, epoch, how many changes are kept, shard, the position that the page follows, then sequence numbers and
+# records. Answers how many were new; -1 when the lease does not count, -2 when the page does not follow what is noted.
+APPEND = (
+    _BEGIN
+    + """
+if redis.call('GET', lease) ~= ARGV[1] then return -1 end
+if redis.call('HGET', state, 'epoch') ~= ARGV[2] then return -2 end
+local function padded(sequence) return string.rep('0', 40 - #sequence) .. sequence end
+local name, follows = 'p:' .. ARGV[4], ARGV[5]
+local at = redis.call('HGET', state, name) or ''
+if string.match(follows, '^%d+$') then
+  if not string.match(at, '^%d+$') or padded(at) < padded(follows) then return -2 end
+elseif follows ~= '' and string.match(follows, '^@%S*') ~= string.match(at, '^@%S*') then
+  return -2
+end
+local appended = 0
+for i = 6, #ARGV, 2 do
+  local sequence = ARGV[i]
+  if not string.match(at, '^%d+$') or padded(sequence) > padded(at) then
+    redis.call('XADD', changes, 'MAXLEN', '~', ARGV[3], '*',
+      'e', ARGV[2], 's', ARGV[4], 'p', at, 'n', sequence, 'r', ARGV[i + 1])
+    at = sequence
+    appended = appended + 1
+  end
+end
+redis.call('HSET', state, name, at)
+kept()
+return appended
+"""
+)
+
+# ARGV: lease. Gives it up, and wakes those who read.
+RELEASE = (
+    _BEGIN
+    + """
+if redis.call('GET', lease) ~= ARGV[1] then return 0 end
+redis.call('DEL', lease)
+if redis.call('EXISTS', changes) == 1 then redis.call('XADD', changes, '*', 'free', '1') end
+return 1
+"""
+)

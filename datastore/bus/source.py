@@ -1,0 +1,286 @@
+"""A table's changes as this process gets them: from the bus, or from the table's stream while the bus is away.
+
+Whatever happens to the bus, one comparison decides: what is noted there against what has been told here. Who lacks
+something reads the table's stream on from where he is until he lacks nothing, and goes back to the bus then.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from datastore.bus.connection import BusAway, Connection, Entry, Relayed, State, later
+from datastore.bus.holding import Holding
+from datastore.bus.relay import Page, ReadPages
+from datastore.bus.told import Told
+from datastore.errors import TableMissing
+from datastore.positions import Reached, lacking
+from datastore.shards import StreamMissing
+from datastore.sources import Sink
+from datastore.streams import ChangesLost, StreamReader
+
+TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
+# So long a table may be without a process that relays it, before it is read here.
+GRACE_SECONDS = 1.0
+PAST_MILLISECONDS = 120_000
+SLICE, SLICE_PAUSE_SECONDS = 50, 0.001
+# What no patience helps against.
+FINAL = (ChangesLost, StreamMissing, TableMissing)
+
+
+class Host(Protocol):
+    """What a source needs of the process's bus."""
+
+    connection: Connection
+    instance: str
+    new_id: Callable[[], str]
+
+    @property
+    def is_away(self) -> bool: ...
+
+    def leave(self, problem: BusAway) -> None:
+        """Do without it until it is found again. All sources are woken, now and then."""
+
+    def follow(self, source: "BusSource") -> None:
+        """Have it receive what comes after its place, as long as it has one."""
+
+    def forget(self, source: "BusSource") -> None: ...
+
+    def count_relayed(self, page: Page) -> None: ...
+
+    def count_received(self, entry: Relayed) -> None: ...
+
+    def now_ms(self) -> int: ...
+
+
+class BusSource:
+    """Follows one table until it is stopped, or changes are lost.
+
+    `place` is the id up to which it has read the bus; None while it reads the table's own stream.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        table: str,
+        sink: Sink,
+        read: Callable[[Sink, Reached | None], StreamReader],
+        read_pages: ReadPages,
+        on_error: Callable[[str, Exception], None],
+    ) -> None:
+        self.table = table
+        self.problem: Exception | None = None
+        self.place: str | None = None
+        self._host = host
+        self._sink = sink
+        self._read = read
+        self._on_error = on_error
+        self._told = Told(table, sink, on_error)
+        self._holding = Holding(
+            host.connection,
+            table,
+            host.instance,
+            read_pages,
+            new_epoch=host.new_id,
+            on_page=host.count_relayed,
+            away=host.leave,
+            ended=self.wake,
+            on_error=on_error,
+        )
+        self._direct: StreamReader | None = None
+        self._epoch = ""
+        self._is_doubtful = False
+        self._unheld_since: float | None = None
+        self._wake = asyncio.Event()
+        self._settled = asyncio.Event()
+        host.follow(self)
+        self._task = asyncio.create_task(self._run(), name=f"changes of {table} by the bus")
+
+    @property
+    def is_attached(self) -> bool:
+        return self._settled.is_set() and self.problem is None
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the table's own stream is read for this process alone."""
+        return self._direct is not None
+
+    @property
+    def is_relaying(self) -> bool:
+        return self._holding.is_relaying
+
+    async def attached(self) -> None:
+        """Raises what the store raises when it cannot be reached at first."""
+        await self._settled.wait()
+        if self.problem is not None:
+            raise self.problem.with_traceback(None)  # followers share it: keep no other's frames
+
+    async def stop(self) -> None:
+        self._host.forget(self)
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def wake(self) -> None:
+        """Look at once how things stand."""
+        self._wake.set()
+
+    # What comes on the bus
+
+    async def receive(self, place: str, entries: Sequence[tuple[str, Entry]]) -> None:
+        """Tell what came behind a place, unless things are told from another one by now."""
+        for number, (entry_id, entry) in enumerate(entries, 1):
+            if self.place != place or self._is_doubtful:
+                return
+            if self._is_told(entry_id, entry):
+                self.place = place = entry_id
+            await asyncio.sleep(0 if number % SLICE else SLICE_PAUSE_SECONDS)
+
+    def _is_told(self, entry_id: str, entry: Entry) -> bool:
+        if not isinstance(entry, Relayed):
+            if b"free" in entry:
+                self.wake()
+            else:
+                self._on_error(self.table, ValueError(f"The bus has what is no change: {entry_id}."))
+            return True
+        if entry.epoch == self._epoch and self._told.take(entry):
+            self._host.count_received(entry)
+            return True
+        # Of another order, or without what came before. Whether it is the one that is wrong, is told by what is noted.
+        self._on_error(self.table, ValueError(f"The bus has a change that does not follow: {entry_id}."))
+        self._is_doubtful = True
+        self.wake()
+        return False
+
+    # How things stand
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                seconds = await self._look()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._wake.wait()
+                self._wake.clear()
+        except Exception as problem:
+            self.problem = problem
+            self._sink.lost(problem)
+            self._on_error(self.table, problem)
+        finally:
+            self.place = None
+            self._settled.set()
+            if self._direct is not None:
+                await self._direct.stop()
+            if self._host.is_away:
+                await self._holding.let_go()
+            else:
+                await self._holding.release()
+
+    async def _look(self) -> float:
+        """Compare, do what follows, and tell in how many seconds to look again."""
+        try:
+            is_passing = await self._look_at_bus()
+        except BusAway as problem:
+            self._host.leave(problem)
+            is_passing = False
+        if self._host.is_away:
+            await self._holding.let_go()
+            self._read_directly()
+        self._look_at_reader()
+        return SHORT_TICK_SECONDS if is_passing or not self._settled.is_set() else TICK_SECONDS
+
+    async def _look_at_bus(self) -> bool:
+        """Whether something is under way there. Raises `BusAway`."""
+        if self._host.is_away:
+            return False
+        place, shards = self.place, dict(self._told.shards)
+        state = await self._holding.claim()
+        await self._holding.keep(state, self._told.reached)
+        if not state.is_attached:
+            self._wait_for_holder()
+            return True
+        self._unheld_since = None
+        if self._direct is not None:
+            await self._go_back(state)
+        elif self._told.reached is None:
+            await self._join(state)
+        elif place is None or not self._is_continuous(state, place):
+            self._pass_over(state)
+        elif place == state.last_id:
+            self._compare(state, shards)
+        return self.is_direct
+
+    def _is_continuous(self, state: State, place: str) -> bool:
+        """Whether what comes on the bus is what comes next here."""
+        return state.epoch == self._epoch and not self._is_doubtful and not later(place, state.last_id)
+
+    def _is_behind(self, state: State) -> bool:
+        return state.stream != self._told.stream or lacking(self._told.shards, state.positions)
+
+    def _pass_over(self, state: State) -> None:
+        """Go on where the bus is now, if nothing was missed."""
+        if self._is_behind(state):
+            self._read_directly()
+        else:
+            self._ride(state)
+
+    def _compare(self, state: State, shards: Mapping[str, str]) -> None:
+        """All that is on the bus had come here, and `shards` was how far that was: nothing must be missing."""
+        if self._is_behind(state):
+            self._read_directly()
+            return
+        if not lacking(state.positions, shards):
+            self._told.go_on_in(state.epoch)
+        self._told.agree(state.positions, shards)
+
+    def _wait_for_holder(self) -> None:
+        """Somebody is about to relay the table: that is waited for, but not for ever."""
+        now = asyncio.get_running_loop().time()
+        if self._unheld_since is None:
+            self._unheld_since = now
+        if self._holding.refused is not None or now - self._unheld_since > GRACE_SECONDS:
+            self._read_directly()
+
+    async def _join(self, state: State) -> None:
+        """Begin with what the bus has, when nothing has been told here."""
+        since = self._host.now_ms() - PAST_MILLISECONDS
+        past = await self._host.connection.past(self.table, since, state.last_id)
+        self._told.adopt(state, past)
+        self._ride(state)
+        self._settled.set()
+
+    def _ride(self, state: State) -> None:
+        """From here on changes come by the bus."""
+        self._epoch, self.place, self._is_doubtful = state.epoch, state.last_id, False
+        self._holding.refused = None
+        self._host.follow(self)
+
+    # The table's own stream
+
+    def _read_directly(self) -> None:
+        if self._direct is None:
+            self.place = None
+            self._direct = self._read(self._told, self._told.reached)
+
+    def _look_at_reader(self) -> None:
+        """Raises what it ended by, if patience does not help against that."""
+        reader = self._direct
+        if reader is None:
+            return
+        self._told.note(reader.reached)
+        if reader.problem is not None:
+            if isinstance(reader.problem, FINAL) or not self._settled.is_set():
+                raise reader.problem
+            self._direct = None
+        elif reader.is_attached:
+            self._settled.set()
+
+    async def _go_back(self, state: State) -> None:
+        """To the bus, as soon as nothing is missing that came there before."""
+        reader = self._direct
+        assert reader is not None
+        self._told.note(reader.reached)
+        if reader.is_attached and not self._is_behind(state):
+            await reader.stop()
+            self._told.note(reader.reached)
+            self._direct = None
+            self._ride(state)
