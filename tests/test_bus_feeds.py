@@ -1,21 +1,17 @@
 """Change feeds of several processes on one bus: real Redis, real engine, and whatever may happen to either."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from bus_hosts import Hosts, direct, number_of, reads_settle, take, until
 from redis_server import RedisServer
 
-from datastore.bus.host import Bus
-from datastore.changes import ChangeFeed, Following
 from datastore.database import Database
 from datastore.declarations import Table
 from datastore.errors import TableMissing
-from datastore.keyspace.sightings import BLIP
-from datastore.shards import Wire
-from datastore.streams import Change
 
 
 @pytest.fixture
@@ -25,116 +21,10 @@ def redis() -> Iterator[RedisServer]:
     server.close()
 
 
-class Counting:
-    """The wire, and how often streams were read over it."""
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-        self.reads = 0
-
-    async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
-        self.reads += operation == "GetRecords"
-        return await self._wire.call(operation, payload, timeout=timeout)
-
-
-class Process:
-    """What a process has of its own: a wire, a bus, and a feed."""
-
-    def __init__(self, wire: Wire, prefix: str, url: str, patience: float, lease_seconds: float) -> None:
-        self.wire = Counting(wire)
-        self.bus = Bus(url, prefix, patience=patience, lease_seconds=lease_seconds)
-        self.problems: list[Exception] = []
-        self.feed = ChangeFeed(
-            self.wire,
-            prefix=prefix,
-            poll_interval=0.01,
-            discover_interval=0.2,
-            bus=self.bus,
-            linger=0,
-            on_error=lambda _, problem: self.problems.append(problem),
-        )
-
-    @property
-    def source(self) -> Any:
-        (source,) = self.bus._sources
-        return source
-
-    async def close(self) -> None:
-        await self.feed.aclose()
-        await self.bus.aclose()
-
-    async def vanish(self) -> None:
-        """As a process does that is killed: nothing is given up, nothing said."""
-        self.bus.is_away = True
-        await self.close()
-
-
-class Hosts:
-    """Processes, and a table that they follow."""
-
-    def __init__(self, database: Database, redis: RedisServer, stack: AsyncExitStack) -> None:
-        self.database = database
-        self._redis = redis
-        self._stack = stack
-        self._written = 0
-
-    def process(self, *, wire: Wire | None = None, patience: float = 5.0, lease_seconds: float = 60.0) -> Process:
-        process = Process(wire or self.database.client, self.database.prefix, self._redis.url, patience, lease_seconds)
-        self._stack.push_async_callback(process.close)
-        return process
-
-    async def follow(self, process: Process) -> Following[int]:
-        return await self._stack.enter_async_context(process.feed.follow(BLIP, number_of, capacity=100_000))
-
-    async def write(self, many: int = 1) -> list[int]:
-        """The numbers of changes that were acknowledged."""
-        numbers = [*range(self._written, self._written + many)]
-        self._written += many
-        for number in numbers:
-            item = {"PK": {"S": f"k{number % 3}"}, "SK": {"S": "x"}, "n": {"N": str(number)}}
-            await self.database.client.call("PutItem", {"TableName": self.database.prefix + BLIP.name, "Item": item})
-        return numbers
-
-
 @pytest.fixture
 async def hosts(database: Database, redis: RedisServer) -> AsyncIterator[Hosts]:
     async with AsyncExitStack() as stack:
-        yield Hosts(database, redis, stack)
-
-
-def number_of(change: Change) -> int:
-    assert change.new is not None
-    number: int = change.new["n"]
-    return number
-
-
-async def take(events: Following[int], many: int) -> list[int]:
-    async with asyncio.timeout(20):
-        return [await anext(events) for _ in range(many)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - plain values
-            await asyncio.sleep(0.01)
-
-
-def direct(*processes: Process) -> bool:
-    return all(process.source.is_direct for process in processes)
-
-
-def on_bus(*processes: Process) -> bool:
-    """Whether all of them read the bus, and one relays."""
-    sources = [process.source for process in processes]
-    return all(one.place is not None for one in sources) and sum(one.is_relaying for one in sources) == 1
-
-
-async def reads_settle(*processes: Process) -> None:
-    """Wait until only one of them reads the table's stream."""
-    await until(lambda: on_bus(*processes))
-    before = [process.wire.reads for process in processes]
-    await until(lambda: sum(one.wire.reads - was for one, was in zip(processes, before, strict=True)) > 20)
-    assert sum(one.wire.reads > was for one, was in zip(processes, before, strict=True)) == 1
+        yield Hosts(database.client, database.prefix, redis, stack)
 
 
 async def test_one_process_reads_for_all_and_each_tells_all_in_order(hosts: Hosts) -> None:

@@ -27,6 +27,7 @@ for key, kind in pairs({[lease] = 'string', [state] = 'hash', [changes] = 'strea
   if found ~= kind and found ~= 'none' then redis.call('DEL', key) end
 end
 local held = redis.call('GET', lease)
+if held and (redis.call('PTTL', lease) < 0 or not string.match(held, '^%d+:.')) then held = false end
 if not held and ARGV[3] == '1' then
   local time = redis.call('TIME')
   local last = tonumber(redis.call('HGET', state, 'fence') or '') or 0

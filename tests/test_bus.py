@@ -1,0 +1,265 @@
+"""What the bus does in Redis: who holds a table, and what is appended to it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from redis_server import RedisServer
+
+from datastore.bus.connection import BusAway, Connection, LeaseLost, OutOfOrder, Relayed, State
+from datastore.positions import Reached, joined, lacking
+
+HERE = joined("o", "iterator")
+RECORD = b'{"what":"ever"}'
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def bus(redis: RedisServer) -> AsyncIterator[Connection]:
+    async with opened(redis) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def opened(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[Connection]:
+    redis.client.flushall()
+    connection = Connection(redis.url, "t__", patience=5.0, lease_seconds=lease_seconds)
+    try:
+        yield connection
+    finally:
+        await connection.aclose()
+
+
+async def begun(bus: Connection, instance: str = "one", **shards: str) -> State:
+    """The state after a process has begun an order."""
+    lease = (await bus.claim("Blip", instance)).lease
+    await bus.begin("Blip", lease, "e1", Reached("arn", shards or {"s": HERE}), "s")
+    return await bus.claim("Blip", instance)
+
+
+async def relayed(bus: Connection) -> list[str]:
+    entries = (await bus.read({"Blip": "0-0"})).get("Blip", [])
+    return [entry.sequence for _, entry in entries if isinstance(entry, Relayed)]
+
+
+async def test_a_table_is_held_by_one_process_until_it_gives_it_up(bus: Connection) -> None:
+    one = await bus.claim("Blip", "one")
+    assert one.is_held_by("one")
+    assert (await bus.claim("Blip", "other")).is_held_by("one")
+    assert (await bus.claim("Other", "other")).is_held_by("other")
+
+    await bus.release("Blip", one.lease)
+
+    assert (await bus.claim("Blip", "other", wanted=False)).lease == ""
+    other = await bus.claim("Blip", "other")
+    assert other.is_held_by("other")
+    assert fence(other) > fence(one)
+
+
+def fence(state: State) -> int:
+    return int(state.lease.partition(":")[0])
+
+
+async def test_fences_grow_though_redis_forgets(bus: Connection, redis: RedisServer) -> None:
+    fences = []
+    for _ in range(5):
+        fences.append(fence(await bus.claim("Blip", "one")))
+        redis.client.flushall()
+    assert fences == sorted(set(fences))
+
+
+async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: RedisServer) -> None:
+    async with opened(redis, lease_seconds=0.05) as bus:
+        paused = await begun(bus)
+        async with asyncio.timeout(5):
+            while (await bus.claim("Blip", "other")).is_held_by("one"):  # noqa: ASYNC110 - it is Redis's time
+                await asyncio.sleep(0.01)
+
+        with pytest.raises(LeaseLost):
+            await bus.append("Blip", paused.lease, "e1", "s", HERE, [("1", RECORD)])
+        with pytest.raises(LeaseLost):
+            await bus.begin("Blip", paused.lease, "e2", Reached("arn", {}), "")
+        with pytest.raises(LeaseLost):
+            await bus.attach("Blip", paused.lease, "e1")
+        await bus.release("Blip", paused.lease)
+        assert (await bus.claim("Blip", "other")).epoch == "e1"
+        assert await relayed(bus) == []
+
+
+async def test_a_lease_lapses_though_nobody_else_wants_it(redis: RedisServer) -> None:
+    async with opened(redis, lease_seconds=0.05) as bus:
+        paused = await begun(bus)
+        async with asyncio.timeout(5):
+            while (await bus.claim("Blip", "other", wanted=False)).lease:  # noqa: ASYNC110 - it is Redis's time
+                await asyncio.sleep(0.01)
+
+        with pytest.raises(LeaseLost):
+            await bus.append("Blip", paused.lease, "e1", "s", HERE, [("1", RECORD)])
+
+
+async def test_numbers_of_forty_digits_are_told_apart(bus: Connection) -> None:
+    state = await begun(bus)
+    numbers = ["9", "10", "9" * 39, "1" + "0" * 39, "1" + "0" * 38 + "1"]
+    for number, follows in zip(numbers, [HERE, *numbers], strict=False):
+        assert await bus.append("Blip", state.lease, "e1", "s", follows, [(number, RECORD)]) == 1
+        assert await bus.append("Blip", state.lease, "e1", "s", number, [(number, RECORD)]) == 0
+    assert await relayed(bus) == numbers
+
+
+async def test_a_page_that_follows_what_is_not_noted_is_not_appended(bus: Connection) -> None:
+    state = await begun(bus)
+    for follows in ("5", joined("another", "iterator")):
+        with pytest.raises(OutOfOrder):
+            await bus.append("Blip", state.lease, "e1", "s", follows, [("6", RECORD)])
+    with pytest.raises(OutOfOrder):
+        await bus.append("Blip", state.lease, "e2", "s", HERE, [("6", RECORD)])
+    assert await bus.append("Blip", state.lease, "e1", "s", joined("o", "a later iterator"), [("6", RECORD)]) == 1
+    with pytest.raises(OutOfOrder):
+        await bus.append("Blip", state.lease, "e1", "s", HERE, [("7", RECORD)])
+    assert await relayed(bus) == ["6"]
+
+
+async def test_all_goes_when_nobody_holds_the_table_any_more(bus: Connection, redis: RedisServer) -> None:
+    state = await begun(bus)
+    await bus.append("Blip", state.lease, "e1", "s", HERE, [("1", RECORD)])
+    for key in redis.client.scan_iter():
+        assert 0 < redis.client.pttl(key) <= 300_000  # type: ignore[operator]
+        redis.client.pexpire(key, 10_000)
+
+    await bus.claim("Blip", "other")
+    assert max(redis.client.pttl(key) for key in redis.client.scan_iter()) <= 10_000  # type: ignore[type-var, operator]
+    await bus.claim("Blip", "one")
+    assert min(redis.client.pttl(key) for key in redis.client.scan_iter()) > 10_000  # type: ignore[type-var, operator]
+
+
+async def test_iterators_move_on_until_there_is_a_record(bus: Connection) -> None:
+    await begun(bus)
+    later = joined("o", "later")
+    await bus.claim("Blip", "one", idle={"s": later})
+    state = await bus.claim("Blip", "other", idle={"s": "what another says"})
+    assert state.positions == {"s": later}
+
+    await bus.append("Blip", state.lease, "e1", "s", later, [("1", RECORD)])
+    await bus.claim("Blip", "one", idle={"s": later})
+    assert (await bus.claim("Blip", "one")).positions == {"s": "1"}
+
+
+async def test_shards_that_are_listed_no_longer_are_forgotten(bus: Connection) -> None:
+    await begun(bus, s=HERE, gone="5")
+    await bus.forget("Blip", ["gone"])
+    assert (await bus.claim("Blip", "one")).positions == {"s": HERE}
+
+
+async def test_an_address_without_redis_is_told_without_its_password() -> None:
+    connection = Connection("redis://user:hidden-word@127.0.0.1:1", "t__")
+    with pytest.raises(BusAway) as told:
+        await connection.ping()
+    assert "hidden-word" not in repr(told.value) + repr(told.value.__cause__)
+    await connection.aclose()
+
+
+# --- Two who think that they hold the table ---------------------------------------------------------------------------
+
+Step = tuple[str, str, int]
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("claim"), st.sampled_from("ab"), st.just(0)),
+        st.tuples(st.just("lapse"), st.just(""), st.just(0)),
+        st.tuples(st.just("append"), st.sampled_from("ab"), st.integers(1, 4)),
+        st.tuples(st.just("repeat"), st.sampled_from("ab"), st.integers(1, 4)),
+    ),
+    max_size=30,
+)
+
+
+class Holder:
+    """Reads a stream whose records are numbered 1, 2, 3… and appends what it reads, as long as it believes it may."""
+
+    def __init__(self, bus: Connection, name: str) -> None:
+        self.bus = bus
+        self.name = name
+        self.lease = ""
+        self.at = 0
+
+    async def claim(self) -> None:
+        state = await self.bus.claim("Blip", self.name)
+        if not state.is_held_by(self.name) or state.lease == self.lease:
+            return
+        self.lease = state.lease
+        if state.epoch:
+            self.at = int(state.positions["s"])
+            await self.bus.attach("Blip", self.lease, "e")
+        else:
+            self.at = 0
+            await self.bus.begin("Blip", self.lease, "e", Reached("arn", {"s": "0"}), "s")
+
+    async def append(self, many: int, *, moves: bool) -> int:
+        page = [(str(self.at + number), f"{self.name}".encode()) for number in range(1, many + 1)]
+        appended = await self.bus.append("Blip", self.lease, "e", "s", str(self.at), page)
+        self.at += many if moves else 0
+        return appended
+
+
+@given(steps)
+@hypothesis_settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_only_the_newest_holder_appends_and_each_change_once(redis: RedisServer, taken: list[Step]) -> None:
+    asyncio.run(holders_in_turn(redis, taken))
+
+
+async def holders_in_turn(redis: RedisServer, taken: list[Step]) -> None:
+    async with opened(redis) as bus:
+        holders = {name: Holder(bus, name) for name in "ab"}
+        newest, expected = "", 0
+        for kind, name, many in taken:
+            if kind == "lapse":
+                for key in redis.client.scan_iter("*:lease"):
+                    redis.client.delete(key)
+                newest = ""
+            elif kind == "claim":
+                await holders[name].claim()
+                newest = newest or name
+            else:
+                holder = holders[name]
+                if not holder.lease:
+                    continue
+                if name != newest:
+                    with pytest.raises(LeaseLost):
+                        await holder.append(many, moves=True)
+                    continue
+                reached = holder.at + many
+                assert await holder.append(many, moves=kind == "append") == max(0, reached - expected)
+                expected = max(expected, reached)
+        assert await relayed(bus) == [str(number) for number in range(1, expected + 1)]
+
+
+# --- What is lacking --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_noted_is_compared_with_what_is_known() -> None:
+    for known, noted, lacks in (
+        ({}, {}, False),
+        ({"s": "5"}, {}, False),
+        ({}, {"s": "5"}, True),
+        ({"s": "10"}, {"s": "9"}, False),
+        ({"s": "9"}, {"s": "10"}, True),
+        ({"s": "9", "t": "1"}, {"s": "9", "t": "2"}, True),
+        ({"s": HERE}, {"s": joined("o", "another place")}, False),
+        ({"s": HERE}, {"s": joined("another", "iterator")}, True),
+        ({"s": "5"}, {"s": HERE}, True),
+        ({"s": HERE}, {"s": "5"}, True),
+        ({}, {"s": ""}, False),
+        ({"s": ""}, {"s": HERE}, True),
+    ):
+        assert lacking(known, noted) == lacks, (known, noted)
