@@ -144,10 +144,7 @@ class Gateway:
             observers=observers,
         )
         StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
-        self.bus = bus_at(settings.bus, store.prefix)
-        if self.bus is not None:
-            self.edge.figures.gauges(self.bus.gauges())
-            self.edge.figures.counts(self.bus.counts())
+        self.bus = bus_at(settings.bus, store.prefix, self.edge.figures)
 
     def open_context(self, identity: Identity | None) -> Context:
         assert self.services is not None, "The gateway is used before it has started."
@@ -182,8 +179,6 @@ class Gateway:
             await self._prepare_store()
             logs.start()
             stack.push_async_callback(logs.stop)
-            if self.bus is not None:
-                stack.push_async_callback(self.bus.aclose)
             stack.push_async_callback(changes.aclose)
             stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self._finish_ingests)

@@ -50,8 +50,8 @@ class _Followed:
 class ChangeFeed:
     """The changes of all tables. `on_error` hears of records that cannot be decoded, and of each outage once.
 
-    `linger`: seconds for which a table is read on when nobody follows it any more. With a `bus`, one process reads each
-    table for all who share that.
+    `linger`: seconds for which a table is read on when nobody follows it any more. With a `bus`, which is
+    closed with it, one process reads each table for all who share that.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class ChangeFeed:
         self._linger = linger
         self._stopping: set[asyncio.Task[None]] = set()
         self._older = OlderChanges(wire)
+        self._bus = bus
 
         def make(table: Table, kind: type[R], sink: Sink, start: Reached | None = None) -> R:
             return kind(wire, prefix, poll_interval, discover_interval, on_error, table, sink, start, new_order)
@@ -135,6 +136,8 @@ class ChangeFeed:
             await followed.source.stop()
         if self._stopping:
             await asyncio.wait(self._stopping)
+        if self._bus is not None:
+            await self._bus.aclose()
 
     def _join(self, table: Table) -> _Followed:
         followed = self._tables.get(table.name)

@@ -115,7 +115,8 @@ class Edge:
                 settings.capacity, on_refusal=self.figures.http_refusal, on_closed=self.figures.websocket_closed
             ),
         )
-        self.figures.gauges(self.admission.figures())
+        for name, (meaning, read) in self.admission.figures().items():
+            self.figures.gauge(name, meaning, read)
         self.figures.count("gateway_operations_shed", "Operations that were refused for overload.", self.admission.shed)
         self.metrics_page = MetricsPage(registry, self.tokens.identify, settings.metrics_token)
         self.media = Media(objects, now, allowed_origins=settings.allowed_origins)

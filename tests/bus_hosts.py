@@ -50,7 +50,6 @@ class Process:
 
     async def close(self) -> None:
         await self.feed.aclose()
-        await self.bus.aclose()
 
     async def vanish(self) -> None:
         """As a process does that is killed: nothing is given up, nothing said."""

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from typing import Any
 
 import pytest
 from conftest import free_port
@@ -25,7 +26,7 @@ class RedisServer:
         self._binary = binary
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
-        self.client = Redis.from_url(self.url, decode_responses=True)
+        self.client: Any = Redis.from_url(self.url, decode_responses=True)
         self.start()
 
     def start(self) -> None:

@@ -133,13 +133,13 @@ async def test_all_goes_when_nobody_holds_the_table_any_more(bus: Connection, re
     state = await begun(bus)
     await bus.append("Blip", state.lease, "e1", "s", HERE, [("1", RECORD)])
     for key in redis.client.scan_iter():
-        assert 0 < redis.client.pttl(key) <= 300_000  # type: ignore[operator]
+        assert 0 < redis.client.pttl(key) <= 300_000
         redis.client.pexpire(key, 10_000)
 
     await bus.claim("Blip", "other")
-    assert max(redis.client.pttl(key) for key in redis.client.scan_iter()) <= 10_000  # type: ignore[type-var, operator]
+    assert max(redis.client.pttl(key) for key in redis.client.scan_iter()) <= 10_000
     await bus.claim("Blip", "one")
-    assert min(redis.client.pttl(key) for key in redis.client.scan_iter()) > 10_000  # type: ignore[type-var, operator]
+    assert min(redis.client.pttl(key) for key in redis.client.scan_iter()) > 10_000
 
 
 async def test_iterators_move_on_until_there_is_a_record(bus: Connection) -> None:

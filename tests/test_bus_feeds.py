@@ -195,7 +195,7 @@ async def test_what_was_trimmed_before_a_slow_process_read_it_is_read_from_the_s
 
 
 def changes_key(redis: RedisServer) -> str:
-    (key,) = [key for key in redis.client.scan_iter() if key.endswith("changes")]  # type: ignore[union-attr]
+    (key,) = [key for key in redis.client.scan_iter() if key.endswith("changes")]
     return str(key)
 
 
@@ -207,7 +207,7 @@ async def test_what_others_put_on_the_bus_is_told_and_passed_over(hosts: Hosts, 
         assert await take(events, 2) == written
     epoch = one.source._epoch
     key = changes_key(redis)
-    (_, (_, last)) = redis.client.xrange(key)  # type: ignore[misc]
+    (_, (_, last)) = redis.client.xrange(key)
 
     for damaged in (
         {"what": "ever"},

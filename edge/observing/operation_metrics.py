@@ -3,7 +3,7 @@
 Labels are bounded by the schema and the tables: clients choose names of operations, so those are none.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
@@ -79,16 +79,6 @@ class OperationMetrics:
         self._of_calls: dict[tuple[str, tuple[str, ...], str | None], _OfCall] = {}
         self._of_operations: dict[tuple[str, str, str, str], _OfOperation] = {}
         ProcessCollector(registry=registry)
-
-    def gauges(self, told: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
-        """Figures by their names: what each is, and how it is read when it is asked for."""
-        for name, (help_, read) in told.items():
-            self.gauge(name, help_, read)
-
-    def counts(self, told: Mapping[str, tuple[str, Callable[[], float]]]) -> None:
-        """The same of figures that only grow."""
-        for name, (help_, read) in told.items():
-            self.count(name, help_, read)
 
     def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None:
         """A figure that is read when it is asked for."""
