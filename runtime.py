@@ -35,6 +35,7 @@ from datastore.objects.opening import object_store
 from datastore.photos.user_ids import UserIds
 from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
+from datastore.shared_reads import ProcessReads
 from datastore.store import Store
 from edge.assembly import Edge
 from edge.observing.store_metrics import StoreMetrics
@@ -164,6 +165,8 @@ class Gateway:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
             self.database.client.on_call = self.edge.figures.call
+            clock = time.monotonic if self._now is utc_now else lambda: self._now().timestamp()
+            shared = self.database.client.shared = ProcessReads(clock, on=self.settings.shared_reads)
             self.objects.open()
             stack.callback(self.objects.close)
             self.edge.graphiql.bucket = self.objects.origin()
@@ -173,6 +176,7 @@ class Gateway:
                 prefix=self._store.prefix,
                 poll_interval=followed_every(self._store.store, self.settings.poll_interval),
                 bus=self.bus,
+                on_change=lambda change: shared.changed(self._store.prefix, change.table, change.keys),
             )
             self.ingest = self._make_ingest(logs)
             self.services = self._make_services(logs, changes)

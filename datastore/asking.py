@@ -15,13 +15,15 @@ asking: ContextVar[str | None] = ContextVar("asking", default=None)
 class Ask:
     """A question that was put to DynamoDB. `field` is who asked first, None when it was nobody in particular.
 
-    `ahead` tells that it was read for one who will ask in a moment, and has not asked yet.
+    `ahead` tells that it was read for one who will ask in a moment, and has not asked yet; `shared` that another
+    operation's read has answered it.
     """
 
     field: str | None
     pattern: str
     table: str
     ahead: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +70,20 @@ class Asks:
             return
         if ask is not None and ask.ahead:
             ask.field, ask.ahead = asking.get(), False
+            if ask.shared:
+                self._hits.append(Hit(ask.field, pattern.id, ask))
         else:
             self._hits.append(Hit(asking.get(), pattern.id, None if what in self._written else ask))
 
     def of(self, what: Iterable[Hashable]) -> tuple[Ask, ...]:
         return tuple(self._asks[one] for one in what)
+
+    def shared(self, what: Hashable) -> None:
+        """Another operation's read has answered it."""
+        ask = self._asks[what]
+        ask.shared = True
+        if not ask.ahead:
+            self._hits.append(Hit(ask.field, ask.pattern, ask))
 
     def written(self, what: Hashable) -> None:
         """A write tells it from now on, whatever was read."""

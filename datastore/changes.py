@@ -51,7 +51,8 @@ class ChangeFeed:
     """The changes of all tables. `on_error` hears of records that cannot be decoded, and of each outage once.
 
     `linger`: seconds for which a table is read on when nobody follows it any more. With a `bus`, which is
-    closed with it, one process reads each table for all who share that.
+    closed with it, one process reads each table for all who share that. `on_change` hears of each change before those
+    who follow its table do.
     """
 
     def __init__(
@@ -65,8 +66,9 @@ class ChangeFeed:
         on_error: Callable[[str, Exception], None] = _log,
         new_order: Callable[[], str] = new_order,
         bus: "Bus | None" = None,
+        on_change: Callable[[Change], None] = lambda _: None,
     ) -> None:
-        self._hub: Hub[Entry] = Hub()
+        self._hub: Hub[Entry] = Hub(lambda entry: on_change(entry.change))
         self._tables: dict[str, _Followed] = {}
         self._heads: dict[str, dict[int, Callable[[], int]]] = {}
         self._linger = linger

@@ -24,6 +24,7 @@ from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.metering import Call, Meter
 from datastore.requests import Prepared
 from datastore.retry_budget import PLAIN, RetryBudget
+from datastore.shared_reads import ProcessReads
 from datastore.signing import CredentialSource, Signer
 from datastore.tries import (
     LATE,
@@ -59,7 +60,8 @@ class Endpoint:
 
 
 class Client:
-    """One per process. `on_call`, when set, hears of every call once it has ended, well or not.
+    """One per process. `on_call`, when set, hears of every call once it has ended, well or not. `shared` is what the
+    requests of the process share of the point reads they make with it.
 
     What fails is tried again as far as the `budget` of all calls goes. While an endpoint is away (`breakers`, for
     tables and for streams), calls wait for it for a moment, and then fail at once until it is back.
@@ -94,6 +96,7 @@ class Client:
         self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
         self.on_call: Callable[[Call], None] | None = None
+        self.shared = ProcessReads()
 
     async def __aenter__(self) -> Self:
         self._pool = Pool(self._limits)

@@ -23,6 +23,9 @@ Operation = Literal[
 ]
 ActionKind = Literal["Put", "Update", "Delete", "ConditionCheck"]
 
+# How long an item that a crowd looks at serves them all: who asks again and again has four reads made in a second.
+CROWD_MS = 250
+
 WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
 
 
@@ -107,6 +110,8 @@ class AccessPattern:
     kinds of actions in its transactions, with the table where that is another than the pattern's. `who` may use it, and
     `also` those. The keys of a `personal` list tell of people (by their email): its cursors are encrypted.
     `max_age` are the seconds for which an answer that was found may be shown again; 0 for none at all.
+    `shared_ms` are the milliseconds for which an item that a point read brought serves other requests of the process,
+    too: where anybody may be shown it, or who may is decided after the read.
     """
 
     id: str
@@ -128,6 +133,7 @@ class AccessPattern:
     consistent: bool = False
     personal: bool = False
     max_age: int = 0
+    shared_ms: int = 0
 
     @property
     def reads(self) -> bool:

@@ -68,6 +68,7 @@ class _Row:
     reads: int = 0
     writes: int = 0
     hits: int = 0
+    shared: int = 0
     units: Units = (0.0, 0.0)
 
 
@@ -231,6 +232,7 @@ def _rows(entries: Sequence[_Entry], taken: Meter, prefix: str, source: str | No
         row = rows.setdefault(hit.field or source, _Row())
         row.patterns[hit.pattern] = None
         row.hits += 1
+        row.shared += hit.ask is not None and hit.ask.shared
         if id(hit.ask) in numbers:
             row.calls[numbers[id(hit.ask)]] = None
     return dict(sorted(rows.items(), key=lambda row: (row[0] or "").split(".")))
@@ -245,7 +247,7 @@ def _told_row(path: str | None, row: _Row) -> dict[str, Any]:
         "writes": row.writes,
         "hits": row.hits,
         "units": _units(row.units),
-    }
+    } | ({"shared": row.shared} if row.shared else {})
 
 
 def _begin(calls: Sequence[Call]) -> float:

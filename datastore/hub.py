@@ -146,9 +146,13 @@ class Subscription(Generic[T]):
 
 
 class Hub(Generic[R]):
-    """Subscriptions by topic. Publishing costs one `select` for each subscriber of the topic."""
+    """Subscriptions by topic. Publishing costs one `select` for each subscriber of the topic.
 
-    def __init__(self) -> None:
+    `before` hears of each record before any subscriber does.
+    """
+
+    def __init__(self, before: Callable[[R], None] = lambda _: None) -> None:
+        self._before = before
         self._topics: dict[str, dict[int, Subscription[Any]]] = {}
 
     def subscribe(
@@ -170,6 +174,7 @@ class Hub(Generic[R]):
         return subscription
 
     def publish(self, topic: str, record: R) -> None:
+        self._before(record)
         for subscription in tuple(self._topics.get(topic, {}).values()):
             subscription.offer(record)
 

@@ -6,17 +6,18 @@ from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Self
 
 from datastore.asking import Ask, Asks
-from datastore.attributes import Item, Raw, decode_item
+from datastore.attributes import Raw, decode_item
 from datastore.backoff import Backoff
 from datastore.client import Client
 from datastore.declarations import AccessPattern, Table
-from datastore.decoding import Decoder
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
+from datastore.found import Found
 from datastore.giving_up import Batches, Failure, Read
+from datastore.joining import WHOLE, Joiner
 from datastore.keyspace.parts import Key, checked, key_of
 from datastore.metering import Deadline, Meter
-from datastore.records import Record, raw_record
 from datastore.requests import Prepared
+from datastore.shared_reads import Address, Narrowed, Parts, Sharing
 from datastore.templates import batch_get_item, point_requests
 
 BATCH_KEYS = 100
@@ -29,34 +30,6 @@ QUIET_TURNS = 12
 # later. Which of the two it is, who holds tells: graphql-core runs its fields in tasks, and compiled execution in
 # strands, which are no `asyncio.Task`. One that is wrong costs a batch more or idle turns, no answer.
 COMPILED_TURNS = 1
-
-Address = tuple[Table, Key]
-
-
-class Found:
-    """An item as DynamoDB answered it (`raw`), and what was made of it: once, however many read it."""
-
-    __slots__ = ("_item", "_made", "raw")
-
-    def __init__(self, raw: Raw) -> None:
-        self.raw = raw
-        self._item: Item | None = None
-        self._made: tuple[Decoder[Any], Any] | None = None
-
-    @property
-    def item(self) -> Item:
-        """As a plain dict."""
-        if self._item is None:
-            self._item = decode_item(self.raw)
-        return self._item
-
-    def record(self, convert: Decoder[Record]) -> Record:
-        """As a record. Raises `Internal` when it is damaged."""
-        made = self._made
-        if made is None or made[0] is not convert:
-            made = self._made = convert, raw_record(convert, self.raw)
-        record: Record = made[1]
-        return record
 
 
 class _Held:
@@ -78,10 +51,19 @@ class PointReads(Batches[Address, Found | None]):
     """One GetItem for a single key, BatchGetItem for more, at most 100 keys a call, calls side by side.
 
     Answers in key order with None for what does not exist. A key that stays unprocessed until the deadline is
-    `Throttled`, never None. Belongs to one request: what it read is remembered for that request alone.
+    `Throttled`, never None. Belongs to one request: what it read is remembered for that request alone. Of what others
+    of this process read it takes what `sharing` lets it have (see `shared_reads`).
     """
 
-    def __init__(self, client: Client, prefix: str, consistent: bool, meter: Meter, deadline: Deadline) -> None:
+    def __init__(
+        self,
+        client: Client,
+        prefix: str,
+        consistent: bool,
+        meter: Meter,
+        deadline: Deadline,
+        sharing: Sharing = Sharing.NEW,
+    ) -> None:
         super().__init__(max_batch_size=BATCH_KEYS)
         self._client = client
         self._prefix = prefix
@@ -92,6 +74,8 @@ class PointReads(Batches[Address, Found | None]):
         # What is read of items that are not read whole.
         self._parts: dict[Table, dict[Key, tuple[str, ...]]] = {}
         self._asks = Asks(meter.hits)
+        shared = client.shared.of(prefix)
+        self._joiner = None if shared is None else Joiner(shared, consistent, sharing, deadline)
         self._turns = COMPILED_TURNS
         self._holders = 0
         self._just_released = False
@@ -175,8 +159,16 @@ class PointReads(Batches[Address, Found | None]):
         address = table, key
         read = self._reads.get(address)
         parts = self._parts.get(table)
+        joiner = self._joiner
         if read is not None and parts and not self._is_enough(read, attributes):
             read = None
+        if joiner is not None:
+            if pattern.shared_ms and read is None:
+                joiner.may_keep[address] = pattern.shared_ms
+            elif joiner.may_keep and not pattern.shared_ms and not joiner.is_for_all(address):
+                read = None
+            if joiner.notes:
+                joiner.asked_after = joiner.shared.sent
         if read is None:
             checked(key, sorts=table.sort is not None)
             self._patterns[address] = pattern.id
@@ -212,17 +204,66 @@ class PointReads(Batches[Address, Found | None]):
 
     async def batch_load_fn(self, addresses: Sequence[Address]) -> list[Any]:
         """An item, None or an exception for each address."""
+        joiner = self._joiner
+        if joiner is None or joiner.finds_none(addresses):
+            return await self._sent_for(addresses)
+        return await joiner.values(addresses, self._sent_for, self._wanted, self._told_by_others)
+
+    async def _sent_for(self, addresses: Sequence[Address]) -> list[Any]:
+        """The same, from calls of its own, which others may wait for."""
+        joiner, narrowed = self._joiner, self._narrowed(addresses)
+        if joiner is None:
+            return await self._called(addresses, narrowed)
+        flight = joiner.begin(addresses, narrowed)
+        try:
+            values = await self._called(addresses, narrowed)
+        except BaseException as problem:
+            joiner.end(flight, addresses, [problem] * len(addresses))
+            raise
+        joiner.end(flight, addresses, values)
+        return values
+
+    async def _called(self, addresses: Sequence[Address], narrowed: Narrowed) -> list[Any]:
         if len(addresses) == 1:
             return [await self._one(*addresses[0])]
-        return await self._many(addresses)
+        return await self._many(addresses, narrowed)
+
+    def _wanted(self, address: Address) -> Parts:
+        table, key = address
+        return self._parts[table].get(key) if table in self._parts else None
+
+    def _told_by_others(self, address: Address, parts: Parts) -> None:
+        """Another request's read has brought it, or those parts of it."""
+        table, key = address
+        if table in self._parts:
+            if parts is None:
+                self._parts[table].pop(key, None)
+            else:
+                self._parts[table][key] = parts
+        if self._meter.detailed:
+            self._asks.shared(address)
+
+    def _narrowed(self, addresses: Sequence[Address]) -> Narrowed:
+        """What is read of the items of each table that are not read whole: also where not all are wanted alike."""
+        if not self._parts:
+            return WHOLE
+        if len(addresses) == 1:
+            table, key = addresses[0]
+            self._parts.get(table, {}).pop(key, None)
+            return WHOLE
+        keys: dict[Table, list[Key]] = {}
+        for table, key in addresses:
+            if table in self._parts:
+                keys.setdefault(table, []).append(key)
+        parts = {table: self._part(table, of_table) for table, of_table in keys.items()}
+        return {table: part for table, part in parts.items() if part is not None}
 
     async def _one(self, table: Table, key: Key) -> Found | None:
-        self._parts.get(table, {}).pop(key, None)
         request = point_requests(table, self._prefix, self._consistent).get_item(key)
         answer = await self._call("GetItem", request, [(table, key)], self._asked([(table, key)]))
         return Found(answer["Item"]) if "Item" in answer else None
 
-    async def _many(self, addresses: Sequence[Address]) -> list[Found | BaseException | None]:
+    async def _many(self, addresses: Sequence[Address], narrowed: Narrowed) -> list[Found | BaseException | None]:
         found: dict[tuple[Table, tuple[str, str]], Found | BaseException] = {}
         keys: dict[Table, list[Key]] = {}
         for table, key in addresses:
@@ -230,7 +271,7 @@ class PointReads(Batches[Address, Found | None]):
         tables = {self._prefix + table.name: table for table in keys}
         request: Prepared | Mapping[str, Any] = batch_get_item(
             {
-                name: point_requests(table, self._prefix, self._consistent).entry(of_table, self._part(table, of_table))
+                name: point_requests(table, self._prefix, self._consistent).entry(of_table, narrowed.get(table))
                 for (name, table), of_table in zip(tables.items(), keys.values(), strict=True)
             }
         )
@@ -256,11 +297,9 @@ class PointReads(Batches[Address, Found | None]):
             request = {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"}
         return [found.get(address) for address in addresses]
 
-    def _part(self, table: Table, keys: Sequence[Key]) -> tuple[str, ...] | None:
+    def _part(self, table: Table, keys: Sequence[Key]) -> Parts:
         """What is read of a table's items. None where they are read whole: also where not all are wanted alike."""
-        parts = self._parts.get(table)
-        if parts is None:
-            return None
+        parts = self._parts[table]
         wanted = set(map(parts.get, keys))
         if len(wanted) == 1:
             return wanted.pop()

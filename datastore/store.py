@@ -10,11 +10,13 @@ from datastore.asking import Ask, asking
 from datastore.attributes import Item, Raw, decode_item, encode, encode_item
 from datastore.client import Client, ConditionFailed, RequestRefused
 from datastore.declarations import AccessPattern, Table, aliases_in, values_in
+from datastore.found import Found
 from datastore.keyspace.parts import Key, checked, key_attributes, key_of
 from datastore.keyspace.versioning import counts
-from datastore.loading import Address, Found, PointReads
+from datastore.loading import PointReads
 from datastore.metering import Deadline, Meter
 from datastore.requests import Prepared
+from datastore.shared_reads import Address, Sharing
 from datastore.templates import QueryRequest, filtered, query_request
 from datastore.writing import write_batches
 
@@ -74,7 +76,10 @@ class QueryPage:
 
 
 class Store:
-    """A request's view of the store. Point reads of one tick go out as one BatchGetItem (see `loading`)."""
+    """A request's view of the store. Point reads of one tick go out as one BatchGetItem (see `loading`).
+
+    `sharing` tells which reads of other requests serve this one; it may be set until the first is made.
+    """
 
     def __init__(
         self,
@@ -87,6 +92,7 @@ class Store:
     ) -> None:
         self.meter = Meter() if meter is None else meter
         self.deadline = deadline
+        self.sharing = Sharing.NEW
         self._client = client
         self._prefix = prefix
         self._token = token
@@ -96,7 +102,7 @@ class Store:
     def _reads(self, consistent: bool) -> PointReads:
         reads = self._loaders.get(consistent)
         if reads is None:
-            reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline)
+            reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline, self.sharing)
             self._loaders[consistent] = reads
             self.on_close(reads.give_up)
         return reads
@@ -139,6 +145,9 @@ class Store:
         """Drop what was read of a key, because it was just written."""
         for reads in self._loaders.values():
             reads.clear((table, key))
+        shared = self._client.shared.of(self._prefix)
+        if shared is not None:
+            shared.written((table, key))
 
     def _remember(self, table: Table, key: Key, item: Raw | None) -> None:
         """Keep what a write left at a key, once forgotten: an eventually consistent read may not have it yet."""

@@ -8,12 +8,18 @@ from graphql.language import OperationType
 
 from datastore.errors import DomainError
 from datastore.metering import Meter
+from datastore.shared_reads import Sharing
 from edge.answers import Allowance, Outcome, Stage, failure
 from edge.documents.prepared import Documents
 from edge.explain import Explanations
 from edge.requests import Budgets, Observe, OpenContext, OperationContext, OverBudget, Report, Request, Tracing
 
 _MUTATION = OperationType.MUTATION
+_SHARING = {
+    OperationType.QUERY: Sharing.RECENT,
+    OperationType.MUTATION: Sharing.NEW,
+    OperationType.SUBSCRIPTION: Sharing.TOLD,
+}
 
 
 class Accounts:
@@ -42,6 +48,7 @@ class Accounts:
         meter.detailed = request.asked.explain
         meter.allowed = self._documents.most_read(request.estimate)
         meter.finishes = request.operation.kind is _MUTATION
+        context.share(_SHARING[request.operation.kind])
         return context
 
     def explain(self, request: Request, outcome: Outcome, meter: Meter) -> None:

@@ -70,6 +70,7 @@ class Maker:
             with self._deadlines.limited():
                 if told is None and source.first is not None:
                     event = await source.first(context)  # type: ignore[arg-type]
+                    context.told()
                     known = source.known(event)
                 elif source.check is not None:
                     await source.check(context, event)  # type: ignore[arg-type]

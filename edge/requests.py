@@ -12,6 +12,7 @@ from graphql.language import OperationType
 from datastore.emails import without_emails
 from datastore.errors import Throttled
 from datastore.metering import Call, Meter
+from datastore.shared_reads import Sharing
 from edge.answers import Allowance, Outcome, Stage
 from edge.documents.manifest import sha256_of
 from edge.documents.prepared import Document, KnownText, PreparedOperation
@@ -42,6 +43,12 @@ class OperationContext(Protocol):
     @property
     def knows_who_asks(self) -> bool:
         """Whether anything has depended on the identity it was opened with."""
+
+    def share(self, sharing: Sharing) -> None:
+        """Say which reads of other operations may serve this one: called before it reads."""
+
+    def told(self) -> None:
+        """Show nothing older from now on: called when a subscription has read how things stand."""
 
     def renew(self) -> None:
         """Forget what was read: called when an event of a subscription has come, before it is resolved."""

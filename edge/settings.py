@@ -65,8 +65,17 @@ SECONDS = {
     "heartbeat_seconds": "GATEWAY_HEARTBEAT_SECONDS",
 }
 DRAIN = "GATEWAY_DRAIN_SECONDS"
+SHARED_READS = "GATEWAY_SHARED_READS"
 # All that is read here, for those who look for it.
-VARIABLES = (*TEXTS.values(), *LISTS.values(), *SECONDS.values(), DRAIN, *DOCUMENT_VARIABLES, *CAPACITY_VARIABLES)
+VARIABLES = (
+    *TEXTS.values(),
+    *LISTS.values(),
+    *SECONDS.values(),
+    DRAIN,
+    *DOCUMENT_VARIABLES,
+    *CAPACITY_VARIABLES,
+    SHARED_READS,
+)
 
 
 class Misconfigured(Exception):
@@ -93,6 +102,8 @@ class Settings:
 
     `capacity` is how much callers, addresses and the process may have at once. `bus` is the URL of the Redis by which
     processes share the reading of tables' streams: without one, each reads them for itself.
+
+    `shared_reads` tells whether requests are served by each other's point reads.
 
     `http_profile` names the edition of GraphQL over HTTP whose statuses are sent; streams of server-sent events give a
     sign of life every `heartbeat_seconds`. A process that is to end is not ready, and goes on taking connections, for
@@ -136,6 +147,7 @@ class Settings:
     explain: str | None = None
     capacity: Capacity = Capacity()  # noqa: RUF009 - frozen
     bus: str | None = None
+    shared_reads: bool = True
 
     def __post_init__(self) -> None:
         wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
@@ -186,6 +198,7 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
     if environment.get(DRAIN):
         found["drain_seconds"] = _grace(environment[DRAIN])
     found["traces"] = _sends_traces(environment)
+    found["shared_reads"] = _is_on(SHARED_READS, environment.get(SHARED_READS) or "on")
     if any(environment.get(name) for name in DOCUMENT_VARIABLES):
         found["documents"] = _documents(environment)
     capacity = _capacity(environment)
@@ -251,6 +264,12 @@ def _sends_traces(environment: Mapping[str, str]) -> bool:
     places = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     wanted = any(environment.get(name) for name in places)
     return wanted and not switched_off and environment.get("OTEL_TRACES_EXPORTER", "otlp") == "otlp"
+
+
+def _is_on(name: str, text: str) -> bool:
+    if text not in ("on", "off"):
+        raise Misconfigured(f"{name} must be on or off, not {text!r}.")
+    return text == "on"
 
 
 def _is_address(text: str) -> bool:

@@ -52,6 +52,7 @@ from datastore.photos.users import PhotoUsers
 from datastore.remembered import RememberedScans
 from datastore.reporters import Reporters
 from datastore.request_logs import RequestLogs
+from datastore.shared_reads import Sharing
 from datastore.sightings import Sightings
 from datastore.store import Store
 from datastore.watches import Watches
@@ -137,6 +138,7 @@ class Context:
         # Beside the one that is read from. Those of events that are over go by themselves.
         self._others: WeakSet[Store] | None = None
         self._made: list[str] = []
+        self._sharing = Sharing.NEW
         self.now = services.now()
         self.store = self._opened()
 
@@ -145,6 +147,16 @@ class Context:
         """Who asks, None for anybody without a token."""
         self.knows_who_asks = True
         return self._identity
+
+    def share(self, sharing: Sharing) -> None:
+        """Say which reads of other operations may serve this one, before it reads."""
+        self._sharing = self.store.sharing = sharing
+
+    def told(self) -> None:
+        """Something was told of how things stand: nothing older is shown beside it, here or in another event."""
+        shared = self.services.client.shared.of(self.services.prefix)
+        if shared is not None:
+            shared.told()
 
     def renew(self) -> None:
         """Begin anew: the next event of a subscription sees its own moment, and nothing that was read for the last."""
@@ -174,13 +186,15 @@ class Context:
 
     def _opened(self) -> Store:
         services = self.services
-        return Store(
+        store = Store(
             services.client,
             prefix=services.prefix,
             deadline=Deadline(services.deadline_seconds),
             token=services.new_id,
             meter=self.meter,
         )
+        store.sharing = self._sharing
+        return store
 
     def _note(self, store: Store) -> None:
         if self._others is None:

@@ -95,7 +95,11 @@ class Shared(Generic[Event]):
                 yield event
 
     async def _begin(self) -> Event | None:
-        return None if self.first is None else await self.first(self.context)
+        if self.first is None:
+            return None
+        event = await self.first(self.context)
+        self.context.told()
+        return event
 
 
 async def follow(
@@ -127,9 +131,11 @@ async def follow(
         after=None if progress.resume is None else progress.resume.place,
     )
     async with changes as events:
+        context.told()  # also of what happened before: whoever comes back is told that, too
         progress.begin(events, events.told_until, tells_first=first is not None)
         for read in (prepare, None if progress.is_resumed else first):
             if read is not None and (event := await read()) is not None:
+                context.told()
                 yield event
         while (event := await events.missed()) is not None:
             progress.take()

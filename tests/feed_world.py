@@ -28,6 +28,7 @@ from datastore.metering import Call, Deadline, Meter
 from datastore.moments import iso
 from datastore.pages import Span
 from datastore.requests import Prepared
+from datastore.shared_reads import ProcessReads
 from datastore.store import Store
 from datastore.streams import Change, decode_change
 
@@ -55,6 +56,7 @@ class Wire(Client):
         self._under_way = 0
         self.sent = 0
         self.meter = Meter()
+        self.shared = ProcessReads()
 
     async def call(
         self,

@@ -59,7 +59,7 @@ class Wire:
 def settings(request: pytest.FixtureRequest) -> Settings:
     """Everybody who is signed in may know, unless a test says otherwise."""
     explain = getattr(request, "param", "user")
-    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain)
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain, shared_reads=False)
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from http_server import served, until
 
 from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
 from datastore.metering import Meter
+from datastore.shared_reads import Sharing
 from edge.documents.prepared import Documents
 from edge.execution import Runner
 from edge.http.endpoint import GraphQLHTTP
@@ -42,6 +43,12 @@ class Toy:
 
     def close(self) -> None:
         pass
+
+    def share(self, sharing: Sharing) -> None:
+        pass
+
+    def told(self) -> None:
+        raise AssertionError("nothing is followed over HTTP")
 
     def renew(self) -> None:
         raise AssertionError("nothing is renewed over HTTP")

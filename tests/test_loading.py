@@ -17,10 +17,10 @@ from datastore.declarations import AccessPattern, Table, Who
 from datastore.decoding import Decoder
 from datastore.decoding import number as number_attribute
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
+from datastore.found import Found
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
-from datastore.loading import Found
 from datastore.metering import Deadline
 from datastore.store import Store
 
@@ -179,11 +179,13 @@ async def test_a_single_consistent_read_says_so(proxy: Proxy, open_store: Callab
     assert [(seen.operation, seen.body["ConsistentRead"]) for seen in proxy.seen] == [("GetItem", True)]
 
 
-async def test_two_requests_never_share(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+async def test_what_a_request_has_read_is_its_own(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
     await fill(database, [1])
     one, other = open_store(), open_store()
 
-    assert list(await asyncio.gather(read(one, [1]), read(other, [1]))) == [[item(1)], [item(1)]]
+    assert [await read(one, [1]), await read(other, [1])] == [[item(1)], [item(1)]]
     assert proxy.operations() == ["GetItem", "GetItem"]
     assert [len(store.meter.calls) for store in (one, other)] == [1, 1]
 

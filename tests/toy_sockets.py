@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
 from datastore.metering import Meter
+from datastore.shared_reads import Sharing
 from edge.capacity.connections import Connections
 from edge.documents.prepared import Documents
 from edge.execution import Runner
@@ -71,6 +72,12 @@ class Toy:
         return Meter()
 
     def close(self) -> None:
+        pass
+
+    def share(self, sharing: Sharing) -> None:
+        pass
+
+    def told(self) -> None:
         pass
 
     def renew(self) -> None:

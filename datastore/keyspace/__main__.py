@@ -11,6 +11,7 @@ Each pattern is one question the tables can be asked: its resolver issues these 
 GetItem stands for a point read: reads of one tick go out together, as GetItem for one key and BatchGetItem for more.
 Who: `any` needs no login; `user` is the signed-in user, for their own data; `admin` and `system` are the roles of
 tokens, and may read what a user may; `internal` has no field.
+Shared for some milliseconds: an item that was read serves other operations of the process, too.
 """
 
 PROJECTIONS = {"ALL": "items", "COUNT": "a count, or items", "SELECTED": "selected attributes"}
@@ -66,7 +67,9 @@ def _row(pattern: AccessPattern) -> str:
 def _consistency(pattern: AccessPattern) -> str:
     if not pattern.reads:
         return ""
-    return "consistent" if pattern.consistent else "eventually consistent"
+    if pattern.consistent:
+        return "consistent"
+    return "eventually consistent" + (f", shared for {pattern.shared_ms} ms" if pattern.shared_ms else "")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.keyspace.parts import Key, join
 from datastore.moments import day_bucket, epoch_ms
 
@@ -94,6 +94,7 @@ EVENT = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=86_400,
+    shared_ms=CROWD_MS,
     fields=("earthquake", "node", "nodes"),
     key="pk = EVENT#<eventId>, sk = EVENT",
 )

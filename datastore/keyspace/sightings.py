@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.keyspace.parts import Key, join, split
 from datastore.moments import iso
 
@@ -82,6 +82,7 @@ USER_PROFILE = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=5,
+    shared_ms=CROWD_MS,
     fields=("userProfile", "Sighting.reporter", "Me.profile", "node", "nodes"),
     key="PK = USER#<userId>, SK = PROFILE",
 )

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from datastore.attributes import Item
+from datastore.declarations import AccessPattern
 from datastore.errors import Conflict, Internal
 from datastore.expressions import set_or_remove
 from datastore.keyspace.matches import active_matches as keys
@@ -37,9 +38,9 @@ class ActiveMatches:
         self._store = store
         self._now = now
 
-    async def by_id(self, match_id: str) -> ActiveMatch | None:
+    async def by_id(self, match_id: str, pattern: AccessPattern = keys.STATE) -> ActiveMatch | None:
         """AM-1: reads of one tick go out together."""
-        return self._alive(await self._store.get(keys.STATE, keys.active_match(match_id)))
+        return self._alive(await self._store.get(pattern, keys.active_match(match_id)))
 
     async def latest(self, match_id: str) -> ActiveMatch | None:
         """AM-1, read consistently: for a tick, and for a subscription that has attached."""

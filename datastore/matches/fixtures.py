@@ -14,10 +14,10 @@ from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.decoding import Decoder, derived, flag, number, text
 from datastore.errors import NotFound
+from datastore.found import Found
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.keyspace.versioning import REVISION
-from datastore.loading import Found
 from datastore.matches.cricket import (
     InningsScore,
     Match,

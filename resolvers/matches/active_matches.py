@@ -25,7 +25,7 @@ async def active(parent: strawberry.Parent[Match], info: Info) -> ActiveMatch | 
 
 
 async def live_score(parent: strawberry.Parent[Match], info: Info) -> LiveScore | None:
-    state = await info.context.active_matches.by_id(parent.match_id)
+    state = await info.context.active_matches.by_id(parent.match_id, keys.LIVE_SCORE)
     return None if state is None else state.live
 
 

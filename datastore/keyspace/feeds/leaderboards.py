@@ -13,7 +13,7 @@ hour `2026-06-25T14`, a day `2026-06-25`, all UTC.
 
 import zlib
 
-from datastore.declarations import AccessPattern, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
 from datastore.keyspace.parts import Key, join, split
 
 FEED_METRICS = Table(name="feed-metrics", partition="PK", sort="SK", ttl="expiresAt", item_bytes=1000)
@@ -55,6 +55,7 @@ TOP_AUTHORS = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=30,
+    shared_ms=CROWD_MS,
     fields=("topAuthors",),
     key="PK = AUTHORS#<month>, SK = BOARD",
 )
@@ -65,6 +66,7 @@ TRENDING_TAGS = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=30,
+    shared_ms=CROWD_MS,
     fields=("trendingTags",),
     key="PK = TAGS#<hour or day>, SK = BOARD",
 )

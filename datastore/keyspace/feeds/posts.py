@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from datastore.declarations import AccessPattern, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META
 from datastore.keyspace.parts import Key, join, split
@@ -54,6 +54,7 @@ POST = AccessPattern(
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    shared_ms=CROWD_MS,
     fields=(
         "post",
         "FeedEntry.post",

@@ -1,6 +1,6 @@
 """Users of the feed: `USER#<id>` / `META`."""
 
-from datastore.declarations import AccessPattern, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.versioning import guard
@@ -23,6 +23,7 @@ USER = AccessPattern(
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
+    shared_ms=CROWD_MS,
     fields=(
         "user",
         "Me.user",

@@ -4,7 +4,7 @@ Every change of a match's live state adds one to `version`. Whoever takes a matc
 write of its pollers holds only while the fence is theirs.
 """
 
-from datastore.declarations import AccessPattern, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
 from datastore.keyspace.parts import Key
 
 ACTIVE_MATCHES = Table(
@@ -36,6 +36,7 @@ LIVE_SCORE = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=2,
+    shared_ms=CROWD_MS,
     fields=("Match.liveScore",),
     key="matchId = <matchId>",
 )

@@ -1,6 +1,6 @@
 """The table `DisplayStateCache`: what widgets show of a match, computed for each team."""
 
-from datastore.declarations import AccessPattern, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
 from datastore.keyspace.parts import Key, join
 
 DISPLAY_STATES = Table(
@@ -23,6 +23,7 @@ DISPLAY_STATE = AccessPattern(
     operations=("GetItem", "BatchGetItem", "PutItem"),
     who=Who.ANY,
     max_age=2,
+    shared_ms=CROWD_MS,
     fields=("displayState", "Match.displayState", "node", "nodes"),
     key="cacheKey = DISPLAY#<matchId>#<teamId>",
 )

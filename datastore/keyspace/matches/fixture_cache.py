@@ -1,6 +1,6 @@
 """The table `cricket-fixture-cache`: what the provider said last of each match."""
 
-from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.keyspace.parts import Key
 
 FIXTURE_CACHE = Table(
@@ -26,6 +26,7 @@ CACHED = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=5,
+    shared_ms=CROWD_MS,
     fields=("Match.lineups",),
     key="matchId = <matchId>",
 )

@@ -1,6 +1,6 @@
 """The table `cricket-fixtures`: every match the system knows about."""
 
-from datastore.declarations import AccessPattern, Index, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.keyspace.parts import Key
 from datastore.keyspace.versioning import REVISION, counted, guard
 
@@ -48,6 +48,7 @@ FIXTURE = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=5,
+    shared_ms=CROWD_MS,
     fields=(
         "match",
         "Match.scorecards",
@@ -67,6 +68,7 @@ MATCHES = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=5,
+    shared_ms=CROWD_MS,
     fields=("matches",),
     key="matchId = <matchId>",
 )

@@ -1,6 +1,6 @@
 """The table `cricket-leagues`: reference data, some thirty leagues."""
 
-from datastore.declarations import AccessPattern, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
 from datastore.keyspace.versioning import guard
 
 LEAGUES = Table(
@@ -16,6 +16,7 @@ LEAGUE = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=30,
+    shared_ms=CROWD_MS,
     fields=("league", "Match.league", "node", "nodes"),
     key="leagueId = <leagueId>",
 )

@@ -1,6 +1,6 @@
 """The table `cricket-teams`: reference data, a hundred teams or fewer."""
 
-from datastore.declarations import AccessPattern, Table, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
 from datastore.keyspace.versioning import guard
 
 TEAMS = Table(
@@ -16,6 +16,7 @@ TEAM = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=30,
+    shared_ms=CROWD_MS,
     fields=("team", "Match.homeTeam", "Match.awayTeam", "TeamSeason.team", "node", "nodes"),
     key="teamId = <teamId>",
 )
