@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup serve test test-interpreted workload faults lint types check bench lock docs rehearse clean
+.PHONY: setup serve test test-interpreted workload faults lint types check bench lock docs rehearse lambda clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html
 
@@ -63,6 +63,10 @@ check: lint types test
 bench: setup
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# The feed's stream handler for AWS Lambda: build/feed-lambda.zip. ARGS="--python 3.12 --machine aarch64" for another runtime.
+lambda: $(VENV)/.ready
+	$(BIN)/python deploy/lambda_package.py $(ARGS)
+
 # The Dockerfile without Docker: its steps and the image's entrypoint, in empty roots. As root, on Linux.
 rehearse: setup
 	$(BIN)/python deploy/rehearse.py
@@ -79,4 +83,4 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-lambda.in -c requirements-dev.txt -o requirements-lambda.txt
 
 clean:
-	rm -rf $(VENV) node_modules tests/clients/node_modules benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build node_modules tests/clients/node_modules benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis
