@@ -94,9 +94,7 @@ def pack(packages: Path, archive: Path) -> tuple[int, int]:
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--python", default="3.11", help="the version of Lambda's runtime")
-    parser.add_argument(
-        "--machine", default="x86_64", choices=["x86_64", "aarch64"], help="its architecture"
-    )
+    parser.add_argument("--machine", default="x86_64", choices=["x86_64", "aarch64"], help="its architecture")
     parser.add_argument("--archive", type=Path, default=ROOT / "build" / "feed-lambda.zip")
     asked = parser.parse_args()
     with TemporaryDirectory() as folder:

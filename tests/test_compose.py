@@ -70,7 +70,11 @@ class Composed:
         told = {key: self.here(name, value) for key, value in set_by_both.items()}
         if name == "feed-pipeline":
             del told["GATEWAY_PORT"]  # whose value it has by chance
-        return surroundings(**told, GATEWAY_DATA_DIR=str(self._folder / volume))
+        given = {
+            "GATEWAY_DATA_DIR": str(self._folder / volume),
+            "GATEWAY_DRAIN_SECONDS": "0",
+        }  # no balancer has to notice
+        return surroundings(**told, **given)
 
     async def start(self, name: str) -> None:
         """It, and before it what it depends on."""

@@ -1,0 +1,67 @@
+"""docs/operations.md, the dashboard and the alerts, held to what the code has."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from conftest import ROOT, Served
+
+from resolvers.access import Role
+
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "gateway.json").read_text())
+CODES = re.compile(r'^    code = "([A-Z_]+)"$', re.M)
+_NAMED = re.compile(r"\b(?:gateway|stream|process)_[a-z_]+")
+_STRINGS = re.compile(r'"[^"]*"|\{[^}]*\}')
+
+
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in ALERTS["groups"] for rule in group["rules"]]
+
+
+def expressions() -> Iterator[str]:
+    yield from (rule["expr"] for rule in rules())
+    yield from (target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"])
+
+
+async def test_every_figure_in_the_dashboard_and_in_alerts_is_told_by_a_gateway(served: Served) -> None:
+    headers = {"Authorization": f"Bearer {served.token('me', Role.ADMIN)}"}
+    async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
+        kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", await response.text(), re.M))
+    told = {
+        name + ending
+        for name, kind in kinds.items()
+        for ending in (("_bucket", "_sum", "_count") if kind == "histogram" else ("",))
+    }
+
+    named = {name for expression in expressions() for name in _NAMED.findall(_STRINGS.sub("", expression))}
+
+    assert {"gateway_operations_total", "stream_lag_seconds", "process_open_fds"} <= named
+    assert named <= told
+
+
+def codes() -> set[str]:
+    folders = ("edge", "schema", "resolvers", "datastore", "pipelines", "commands")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return {code for path in files for code in CODES.findall(path.read_text())}
+
+
+def test_every_code_of_an_error_has_a_section_in_the_runbook() -> None:
+    runbook = PAGE.partition("\n## Runbook\n")[2].partition("\n## ")[0]
+    assert "INTERNAL" in codes()
+    assert codes() <= set(re.findall(r"^### ([A-Z_]+)$", runbook, re.M))
+
+
+def test_every_alert_is_told_of_and_each_that_is_told_of_is_there() -> None:
+    section = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| `(\w+)` \|", section, re.M)
+    assert told == [rule["alert"] for rule in rules()]
+
+
+def test_every_alert_says_what_it_is_about_and_how_urgent_that_is() -> None:
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("page", "ticket"), rule["alert"]
+        assert rule["annotations"]["summary"].endswith("."), rule["alert"]
