@@ -40,7 +40,7 @@ class Joiner:
     def finds_none(self, addresses: Sequence[Address]) -> bool:
         """Whether there is nothing that others read, as is the rule: told at little cost."""
         shared = self.shared
-        if shared.keeps_any and self.may_keep and not self.notes:
+        if self.may_keep and not self.notes and not shared.kept_at.isdisjoint(addresses):
             return False
         under_way = shared.under_way(self._consistent)
         return not under_way or under_way.isdisjoint(addresses)

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from datastore.declarations import Table
+from datastore.declarations import CROWD_MS, Table
 from datastore.errors import Throttled, Timeout, Unavailable
 from datastore.found import Found
 from datastore.keyspace import TABLES
@@ -21,6 +21,7 @@ from datastore.keyspace.parts import Key, key_of
 
 # Nobody joins a read that was sent longer ago: it may hang, and what it brings is as old as that.
 JOINED_SECONDS = 0.25
+LONGEST_SECONDS = CROWD_MS / 1000
 MOST_ITEMS = 1_000
 MOST_BYTES = 4 * 2**20
 
@@ -123,8 +124,9 @@ class SharedReads:
         return self._flights[consistent].keys()
 
     @property
-    def keeps_any(self) -> bool:
-        return bool(self._kept)
+    def kept_at(self) -> KeysView[Address]:
+        """Of what something is kept."""
+        return self._kept.keys()
 
     def flight(self, address: Address, consistent: bool, parts: Parts, since: int) -> Flight | None:
         """One that brings what is wanted of an item, joined: it was sent a moment ago, and after that many."""
@@ -194,8 +196,15 @@ class SharedReads:
         self._drop(address)
         self._kept[address] = kept
         self._bytes += kept.size
-        while len(self._kept) > MOST_ITEMS or self._bytes > MOST_BYTES:
-            self._drop(next(iter(self._kept)))
+        # What is too old for anybody goes, so that requests which find nothing find that out quickly.
+        while True:
+            oldest = next(iter(self._kept))
+            crowded = len(self._kept) > MOST_ITEMS or self._bytes > MOST_BYTES
+            if not crowded and self._is_recent(self._kept[oldest], LONGEST_SECONDS):
+                break
+            self._drop(oldest)
+            if not self._kept:
+                break
 
     def _drop(self, address: Address) -> None:
         kept = self._kept.pop(address, None)

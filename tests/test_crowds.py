@@ -164,7 +164,6 @@ async def advance_elsewhere(served: Served, elsewhere: Store) -> str:
 
 HOT = {
     "match": 'match(id: "m1") { note liveScore { version } league { name } homeTeam { name } }',
-    "matches": 'matches(ids: ["m1"]) { note awayTeam { name } }',
     "team": 'team(id: "10") { name }',
     "league": 'league(id: "L") { name }',
     "post": 'post(id: "p1") { text author { name } }',

@@ -14,7 +14,7 @@ from fault_proxy import Proxy, Seen, hang, lose_answer, refuse, reset, until
 from datastore.backoff import Backoff
 from datastore.client import Client
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
+from datastore.declarations import CROWD_MS, AccessPattern, Who
 from datastore.errors import DomainError, Throttled, Timeout
 from datastore.found import Found
 from datastore.keyspace import PATTERNS
@@ -351,6 +351,7 @@ def test_only_what_anybody_may_read_is_kept() -> None:
         assert not pattern.personal, pattern.id
         assert not pattern.consistent, pattern.id
         assert "GetItem" in pattern.operations, pattern.id
+        assert pattern.shared_ms <= CROWD_MS, pattern.id  # nothing is kept for longer
 
 
 # --- All of it at random ----------------------------------------------------------------------------------------------

@@ -68,7 +68,6 @@ MATCHES = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=5,
-    shared_ms=CROWD_MS,
     fields=("matches",),
     key="matchId = <matchId>",
 )
