@@ -18,6 +18,7 @@ import yaml
 from command_line import surroundings
 from conftest import ROOT, SECRET, free_port
 from forking import Forked
+from test_operations import named, told
 
 from deploy.rehearse import instructions
 from edge.identity import Tokens, TokenSettings
@@ -189,8 +190,16 @@ async def test_two_gateways_a_pipeline_redis_and_the_engine_work_together(compos
         while (await data(session, one, token, LIKES, post=post))["post"]["likeCount"] != 1:  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.05)
 
+        assert named() <= told(await figures(session, two))
+
     statuses = composed.stop()
     assert set(statuses.values()) == {0}, statuses
+
+
+async def figures(session: aiohttp.ClientSession, url: str) -> str:
+    token = Tokens(TokenSettings(secret=SECRET)).issue("me", Role.ADMIN)
+    async with session.get(f"{url}/metrics", headers={"Authorization": f"Bearer {token}"}) as response:
+        return await response.text()
 
 
 async def until_ready(session: aiohttp.ClientSession, url: str) -> None:
