@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from fault_proxy import cut_body, cut_json, damage, garble, plain, refuse, reset
+from fault_proxy import corrupt, cut_body, cut_json, damage, garble, plain, refuse, reset
 
 from datastore.client import Client
 from datastore.database import Database
@@ -38,6 +38,7 @@ TRANSIENT = {
     "503": plain(503),
     "reset": reset,
     "wrong checksum": damage,
+    "corrupted": corrupt,
     "no checksum": garble,
     "cut body": cut_body,
     "cut JSON": cut_json,

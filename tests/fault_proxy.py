@@ -1,6 +1,7 @@
 """A real proxy between client and engine that misbehaves on demand; DynamoDB itself is the engine's own."""
 
 import asyncio
+import re
 import zlib
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
@@ -175,6 +176,15 @@ async def damage(proxy: Proxy, seen: Seen) -> web.StreamResponse:
     """Another checksum than the content's."""
     status, _, content = await proxy.ask(seen)
     return web.Response(status=status, headers={"x-amz-crc32": str(zlib.crc32(content) ^ 1)}, body=content)
+
+
+async def corrupt(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """Its texts and numbers end otherwise: still an answer by its form, and not what the checksum is of."""
+    status, headers, content = await proxy.ask(seen)
+    changed = re.sub(rb'("[SN]":"[^"]*)[0-9A-Za-z]"', rb'\g<1>7"', content)
+    if changed == content:
+        changed = content + b" "
+    return web.Response(status=status, headers=headers, body=changed)
 
 
 async def garble(proxy: Proxy, seen: Seen) -> web.StreamResponse:
