@@ -83,7 +83,8 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
     served: Served, load: Load, proxy: Proxy, database: Database
 ) -> None:
     mix = FaultMix(FIFTH, SEED)
-    proxy.always, proxy.reached[""] = mix, 0
+    proxy.always = mix
+    proxy.reached.clear()
     began = time.monotonic()
 
     storms = asyncio.create_task(_storms(served, load, mix))
@@ -97,7 +98,6 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
     stored = await everything(database)
     for kind in {fact[0] for fact in load.truth.may_be}:
         assert load.truth.wrong(kind, stored) == []
-    assert {code for _, code in load.told.codes} <= {"THROTTLED", "UNAVAILABLE", "TIMEOUT", "CONFLICT"}
     assert min(mix.done[name] for name in ("throttled", "500", "reset", "answer lost", "corrupted")) > 10
 
 
