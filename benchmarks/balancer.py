@@ -22,7 +22,7 @@ class Balancer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         self._looking = asyncio.create_task(self._look())
         await self.seen(len(self.targets))
@@ -49,11 +49,13 @@ class Balancer:
                     self._change.notify_all()
                 await asyncio.sleep(LOOK_EVERY_SECONDS)
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # As a task of our own: the server would tell of its cancellation as of a fault.
+        task = asyncio.create_task(self._carry(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             if self.ready:
                 self._turn += 1

@@ -1,7 +1,6 @@
 """How a process takes leave of its clients: what they are told, and how long each part may take."""
 
 import asyncio
-import json
 import random
 from collections.abc import Callable, Collection
 from typing import TypeVar
@@ -35,11 +34,6 @@ class Delays:
 
     def next_ms(self) -> int:
         return round(self._chance.uniform(0.0, self._most) * 1000)
-
-
-def reason_of(delay_ms: int) -> str:
-    """What a close frame says of the delay. A frame has room for 123 bytes of it."""
-    return json.dumps({"reconnectAfterMs": delay_ms}, separators=(",", ":"))
 
 
 async def one_after_another(ending: Collection[T], end: Callable[[T], None]) -> None:

@@ -14,8 +14,10 @@ import pytest
 from command_line import Process, serving
 from websockets.asyncio.client import connect
 
+from benchmarks import rolling
 from benchmarks.balancer import Balancer
 
+pytestmark = pytest.mark.timeout(180)
 ASKED = {"query": "{ areas trending(windowHours: 1) { score } }"}
 BULKY = "{ earthquakes(first: 1000) { nodes { eventId place magnitude occurredAt } } }"
 # Small budgets would be what a load meets first.
@@ -106,3 +108,15 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
         gateway.process.send_signal(number)
         gateway.process.wait(5)
         assert gateway.process.returncode == 128 + number
+
+
+# Rolling
+
+
+async def test_replacing_both_of_two_processes_loses_no_event_and_no_query() -> None:
+    """The short form of `python -m benchmarks.rolling`."""
+    outcome = await rolling.measure(rolling.two_processes, 60)
+    assert outcome.is_whole, outcome.text()
+    assert outcome.events > 0
+    assert outcome.delivered == outcome.subscribers * outcome.events
+    assert outcome.codes[1012] >= 60  # each was on the one or the other

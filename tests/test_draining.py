@@ -14,8 +14,9 @@ from test_websocket import deaf
 from toy_sockets import Served, serving, until, world
 
 from edge.capacity.connections import Connections
-from edge.draining import ENDED_PER_SECOND, LONGEST_DELAY_SECONDS, Delays, one_after_another, reason_of
+from edge.draining import ENDED_PER_SECOND, LONGEST_DELAY_SECONDS, Delays, one_after_another
 from edge.http.protocol import UVICORN_OPTIONS
+from edge.websocket.messages import restart
 
 FEW, MANY = 10, 5_000
 
@@ -42,8 +43,9 @@ def test_few_come_again_at_once_and_many_within_ten_seconds_each_at_a_moment_of_
 
 
 def test_a_close_frame_has_room_for_the_reason() -> None:
-    assert json.loads(reason_of(10_000)) == {"reconnectAfterMs": 10_000}
-    assert len(reason_of(10_000).encode()) <= 123
+    code, reason = restart(10_000)
+    assert (code, json.loads(reason)) == (1012, {"reconnectAfterMs": 10_000})
+    assert len(reason.encode()) <= 123
 
 
 async def test_many_streams_do_not_end_in_one_turn() -> None:

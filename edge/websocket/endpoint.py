@@ -16,7 +16,7 @@ from datastore.errors import DomainError, Throttled, Unavailable
 from edge.answers import encode, told_error
 from edge.capacity.addresses import address_in, payer
 from edge.capacity.places import Places
-from edge.draining import STEP_SECONDS, Delays, one_after_another, reason_of
+from edge.draining import STEP_SECONDS, Delays, one_after_another
 from edge.execution import Runner
 from edge.http.media_types import JSON
 from edge.operations import Caller
@@ -24,7 +24,7 @@ from edge.origins import Origins
 from edge.requests import Identify
 from edge.websocket.asgi import Messages
 from edge.websocket.carrying import TAKE_OVER
-from edge.websocket.messages import GOING_AWAY, RESTART, Farewell
+from edge.websocket.messages import GOING_AWAY, Farewell, restart
 from edge.websocket.socket import LIMITS, Service, Socket, SocketLimits
 from edge.websocket.speaker import AUTHORIZATION
 
@@ -102,7 +102,7 @@ class GraphQLWebSocket:
         """Have everybody come again after a while, once they have what they asked for; in so many seconds."""
 
         def take_leave(socket: Socket) -> None:
-            socket.take_leave(Farewell(RESTART, reason_of(delays.next_ms())))
+            socket.take_leave(delays.next_ms())
 
         await one_after_another(self._sockets, take_leave)
         with suppress(TimeoutError):
@@ -110,7 +110,7 @@ class GraphQLWebSocket:
                 while self._open:  # noqa: ASYNC110 - each ends in its own way, seldom here
                     await asyncio.sleep(STEP_SECONDS)
         for socket in self._open:
-            socket.end(Farewell(RESTART, reason_of(delays.next_ms())))
+            socket.end(restart(delays.next_ms()))
 
     @property
     def _open(self) -> list[Socket]:

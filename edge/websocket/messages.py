@@ -19,6 +19,7 @@ class Farewell(NamedTuple):
 GOING_AWAY = Farewell(1001, "The server is shutting down")
 # https://www.iana.org/assignments/websocket/websocket.xhtml: Service Restart
 RESTART = 1012
+RECONNECT_AFTER = "reconnectAfterMs"
 
 
 class Broken(Exception):
@@ -80,6 +81,12 @@ def requested_operation(message: Message) -> Operation:
         raise Broken(4400, f"Invalid message: {error}") from None
 
 
-def places_told(places: Mapping[str, str | None]) -> bytes:
-    """After which events subscriptions go on elsewhere, by their ids. A ping, for that may come at any time."""
-    return encode({"type": "ping", "payload": {"resume": places}})
+def places_told(places: Mapping[str, str | None], again_ms: int | None = None) -> bytes:
+    """After which events subscriptions go on elsewhere, by their ids, and when. A ping: it may come at any time."""
+    when = {} if again_ms is None else {RECONNECT_AFTER: again_ms}
+    return encode({"type": "ping", "payload": {"resume": places, **when}})
+
+
+def restart(again_ms: int) -> Farewell:
+    """The client is to come again after so long. A frame has room for 123 bytes of it."""
+    return Farewell(RESTART, encode({RECONNECT_AFTER: again_ms}).decode())

@@ -18,7 +18,7 @@ from edge.execution import Runner
 from edge.operations import Caller, Operation
 from edge.requests import Identify
 from edge.websocket.carrying import Carrier
-from edge.websocket.messages import Broken, Farewell, Message, places_told, read_message, requested_operation
+from edge.websocket.messages import Broken, Farewell, Message, places_told, read_message, requested_operation, restart
 from edge.websocket.operation import OpenOperation
 from edge.websocket.rounds import Rounds
 from edge.websocket.speaker import Speaker, renews, without_authorization
@@ -71,7 +71,7 @@ class Socket:
     __slots__ = (
         "_acknowledged",
         "_address",
-        "_farewell",
+        "_again_ms",
         "_identifying",
         "_initialised",
         "_left",
@@ -106,7 +106,7 @@ class Socket:
         self._waiting: dict[OpenOperation, None] = {}  # and those that have some
         self._timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
-        self._farewell: Farewell | None = None  # said once what was asked for is answered
+        self._again_ms: int | None = None  # when its client is to come again: told once all is answered
         self._initialised = self._acknowledged = self._identifying = False
         self._over = self._lost = self._left = False
 
@@ -161,21 +161,21 @@ class Socket:
     def is_over(self) -> bool:
         return self._over
 
-    def take_leave(self, farewell: Farewell) -> None:
-        """End it once what was asked for has been answered, and subscriptions have begun.
+    def take_leave(self, again_ms: int) -> None:
+        """End it once what was asked for has been answered, and subscriptions have begun: others are to serve it.
 
         Nothing more is heard: a client asks anew elsewhere for what it got no answer to.
         """
-        if self._farewell is None and not self._over:
-            self._farewell = farewell
+        if self._again_ms is None and not self._over:
+            self._again_ms = again_ms
             self.carrier.hold()
             self._leave_if_answered()
 
     def _leave_if_answered(self) -> None:
         waits = any(not operation.is_subscription for operation in self._operations.values())
-        if self._farewell is not None and not (waits or self._identifying):
-            self.tell_places()
-            self.end(self._farewell)
+        if self._again_ms is not None and not (waits or self._identifying):
+            self.tell_places(self._again_ms)
+            self.end(restart(self._again_ms))
 
     def _leave(self) -> None:
         """Give its place back, once: as long as there is a connection, or a task of it, it takes one."""
@@ -256,7 +256,7 @@ class Socket:
         self._take_more()
 
     def _take_more(self) -> None:
-        if not self._identifying and not self._outbox and not self._over and self._farewell is None:
+        if not self._identifying and not self._outbox and not self._over and self._again_ms is None:
             self.carrier.release()
 
     def _begin_timer(self) -> None:
@@ -388,13 +388,13 @@ class Socket:
             self.over(operation)
             operation.stop()
 
-    def tell_places(self) -> None:
+    def tell_places(self, again_ms: int | None = None) -> None:
         places = {id: place for id, one in self._operations.items() if (place := one.place) is not None}
         if places:
-            self._say(places_told(places))
+            self._say(places_told(places, again_ms))
 
     def over(self, operation: OpenOperation) -> None:
         self._operations.pop(operation.id, None)
         self._waiting.pop(operation, None)
-        if self._farewell is not None:  # its last message goes out first
+        if self._again_ms is not None:  # its last message goes out first
             asyncio.get_running_loop().call_soon(self._leave_if_answered)
