@@ -37,11 +37,12 @@ class Delays:
 
 
 async def one_after_another(ending: Collection[T], end: Callable[[T], None]) -> None:
-    """End each of them, many of them spread over some seconds."""
+    """End each of them, many of them spread over some seconds. Those who end may leave the collection."""
     loop = asyncio.get_running_loop()
+    ending = tuple(ending)
     seconds = min(LONGEST_SPREAD_SECONDS, len(ending) / ENDED_PER_SECOND)
     began = loop.time()
-    for number, one in enumerate(tuple(ending)):
+    for number, one in enumerate(ending):
         wait = began + seconds * number / len(ending) - loop.time()
         if wait > STEP_SECONDS:
             await asyncio.sleep(wait)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from collections import Counter
 from typing import Any
 
 import aiohttp
@@ -12,9 +13,17 @@ from test_sse import blocks, next_of
 from test_sse import edge as events
 from test_websocket import deaf
 from toy_sockets import Served, serving, until, world
+from virtual_time import in_virtual_time
 
 from edge.capacity.connections import Connections
-from edge.draining import ENDED_PER_SECOND, LONGEST_DELAY_SECONDS, Delays, one_after_another
+from edge.draining import (
+    ENDED_PER_SECOND,
+    LONGEST_DELAY_SECONDS,
+    LONGEST_SPREAD_SECONDS,
+    STEP_SECONDS,
+    Delays,
+    one_after_another,
+)
 from edge.http.protocol import UVICORN_OPTIONS
 from edge.websocket.messages import restart
 
@@ -48,21 +57,26 @@ def test_a_close_frame_has_room_for_the_reason() -> None:
     assert len(reason.encode()) <= 123
 
 
-async def test_many_streams_do_not_end_in_one_turn() -> None:
-    """As many as take a tenth of a second: the loop has turns between them."""
-    ended: list[int] = []
-    seen: list[int] = []
+@pytest.mark.parametrize("streams", [FEW, 500, MANY])
+def test_many_streams_end_over_some_seconds_and_no_more(streams: int) -> None:
+    """In virtual time. Who has ended leaves the collection meanwhile, as sockets do."""
+    ended: list[float] = []
 
-    async def look() -> None:
-        while True:
-            seen.append(len(ended))
-            await asyncio.sleep(0)
+    async def work() -> None:
+        there = {*range(streams)}
 
-    looking = asyncio.create_task(look())
-    await one_after_another(range(int(ENDED_PER_SECOND / 10)), ended.append)
-    looking.cancel()
-    assert ended == [*range(int(ENDED_PER_SECOND / 10))]
-    assert len({*seen}) >= 3
+        def end(one: int) -> None:
+            there.discard(one)
+            ended.append(asyncio.get_running_loop().time())
+
+        await one_after_another(there, end)
+        assert not there
+
+    in_virtual_time(work)
+    expected = min(streams / ENDED_PER_SECOND, LONGEST_SPREAD_SECONDS)
+    assert expected * 0.9 - STEP_SECONDS <= ended[-1] - ended[0] <= expected
+    most = max(Counter(ended).values())
+    assert most <= streams * (STEP_SECONDS * 2 / expected) + 1
 
 
 # WebSockets
