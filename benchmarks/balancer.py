@@ -12,7 +12,10 @@ LOOK_EVERY_SECONDS = 0.1
 
 
 class Balancer:
-    """Connections go to the `targets`, URLs, whose `/readyz` says 200; those that are made stay where they are."""
+    """Connections go to the `targets`, URLs, whose `/readyz` says 200; those that are made stay where they are.
+
+    Where none does they go to any that takes them, as balancers do: it may be who asks that is slow.
+    """
 
     def __init__(self, targets: Sequence[str]) -> None:
         self.targets = list(targets)
@@ -41,7 +44,7 @@ class Balancer:
             await self._change.wait_for(lambda: len(self.ready) == ready)
 
     async def _look(self) -> None:
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(2)) as session:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(5)) as session:
             while True:
                 found = await asyncio.gather(*[_is_ready(session, target) for target in self.targets])
                 async with self._change:
@@ -57,12 +60,17 @@ class Balancer:
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if self.ready:
-                self._turn += 1
-                url = urlsplit(self.ready[self._turn % len(self.ready)])
-                with suppress(OSError):
+            self._turn += 1
+            targets = self.ready or self.targets
+            turn = self._turn % len(targets)
+            for target in (*targets[turn:], *targets[:turn]):
+                url = urlsplit(target)
+                try:
                     there, to_there = await asyncio.open_connection(url.hostname, url.port)
-                    await asyncio.gather(_pass_on(reader, to_there), _pass_on(there, writer))
+                except OSError:
+                    continue
+                await asyncio.gather(_pass_on(reader, to_there), _pass_on(there, writer))
+                return
         finally:
             writer.close()
 
