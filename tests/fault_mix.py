@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from fault_proxy import (
     EXPIRED,
+    TRIMMED,
     Fault,
     Proxy,
     Seen,
@@ -40,6 +41,7 @@ FAULTS: Mapping[str, tuple[Fault, tuple[str, ...]]] = {
     "half left": (leave_half, ("BatchGetItem", "BatchWriteItem")),
     "records repeated": (repeat_records, ("GetRecords",)),
     "iterator expired": (EXPIRED, ("GetRecords",)),
+    "stream trimmed": (TRIMMED, ("GetRecords",)),
 }
 # One try in five meets one of these.
 FIFTH = {

@@ -46,6 +46,22 @@ async def test_a_subscriber_is_told_each_change_once_and_in_order(served: Served
     assert {"records repeated", "iterator expired"} <= mix.done.keys()
 
 
+async def test_a_subscriber_whose_changes_were_trimmed_is_told_and_may_come_again(served: Served, proxy: Proxy) -> None:
+    listener = await served.listen(REPORTED)
+    await served.settle(BLIP)
+    mix = FaultMix({"stream trimmed": 1.0}, 8, STREAM)
+    proxy.always = mix
+
+    told = await listener.message()
+    mix.times = 0
+    again = await served.listen(REPORTED)
+    await served.settle(BLIP)
+    reported = await report(served)
+
+    assert (told["type"], told["payload"][0]["extensions"]) == ("error", {"code": "UNAVAILABLE", "retryable": True})
+    assert (await again.event())["sightingReported"]["sightingId"] == reported["sightingId"]
+
+
 async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
     served: Served, proxy: Proxy, engine: str, store_options: StoreOptions
 ) -> None:
