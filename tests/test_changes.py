@@ -25,7 +25,7 @@ from datastore.engine import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Unavailable
 from datastore.hub import Policy
 from datastore.shards import StreamMissing
-from datastore.streams import Change, ChangesLost
+from datastore.streams import Change, ChangesLost, StreamReader
 
 BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 MUTE = Table("Mute", "pk", "sk")
@@ -584,3 +584,67 @@ async def test_a_store_that_cannot_be_reached_at_first_is_told_at_once() -> None
     async with feed.follow(BLIP, number_of) as events:
         script.write("a", "x")
         assert await take(events, 1) == [99]
+
+
+# Going on
+
+
+class Heard:
+    """A sink that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.orders: list[tuple[str, str, str | None]] = []
+
+    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
+        self.orders.append((order, stream, single))
+
+    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+        self.numbers.append(number_of(change))
+
+    def lost(self, problem: Exception) -> None:
+        pytest.fail(str(problem))
+
+
+async def test_it_is_told_how_long_sequences_are_enough() -> None:
+    script, heard = Script(a=Shard()), Heard()
+    reader = StreamReader(script, "", 0.001, 0.02, lambda *_: None, BLIP, heard, new_order=lambda: "o")
+    await reader.attached()
+    script.shards["a"].closed = True
+    script.shards["b"] = Shard("a")
+    number = script.write("b", "x")
+    await until(lambda: heard.numbers == [number])
+    await reader.stop()
+    assert heard.orders == [("o", script.arn, "a"), ("o", script.arn, None)]
+
+
+async def test_who_comes_again_within_the_linger_goes_on_with_the_same_reader(
+    engine: Engine, session: aiohttp.ClientSession
+) -> None:
+    feed = ChangeFeed(HttpWire(engine.port, session), prefix=PREFIX, poll_interval=POLL, linger=30)
+    async with feed.follow(BLIP, number_of) as events:
+        engine.put(1)
+        assert await take(events, 1) == [1]
+        place = events.place
+    for number in range(2, 5):
+        engine.put(number)
+    async with feed.follow(BLIP, number_of, after=place) as events:
+        assert not events.is_too_old
+        assert await take(events, 3) == [2, 3, 4]
+        engine.put(5)
+        assert await take(events, 1) == [5]
+    assert readers()
+    await feed.aclose()
+    assert not readers()
+
+
+async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:
+    async with feed_of(engine, session).follow(BLIP, number_of) as events:
+        engine.put(1)
+        await take(events, 1)
+        place = events.place
+    for number in range(2, 1500):
+        engine.put(number)
+    async with feed_of(engine, session).follow(BLIP, number_of, after=place) as events:
+        engine.put(1500)
+        assert await take(events, 1499) == [*range(2, 1501)]

@@ -3,20 +3,37 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
-from conftest import Clock, Served, Tidied, free_port, listening
+from command_line import Process, serving
+from conftest import NOON, Clock, Served, Tidied, free_port, listening
 from earthquake_samples import put_raw
+from feed_items import post_item
 from resuming_clients import Client, OverEvents, OverSocket
+from test_home_feeds import entry
+from test_livestreams import announce, at
 from test_match_updates import advance, begun
+from test_notifications import notification_item
+from test_sightings import report
 
 from datastore.database import StoreOptions
+from datastore.feeds.home_feeds import source_item
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key
+from datastore.matches.cricket import CricketEvent, EventKind
+from datastore.moments import iso
+from edge.making import Maker
 from edge.settings import Settings
+from resolvers.access import Role
 
 CUTS = int(os.environ.get("RESUME_CUTS", "30"))
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
@@ -200,3 +217,207 @@ async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> N
         assert all(member.is_plain for member in group._members)
     for name in ("q1", "q2", "q3"):
         assert await stays.event() == {"earthquakeDetected": {"eventId": name}}
+
+
+# Each subscription, and the rights there are when one comes back
+
+
+async def missed(
+    served: Served,
+    query: str,
+    happen: Callable[[], Awaitable[Any]],
+    before: Callable[[], Awaitable[Any]] | None = None,
+    *,
+    user: str = "ada",
+    again: str | None = None,
+) -> AsyncGenerator[Any, None]:
+    """What is told first to one who comes back, as `again` if it is said, after this happened. `before`: one event."""
+    client = OverSocket(served.http, query, served.headers(user, Role.USER))
+    async with client.connected(served.url) as events:
+        await anext(events)
+        if before is not None:
+            await before()
+            await anext(events)
+    await happen()
+    client.headers = dict(served.headers(again or user, Role.USER))
+    async with client.connected(served.url) as events:
+        async for payload in events:
+            yield payload
+
+
+RECEIVED = 'subscription { notificationReceived(userId: "%s") { notificationId } }'
+
+
+async def test_notifications_come_that_were_missed_and_nobody_elses(served: Served) -> None:
+    async def happen() -> None:
+        for owner, name in (("eve", "hers"), ("ada", "mine")):
+            await served.store().write_all(FEED, puts=[notification_item(name, owner)])
+
+    first = served.store().write_all(FEED, puts=[notification_item("first")])
+    async with aclosing(missed(served, RECEIVED % "ada", happen, lambda: first)) as told:
+        assert (await anext(told))["data"]["notificationReceived"]["notificationId"].endswith("mine")
+
+
+async def test_who_may_not_be_told_is_not_told_what_was_missed_either(served: Served) -> None:
+    async def nothing() -> None: ...
+
+    async with aclosing(missed(served, RECEIVED % "ada", nothing, again="eve")) as told:
+        errors = (await anext(told))["errors"]
+    assert [error["extensions"]["code"] for error in errors] == ["FORBIDDEN"]
+
+
+ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada") { postId } }'
+
+
+async def test_authors_that_were_left_meanwhile_stay_silent(served: Served) -> None:
+    async def write(*items: Any) -> None:
+        for item in items:
+            await served.store().write_all(FEED, puts=[item])
+
+    left, new = source_item("ada", "left", iso(NOON)), source_item("ada", "new", iso(NOON))
+    await write(left, source_item("ada", "big", iso(NOON)))
+    soon = NOON + timedelta(seconds=1)
+
+    async def happen() -> None:
+        await write(post_item("x", "left", soon))
+        await served.store().write_all(FEED, deletes=[Key(left["PK"], left["SK"])])
+        await write(entry(post_item("first", "big", soon)), post_item("second", "big", soon), new)
+        await write(post_item("third", "new", soon))
+
+    async with aclosing(missed(served, ARRIVALS, happen, lambda: write(post_item("first", "big", soon)))) as told:
+        posts = [(await anext(told))["data"]["homeFeedUpdated"]["postId"] for _ in range(2)]
+    assert posts == ["second", "third"]
+
+
+ALERTS = 'subscription { watchAlerts(userId: "ada") { category } }'
+
+
+async def test_alerts_come_that_were_missed_for_the_watches_there_are(served: Served) -> None:
+    create = 'mutation ($c: String!) { createWatch(input: {area: "Harbor", category: $c}) { watchId } }'
+    cats = (await served.ask(create, {"c": "Cats"}, user="ada")).data["createWatch"]["watchId"]
+    await served.ask(create, {"c": "Sneakers"}, user="ada")
+
+    async def happen() -> None:
+        await report(served, area="Harbor", category="Cats", user="bob")
+        delete = 'mutation ($id: ID!) { deleteWatch(area: "Harbor", category: "Cats", watchId: $id) { watchId } }'
+        await served.ask(delete, {"id": cats}, user="ada")
+        await report(served, area="Harbor", category="Sneakers", user="bob")
+
+    before = partial(report, served, area="Harbor", category="Cats", user="bob")
+    async with aclosing(missed(served, ALERTS, happen, before)) as told:
+        assert (await anext(told))["data"] == {"watchAlerts": {"category": "Sneakers"}}
+
+
+ENGAGEMENT = 'subscription { postEngagement(postId: "p") { likeCount } }'
+
+
+async def test_a_post_that_may_be_seen_no_longer_is_not_told_of(served: Served) -> None:
+    await served.store().write_all(FEED, puts=[post_item("p", "bob")])
+
+    async def happen() -> None:
+        await served.store().write_all(FEED, puts=[post_item("p", "bob", visibility="private") | {"likes": 2}])
+
+    async with aclosing(missed(served, ENGAGEMENT, happen)) as told:
+        said = await anext(told)
+    errors = said["payload"] if "payload" in said else said["errors"]
+    assert [error["extensions"]["code"] for error in errors] == ["NOT_FOUND"]
+
+
+LIVESTREAMS = "subscription { livestreamChanged { title state } }"
+
+
+async def test_a_livestream_that_began_and_one_that_was_announced_meanwhile_are_told(served: Served) -> None:
+    await announce(served, title="Soon", startTime=at(minutes=1), endTime=None)
+
+    async def happen() -> None:
+        served.clock.forward(minutes=2)
+        await announce(served, title="New", startTime=at(days=1), endTime=None)
+
+    before = partial(announce, served, title="Before", startTime=at(days=1), endTime=None)
+    async with aclosing(missed(served, LIVESTREAMS, happen, before)) as told:
+        events = [(await anext(told))["data"]["livestreamChanged"] for _ in range(2)]
+    expected = [{"title": "New", "state": "UPCOMING"}, {"title": "Soon", "state": "LIVE"}]
+    assert sorted(events, key=lambda event: event["title"]) == expected
+
+
+SCORES = "subscription { liveScores(minIntervalMs: 60000) { isSnapshot updates { matchId version conflated } } }"
+
+
+async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Served) -> None:
+    await begun(served, "m1", "m2")
+    client = OverSocket(served.http, SCORES, {})
+    async with client.connected(served.url) as events:
+        assert (await anext(events))["data"]["liveScores"]["isSnapshot"]
+        await advance(served, "m1")  # this waits for a minute
+        await advance(served, "m2", CricketEvent("m2:1", EventKind.WICKET, "WICKET!"))
+        told = (await anext(events))["data"]["liveScores"]["updates"]
+        assert told == [{"matchId": "m2", "version": 2, "conflated": 0}]
+    await advance(served, "m2")
+    async with client.connected(served.url) as events:
+        told = [(await anext(events))["data"]["liveScores"] for _ in range(2)]
+    assert [scores["isSnapshot"] for scores in told] == [False, False]
+    assert [update for scores in told for update in scores["updates"]] == [
+        {"matchId": "m1", "version": 2, "conflated": 0},
+        {"matchId": "m2", "version": 3, "conflated": 0},
+    ]
+
+
+async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(
+    served: Served, other: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [OverSocket(served.http, QUAKES, {}) for _ in range(20)]
+    async with clients[0].connected(served.url) as events:
+        await anext(events)
+        await put_raw(served, "q0")
+        await anext(events)
+    for client in clients:
+        client.last = clients[0].last
+    for number in range(3):
+        await put_raw(served, f"q{number + 1}")
+    made, really = list[Any](), Maker.made
+
+    async def counted(maker: Maker, member: Any, told: Any, standing: Any) -> Any:
+        made.append(told)
+        return await really(maker, member, told, standing)
+
+    monkeypatch.setattr(Maker, "made", counted)
+
+    async def had(client: Client) -> list[str]:
+        async with client.connected(other.url) as events:
+            return [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(3)]
+
+    assert await asyncio.gather(*map(had, clients)) == [["q1", "q2", "q3"]] * 20
+    assert len(made) < 20
+
+
+REPORT = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "A tabby"}) { sightingId } }'
+REPORTED = "subscription { sightingReported { sightingId } }"
+
+
+@TRANSPORTS
+async def test_a_process_that_was_killed_is_gone_on_from_with_the_next_on_its_data(
+    tmp_path: Path, transport: type[Client]
+) -> None:
+    folder = tmp_path / "data"
+    with serving(folder) as first:
+        token = first.token()
+
+        def report(gateway: Process) -> Any:
+            return gateway.data(REPORT, token)["reportSighting"]
+
+        async with aiohttp.ClientSession() as http:
+            client = transport(http, REPORTED, {})
+            async with client.connected(first.url) as events:
+                await anext(events)
+                expected = [await asyncio.to_thread(report, first)]
+                told = [await anext(events)]
+            expected.append(await asyncio.to_thread(report, first))
+            first.process.kill()
+            first.process.wait()
+            with serving(folder, "--no-demo") as second:
+                expected.append(await asyncio.to_thread(report, second))
+                async with client.connected(second.url) as events:
+                    told += [await anext(events), await anext(events)]
+                    expected.append(await asyncio.to_thread(report, second))
+                    told.append(await anext(events))
+    assert [one["data"]["sightingReported"] for one in told] == expected

@@ -4,6 +4,7 @@ from collections import ChainMap
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime, timedelta
+from hashlib import blake2b
 
 import strawberry
 
@@ -23,10 +24,13 @@ from resolvers.access import require
 from resolvers.arguments import After, Before, First, Last, UserId, WhenSlow
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
+from resolvers.progress import Progress
 from resolvers.subscribing import follow, is_event
 
 # A post comes again soon (written by the fan-out, and by its author) or never.
 POSTS_REMEMBERED = 1000
+# So many of them are known from an event's id, by so many hexadecimal digits each.
+MOST_KNOWN, DIGITS = 25, 6
 # An author becomes a source moments after their first posts that are merged: those are looked for then.
 LOOKING_BACK = timedelta(minutes=5)
 MOST_FOUND = 25
@@ -59,25 +63,40 @@ async def home_feed_updated(
 ) -> AsyncGenerator[FeedEntry, None]:
     owner = bounds.user_id("userId", user_id)
     require(info.context.identity, keys.HOME_FEED_UPDATED, owner=owner)
-    return _once(_arriving(info.context, owner, when_slow))
+    progress = info.context.progress or Progress()
+    return _once(_arriving(info.context, owner, when_slow, progress), progress)
 
 
-async def _once(entries: AsyncGenerator[FeedEntry, None]) -> AsyncGenerator[FeedEntry, None]:
-    told: dict[str, None] = {}
+async def _once(entries: AsyncGenerator[FeedEntry, None], progress: Progress) -> AsyncGenerator[FeedEntry, None]:
+    """The ids of events tell of the last posts, too: one that was told may come again after the cut."""
+    told = dict.fromkeys(_known(progress))
     async with aclosing(entries):
         async for entry in entries:
-            if entry.post_id not in told:
-                told[entry.post_id] = None
+            digest = _digest(entry.post_id)
+            if digest not in told:
+                told[digest] = None
                 if len(told) > POSTS_REMEMBERED:
                     del told[next(iter(told))]
+                progress.known = "".join([*told][-MOST_KNOWN:])
                 yield entry
 
 
-async def _arriving(context: Context, user_id: str, when_slow: Policy) -> AsyncGenerator[FeedEntry, None]:
+def _digest(post_id: str) -> str:
+    return blake2b(post_id.encode(), digest_size=DIGITS // 2).hexdigest()
+
+
+def _known(progress: Progress) -> list[str]:
+    known = "" if progress.resume is None else progress.resume.known
+    return [known[start : start + DIGITS] for start in range(0, len(known), DIGITS)]
+
+
+async def _arriving(
+    context: Context, user_id: str, when_slow: Policy, progress: Progress
+) -> AsyncGenerator[FeedEntry, None]:
     """Entries as they are written, and posts of the feed's sources; a post may come more than once."""
-    began = context.services.now()
+    began = context.services.now() - (timedelta() if progress.resume is None else LOOKING_BACK)
     sources = _Sources()
-    progress = context.progress
+    ahead, taken = progress.as_ahead(), progress.mark
 
     async def read_sources() -> None:
         found = await context.home_feeds.sources_at_start(user_id)
@@ -87,18 +106,29 @@ async def _arriving(context: Context, user_id: str, when_slow: Policy) -> AsyncG
         if change.keys["PK"] != keys.feed(user_id):
             return sources.posted(change)
         if is_source(change.keys):
-            return None if progress is not None and progress.is_past else sources.changed(change)
+            return sources.still(change) if ahead.is_past else sources.changed(change)
         return entry_from(change.new) if change.kind == "INSERT" and is_entry(change.keys) and change.new else None
 
     arrivals: AsyncGenerator[FeedEntry | Post | Source, None] = follow(
-        context, FEED, arrival, when_slow, key=lambda event: event.author_id, prepare=read_sources
+        context,
+        FEED,
+        arrival,
+        when_slow,
+        key=lambda event: event.author_id,
+        prepare=read_sources,
+        progress=ahead,
     )
     async with aclosing(arrivals):
         async for event in arrivals:
+            before, taken = taken, ahead.mark
+            progress.at(taken)
             if isinstance(event, FeedEntry):
                 yield event
             elif isinstance(event, Source):
-                for entry in await _posted_before(context, user_id, event, began):
+                found = await _posted_before(context, user_id, event, began)
+                for entry in found:
+                    # Not past the change before all that it brings has been told.
+                    progress.at(taken if entry is found[-1] else before or taken)
                     yield entry
             elif sources.have(event):
                 followers_only = event.visibility is Visibility.FOLLOWERS
@@ -129,6 +159,11 @@ class _Sources:
         source = source_from(change.new) if change.new else None
         self._since[author_id] = source.since if source else None
         return source if change.kind == "INSERT" else None
+
+    def still(self, change: Change) -> Source | None:
+        """The source that a change brought which was made before they were read, if it is one still."""
+        source = source_from(change.new) if change.kind == "INSERT" and change.new else None
+        return source if source is not None and self._since.get(source.author_id) is not None else None
 
     def have(self, post: Post) -> bool:
         since = self._since.get(post.author_id)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -227,8 +226,7 @@ async def livestream_changed(
         first=None if only is None else first,
         progress=ahead,
     )
-    told = _with_time(changes, since, Schedule(context.services.now), begin, ahead, progress)
-    return _marked(told, progress)
+    return _with_time(changes, since, Schedule(context.services.now), begin, ahead, progress)
 
 
 def _told_then(progress: Progress) -> datetime | None:
@@ -241,16 +239,6 @@ def _told_then(progress: Progress) -> datetime | None:
 
 def _in_ms(moment: datetime) -> str:
     return str(int(moment.timestamp() * 1000))
-
-
-async def _marked(
-    livestreams: AsyncGenerator[Livestream, None], progress: Progress
-) -> AsyncGenerator[Livestream, None]:
-    async with aclosing(livestreams):
-        async for livestream in livestreams:
-            if livestream.told_at is not None:
-                progress.known = _in_ms(livestream.told_at)
-            yield livestream
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +309,8 @@ async def _with_time(
             else:
                 told = schedule.passed()
             for livestream in told:
+                if livestream is told[-1] and livestream.told_at is not None:
+                    progress.known = _in_ms(livestream.told_at)
                 yield livestream
     except StopAsyncIteration:
         return

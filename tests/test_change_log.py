@@ -1,0 +1,155 @@
+"""The log of a table against a plain list: whoever goes on after any change gets all that came after it, or is told."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datastore.change_log import Entry, Log, Place, place_from
+from datastore.errors import BadUserInput
+from datastore.streams import Change
+
+
+def change(sequence: int) -> Change:
+    return Change("t", "INSERT", {"pk": "k"}, None, {"n": sequence}, str(sequence), datetime.now(UTC), False)
+
+
+async def no_older(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
+    return None
+
+
+def log(published: list[Entry], **bounds: float) -> Log:
+    return Log(published.append, lambda _: None, no_older, **bounds)  # type: ignore[arg-type]
+
+
+def told_after(log: Log, number: int) -> list[int] | None:
+    """All that comes after, three at a time."""
+    found: list[int] = []
+    while entries := log.after(number, 3):
+        found += [int(entry.change.sequence) for entry in entries]
+        number = entries[-1].number
+    return None if entries is None else found
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    shards=st.lists(st.integers(0, 2), max_size=40),
+    is_single=st.booleans(),
+    most=st.integers(1, 50),
+    orders=st.sets(st.integers(0, 40)),
+)
+def test_what_follows_any_change_is_all_there_is_or_too_old(
+    shards: list[int], is_single: bool, most: int, orders: set[int]
+) -> None:
+    published: list[Entry] = []
+    kept = log(published, most_changes=most)
+    kept.begin("o", "arn", single="s0" if is_single else None)
+    for number, shard in enumerate(shards):
+        if number in orders:
+            kept.begin(f"o{number}", "arn", single="s0" if is_single else None)
+        kept.tell("s0" if is_single else f"s{shard}", change(number * 7 + 1))
+    sequences = [int(entry.change.sequence) for entry in published]
+    assert sequences == [number * 7 + 1 for number in range(len(shards))]
+    for index, entry in enumerate(published):
+        place = kept.number_of(place_from(str(entry.place)))
+        is_kept = index >= len(published) - most - 1
+        assert (place is not None) is is_kept
+        if place is not None:
+            assert told_after(kept, place) == sequences[index + 1 :]
+
+
+@pytest.mark.parametrize("bounds", [{"most_bytes": 2000}, {"kept_seconds": 10.0}])
+def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
+    published: list[Entry] = []
+    seconds = iter(range(1000))
+    kept = log(published, clock=lambda: float(next(seconds)), **bounds)  # type: ignore[arg-type]
+    kept.begin("o", "arn", single="s")
+    for number in range(100):
+        kept.tell("s", change(number + 1))
+    assert kept.number_of(published[0].place) is None
+    assert told_after(kept, published[-2].number) == [100]
+    assert len(kept._entries) - kept._first < 12
+
+
+def test_a_place_of_a_single_shard_is_good_whoever_gave_it_the_order() -> None:
+    told: list[Entry] = []
+    kept, elsewhere = log([]), log(told)
+    for one, order in ((kept, "a"), (elsewhere, "b")):
+        one.begin(order, "arn", single="s")
+        for number in range(3, 9):
+            one.tell("s", change(number))
+    assert [kept.number_of(entry.place) for entry in told] == [3, 4, 5, 6, 7, 8]
+    assert kept.number_of(told[0].place._replace(sequence=20)) == 20  # that process is further on
+    assert kept.number_of(told[0].place._replace(sequence=2)) is None
+    assert kept.number_of(Place("a", "0", 0)) == 0
+
+
+@pytest.mark.parametrize("single", ["s", None])
+def test_another_stream_knows_no_place_of_the_one_before(single: str | None) -> None:
+    published: list[Entry] = []
+    kept = log(published)
+    kept.begin("o", "arn", single=single)
+    kept.tell("s", change(5))
+    kept.begin("p", "arn of another", single=single)
+    kept.tell("s", change(1))
+    assert kept.number_of(published[0].place) is None
+    assert kept.number_of(published[1].place) == 1
+
+
+def test_the_places_before_a_split_are_good_after_it() -> None:
+    published: list[Entry] = []
+    kept = log(published)
+    kept.begin("o", "arn", single="s")
+    kept.tell("s", change(5))
+    kept.begin("o", "arn", single=None)
+    kept.tell("child", change(7))
+    kept.tell("other child", change(6))
+    number = kept.number_of(published[0].place)
+    assert number is not None
+    assert told_after(kept, number) == [7, 6]
+
+
+async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
+    asked: list[tuple[int, int | None]] = []
+
+    async def read(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
+        asked.append((after, before))
+        await asyncio.sleep(0.01)
+        return [change(number) for number in range(after + 1, before or 12)]
+
+    published: list[Entry] = []
+    kept = Log(published.append, lambda _: None, read)
+    kept.begin("o", "arn", single="s")
+    kept.tell("s", change(10))
+    places = [published[0].place._replace(order="x", sequence=number) for number in (4, 5, 6, 4)]
+    numbers = await asyncio.gather(*map(kept.reach, places))
+    assert numbers == [4, 5, 6, 4]
+    assert asked == [(4, 10)]
+    kept.tell("s", change(11))
+    assert [told_after(kept, number) for number in numbers if number] == [
+        [5, 6, 7, 8, 9, 10, 11],
+        [6, 7, 8, 9, 10, 11],
+        [7, 8, 9, 10, 11],
+        [5, 6, 7, 8, 9, 10, 11],
+    ]
+
+
+async def test_what_was_read_beyond_what_was_told_comes_once() -> None:
+    async def read(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
+        return [change(number) for number in range(after + 1, 8)]
+
+    kept = Log(lambda _: None, lambda _: None, read)
+    kept.begin("o", "arn", single="s")
+    number = await kept.reach(Place("x", kept._hash("s"), 3))
+    assert number == 3
+    for sequence in (6, 7, 8):
+        kept.tell("s", change(sequence))
+    assert told_after(kept, number) == [4, 5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("text", ["", "a", "a.b", "a..c", "a.b.C", "a.b.c.d", "a.b.-1", "a.b.c ", "a.b." + "z" * 40])
+def test_what_is_no_place_is_refused(text: str) -> None:
+    with pytest.raises(BadUserInput):
+        place_from(text)
