@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import (
+    bus,
     clients,
     data,
     documents,
@@ -64,6 +65,8 @@ PARTS = (
 )
 # They take servers in Node, which are installed for them, and so are measured only when they are named.
 AGAINST_OTHERS = ("peers", "growth")
+# It takes a redis-server, and is measured only when it is named.
+WITH_REDIS = ("bus",)
 
 
 async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
@@ -86,6 +89,9 @@ async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
     if "workloads" in parts:
         _say("measuring the workloads")
         report.workloads = await speed.measure_ours(extent.rounds, extent.effort)
+    if "bus" in parts:
+        _say("measuring the bus")
+        report.bus = await bus.measure(extent.rounds, extent.effort)
     if "peers" in parts:
         _say("measuring servers side by side")
         report.peers = await speed.measure_peers(extent.rounds, extent.effort)
@@ -150,7 +156,7 @@ async def _profile(names: Set[str], effort: float, viewers: subscribers.Extent) 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="see that it works: short rounds, no figures to trust")
-    choices = (*PARTS, *AGAINST_OTHERS)
+    choices = (*PARTS, *AGAINST_OTHERS, *WITH_REDIS)
     parser.add_argument("--only", nargs="+", choices=choices, default=PARTS, metavar="PART", help=", ".join(choices))
     parser.add_argument("--rounds", type=int, metavar="N", help="so many rounds instead of 7, or of 1 with --quick")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")

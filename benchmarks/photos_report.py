@@ -7,6 +7,8 @@ from typing import Any
 import orjson
 
 from benchmarks import subscriber_report, workload_report
+from benchmarks.bus import BusResult
+from benchmarks.bus import report as bus_report
 from benchmarks.contenders import Result
 from benchmarks.documents import DocumentCost, figures, report
 from benchmarks.photos import SIZE, PhotoCost
@@ -27,6 +29,7 @@ class FullReport(Report):
     peers: Sequence[Result] | None = None
     growth: Sequence[Result] | None = None
     subscribers: SubscribersResult | None = None
+    bus: BusResult | None = None
 
     def text(self) -> str:
         blocks = [super().text()]
@@ -39,6 +42,8 @@ class FullReport(Report):
         blocks += ["\n".join(workload_report.peers(results)) for results in (self.peers, self.growth) if results]
         if self.subscribers is not None:
             blocks.append("\n".join(subscriber_report.subscribers(self.subscribers)))
+        if self.bus is not None:
+            blocks.append("\n".join(bus_report(self.bus)))
         return "\n\n".join(blocks)
 
     def json(self) -> bytes:
@@ -48,6 +53,7 @@ class FullReport(Report):
             "workloads": [result.figures for result in self.workloads or ()],
             "peers": [result.figures for result in self.peers or ()],
             "growth": [result.figures for result in self.growth or ()],
+            "bus": self.bus,
             "subscribers": None if self.subscribers is None else self.subscribers.figures,
         }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)

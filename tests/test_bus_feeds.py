@@ -205,16 +205,17 @@ async def test_what_others_put_on_the_bus_is_told_and_passed_over(hosts: Hosts, 
     written = await hosts.write(2)
     for events in following:
         assert await take(events, 2) == written
-    epoch = one.source._epoch
     key = changes_key(redis)
     (_, (_, last)) = redis.client.xrange(key)
+    epoch, shard, follows, number, record = last["c"].split("\n", 4)
 
     for damaged in (
         {"what": "ever"},
-        {**last, "e": "another"},
-        {**last, "n": "none"},
-        {**last, "p": "", "s": "unknown", "r": "{"},
-        {**last, "s": "another"},
+        {"c": "ever"},
+        {"c": "\n".join(["another", shard, follows, number, record])},
+        {"c": "\n".join([epoch, shard, follows, "none", record])},
+        {"c": "\n".join([epoch, "unknown", "", number, "{"])},
+        {"c": "\n".join([epoch, "another", follows, number, record])},
     ):
         told = len(one.problems)
         redis.client.xadd(key, damaged)

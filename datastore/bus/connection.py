@@ -234,17 +234,11 @@ def _entries(told: Any) -> list[tuple[str, Entry]]:
 
 
 def _entry(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
-    try:
-        return Relayed(
-            id=entry_id,
-            epoch=fields[b"e"].decode(),
-            shard=fields[b"s"].decode(),
-            follows=fields[b"p"].decode(),
-            sequence=fields[b"n"].decode(),
-            record=fields[b"r"],
-        )
-    except (KeyError, UnicodeDecodeError):
+    parts = fields.get(b"c", b"").split(b"\n", 4)
+    if len(parts) != 5:
         return fields
+    epoch, shard, follows, sequence = map(_text, parts[:4])
+    return Relayed(entry_id, epoch, shard, follows, sequence, parts[4])
 
 
 def _flat(pairs: Mapping[str, str]) -> list[str]:
