@@ -78,7 +78,8 @@ return 1
 )
 
 # ARGV: lease, epoch, how many changes are kept, shard, the position that the page follows, then sequence numbers and
-# records. A change is one field, as every one takes its time to read. Answers how many were new; -1 when the lease does not count, -2 when the page does not follow what is noted.
+# records. A change is one field, as each takes its time to read. Answers how many were new; -1 when the lease does not
+# count, -2 when the page does not follow what is noted.
 APPEND = (
     _BEGIN
     + """
