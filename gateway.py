@@ -187,6 +187,9 @@ def serve(
         metrics_host=metrics_host,
         bus=bus,
     )
+    if wanted > 1 and options.store == "aws" and settings.bus is None:
+        # Each would read the streams by itself: AWS has a shard read five times a second by all together.
+        raise mistake("several workers on AWS need a bus: set --bus or GATEWAY_BUS to the URL of a Redis.", 2)
     _log_as(settings.log_format)
     assignment = Assignment.of(os.environ)
     if assignment is not None:

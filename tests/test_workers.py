@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from command_line import Process, _until, refused_in_a_line, run_here, serving, serving_anew
-from conftest import free_port
+from conftest import SECRET, free_port
 
 # Four interpreters that start on a busy machine take their time.
 pytestmark = [
@@ -168,6 +168,11 @@ def test_a_taken_address_is_told_although_workers_share_theirs(gateway: Process,
     port = gateway.url.rpartition(":")[2]
     done = run_here("serve", "--workers", "2", "--port", port, "--data-dir", tmp_path)
     refused_in_a_line(done, 1, f"Error: cannot listen on 127.0.0.1:{port}: Address already in use.")
+
+
+def test_several_workers_on_aws_need_a_bus(tmp_path: Path) -> None:
+    done = run_here("serve", "--workers", "2", "--store", "aws", "--data-dir", tmp_path, GATEWAY_SECRET=SECRET)
+    refused_in_a_line(done, 2, "Error: several workers on AWS need a bus: set --bus or GATEWAY_BUS")
 
 
 @pytest.mark.parametrize("told", ["0", "-1", "many", "1000"])
