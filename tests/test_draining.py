@@ -8,12 +8,15 @@ from typing import Any
 
 import aiohttp
 import pytest
+from conftest import Served as Gateway
 from http_server import served as http_serving
 from test_sse import blocks, next_of
 from test_sse import edge as events
 from test_websocket import deaf
-from toy_sockets import Served, serving, until, world
+from toy_sockets import Peer, Served, serving, until, world
 from virtual_time import in_virtual_time
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
 
 from edge.capacity.connections import Connections
 from edge.draining import (
@@ -25,6 +28,7 @@ from edge.draining import (
     one_after_another,
 )
 from edge.http.protocol import UVICORN_OPTIONS
+from edge.websocket.endpoint import SUBPROTOCOL
 from edge.websocket.messages import restart
 
 FEW, MANY = 10, 5_000
@@ -131,6 +135,23 @@ async def test_an_operation_that_hangs_and_a_peer_that_reads_nothing_hold_up_nob
         for connection in tuple(edge.server.server_state.connections):
             connection.shutdown()
         await until(lambda: not edge.server.server_state.connections and world.held == 0)
+
+
+async def test_who_asked_for_places_is_told_them_in_the_end(served: Gateway) -> None:
+    address = f"{served.url.replace('http', 'ws')}/graphql"
+    async with connect(address, subprotocols=[Subprotocol(SUBPROTOCOL)]) as socket:
+        peer = Peer(socket)
+        await peer.send(type="connection_init")
+        assert await peer.receive() == {"type": "connection_ack"}
+        extensions = {"resumeAfter": None}
+        await peer.subscribe("1", "subscription { sightingReported { sightingId } }", extensions=extensions)
+        begun = await peer.receive()
+        await served.gateway.edge.end_streams(random.Random(8), 5)
+        told = await peer.receive()
+        assert (await peer.closed())[0] == 1012
+    assert (told["type"], told["payload"]["resume"]) == ("ping", begun["payload"]["resume"])
+    assert told["payload"]["resume"]["1"]
+    assert 0 <= told["payload"]["reconnectAfterMs"] <= 10
 
 
 # Server-sent events
