@@ -4,6 +4,8 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -12,6 +14,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from command_line import Process, serving
+from conftest import ROOT
 from websockets.asyncio.client import connect
 
 from benchmarks import rolling
@@ -90,6 +93,13 @@ async def test_who_reads_nothing_does_not_hold_up_the_end(tmp_path: Path) -> Non
             await asyncio.sleep(0.5)
             assert await asyncio.to_thread(gateway.stop, signal.SIGTERM) < 25
         assert gateway.process.returncode == 0
+
+
+def test_a_process_whose_event_loop_hangs_ends_all_the_same() -> None:
+    hangs = "import threading, edge.server; edge.server.end_process_in(0.1); threading.Event().wait()"
+    done = subprocess.run([sys.executable, "-c", hangs], cwd=ROOT, capture_output=True, text=True, timeout=40)
+    assert done.returncode == 1
+    assert done.stderr == "The process did not end within 0.1 s: it is ended as it is.\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

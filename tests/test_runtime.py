@@ -1,6 +1,7 @@
 """What the process holds while it serves."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from datastore.earthquakes import Earthquakes
 from datastore.moments import day_bucket
 from datastore.pages import Span
 from edge.settings import Settings
-from runtime import Gateway, pipeline_pace
+from runtime import Gateway, Part, pipeline_pace
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,18 @@ def test_the_demo_offers_tokens_but_never_for_aws(store: str, offered: list[str]
 )
 def test_the_pipeline_reads_a_shard_of_aws_once_a_second_at_most(store: str, interval: float, seconds: float) -> None:
     assert pipeline_pace(store, interval).poll_seconds == seconds
+
+
+async def test_what_runs_in_the_background_runs_in_one_of_several_processes() -> None:
+    found: dict[Part, list[str]] = {}
+    settings = Settings(secret=SECRET, demo=True, matches="demo", feed_pipeline=True, ingest="all_hour")
+    for part in Part:
+        async with Gateway(settings, StoreOptions(), part=part).running(jobs=False) as gateway:
+            jobs = [job.func if isinstance(job, partial) else job for job in gateway._jobs()]
+            found[part] = [job.__qualname__ for job in jobs]
+    assert len(found[Part.WHOLE]) == 6
+    assert found[Part.JOBS] == found[Part.WHOLE]
+    assert found[Part.SERVING] == []
 
 
 # A stop while a client's ingest runs
