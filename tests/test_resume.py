@@ -31,6 +31,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key
 from datastore.matches.cricket import CricketEvent, EventKind
 from datastore.moments import iso
+from datastore.shards import ShardCursor, shards_of, stream_of
 from edge.making import Maker
 from edge.settings import Settings
 from resolvers.access import Role
@@ -222,6 +223,23 @@ async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> N
 # Each subscription, and the rights there are when one comes back
 
 
+async def told_all(served: Served) -> None:
+    """Returns when the process has been told all that was written until now, of each table that it reads."""
+    services, database = served.gateway.services, served.gateway.database
+    assert services is not None
+    assert database is not None
+    for name, followed in services.changes._tables.items():
+        arn = await stream_of(database.client, name, services.prefix)
+        (shard,) = await shards_of(database.client, arn)
+        cursor = ShardCursor(database.client, arn, shard.id, None)
+        newest = 0
+        while records := (await cursor.read()).records:
+            newest = int(records[-1]["dynamodb"]["SequenceNumber"])
+        async with asyncio.timeout(10):
+            while followed.log.last_number < newest:  # noqa: ASYNC110 - it tells no event
+                await asyncio.sleep(0.01)
+
+
 async def missed(
     served: Served,
     query: str,
@@ -239,6 +257,7 @@ async def missed(
             await before()
             await anext(events)
     await happen()
+    await told_all(served)
     client.headers = dict(served.headers(again or user, Role.USER))
     async with client.connected(served.url) as events:
         async for payload in events:
@@ -274,13 +293,14 @@ async def test_authors_that_were_left_meanwhile_stay_silent(served: Served) -> N
         for item in items:
             await served.store().write_all(FEED, puts=[item])
 
-    left, new = source_item("ada", "left", iso(NOON)), source_item("ada", "new", iso(NOON))
+    left, gone, new = [source_item("ada", name, iso(NOON)) for name in ("left", "gone", "new")]
     await write(left, source_item("ada", "big", iso(NOON)))
     soon = NOON + timedelta(seconds=1)
 
     async def happen() -> None:
-        await write(post_item("x", "left", soon))
-        await served.store().write_all(FEED, deletes=[Key(left["PK"], left["SK"])])
+        await write(post_item("x", "left", soon), gone, post_item("y", "gone", soon))
+        for source in (left, gone):
+            await served.store().write_all(FEED, deletes=[Key(source["PK"], source["SK"])])
         await write(entry(post_item("first", "big", soon)), post_item("second", "big", soon), new)
         await write(post_item("third", "new", soon))
 
@@ -301,6 +321,9 @@ async def test_alerts_come_that_were_missed_for_the_watches_there_are(served: Se
         await report(served, area="Harbor", category="Cats", user="bob")
         delete = 'mutation ($id: ID!) { deleteWatch(area: "Harbor", category: "Cats", watchId: $id) { watchId } }'
         await served.ask(delete, {"id": cats}, user="ada")
+        art = (await served.ask(create, {"c": "Street Art"}, user="ada")).data["createWatch"]["watchId"]
+        await report(served, area="Harbor", category="Street Art", user="bob")
+        await served.ask(delete.replace("Cats", "Street Art"), {"id": art}, user="ada")
         await report(served, area="Harbor", category="Sneakers", user="bob")
 
     before = partial(report, served, area="Harbor", category="Cats", user="bob")
