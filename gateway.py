@@ -231,7 +231,7 @@ def _supervise(workers: int, settings: Settings, options: StoreOptions) -> None:
 
     async def started() -> None:
         notes.print(f"{'Workers':<21} {workers}, and one for what runs in the background")
-        await _started(gateway, options)
+        await _started(gateway, options, alone=False)
 
     if not run(lambda: supervisor.run(gateway, started)):
         raise typer.Exit(1)
@@ -266,8 +266,8 @@ def _address(settings: Settings) -> Iterator[None]:
         raise mistake(f"cannot listen on {where}: {reason}. Choose another with --host or --port.") from None
 
 
-async def _started(gateway: Gateway, options: StoreOptions) -> None:
-    _welcome(gateway, options)
+async def _started(gateway: Gateway, options: StoreOptions, *, alone: bool = True) -> None:
+    _welcome(gateway, options, alone=alone)
     await _warn_unless_ready(gateway)
 
 
@@ -314,11 +314,11 @@ def _check_feed(feed: str | None) -> None:
         raise typer.BadParameter(str(problem), param_hint="--ingest") from None
 
 
-def _welcome(gateway: Gateway, options: StoreOptions) -> None:
+def _welcome(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
     settings = gateway.settings
     notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
     notes.print(f"{'Store':<21} {_told(options)}")
-    notes.print(f"{'Set up':<21} {gateway.edge.set_up()}")
+    notes.print(f"{'Set up':<21} {gateway.edge.set_up(alone=alone)}")
     offered = gateway.edge.demo_tokens()
     for token in offered:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")

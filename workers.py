@@ -20,7 +20,8 @@ from edge.draining import WORKER_SECONDS
 from edge.server import end_process_in, listen
 from runtime import Gateway, Part
 
-VARIABLE = "GATEWAY_WORKER"
+# Set by a supervisor alone: no setting of users, whose names begin with GATEWAY_.
+VARIABLE = "WORKER_OF_GATEWAY"
 READY = b"ready\n"
 # Workers have ended by then, or are killed; and what works behind them is given what is left.
 LEAVE_SECONDS, JOBS_SECONDS = WORKER_SECONDS + 0.5, 2.5

@@ -246,10 +246,10 @@ class Edge:
         settings = self.settings
         return settings.demo and settings.loopback and self._store.store != "aws" and not settings.jwks_url
 
-    def set_up(self) -> str:
-        """What an operator wants to see at the start, in one line."""
+    def set_up(self, *, alone: bool = True) -> str:
+        """What an operator wants to see at the start, in one line; `alone`: one process serves."""
         settings, documents, capacity = self.settings, self.settings.documents, self.settings.capacity
-        shared = "in Redis" if capacity.redis_url else "in this process"
+        shared = "in Redis" if capacity.redis_url else f"in {'this' if alone else 'each'} process"
         budgets = f"{_budget(capacity.budget_units)} ({_budget(capacity.anonymous_budget_units)} without a token)"
         parts = (
             f"documents {documents.mode}",

@@ -141,6 +141,7 @@ async def test_tokens_of_one_are_good_for_all_and_each_tells_its_own_figures(gat
     token = gateway.token()
     assert {gateway.data("{ me { userId } }", token)["me"]["userId"] for _ in range(8)} == {"demo"}
     assert gateway.told.count("Demo user token") == 1
+    assert "read units in each process," in gateway.told
 
 
 def test_a_terminals_interrupt_which_goes_to_all_ends_them_once(tmp_path: Path) -> None:
