@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from datastore.change_log import Entry, Log, Place
 from datastore.change_reading import OlderChanges
 from datastore.declarations import Table
-from datastore.hub import Hub, Policy, Subscription
+from datastore.hub import Hub, Keeping, Subscription
 from datastore.positions import Reached
 from datastore.shards import Wire
 from datastore.sources import Sink, Source
@@ -92,8 +92,7 @@ class ChangeFeed:
         table: Table,
         select: Callable[[Change], T | None],
         *,
-        capacity: int = 256,
-        policy: Policy = Policy.DISCONNECT,
+        keeping: Keeping = Keeping(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
         stands_for: Callable[[], int] = lambda: 1,
         after: Place | None = None,
@@ -108,9 +107,7 @@ class ChangeFeed:
         followed = self._join(table)
         try:
             following = Following(followed.log, select, key)
-            async with self._hub.subscribe(
-                table.name, following.live, capacity=capacity, policy=policy, key=following.key
-            ) as events:
+            async with self._hub.subscribe(table.name, following.live, keeping=keeping, key=following.key) as events:
                 await followed.source.attached()
                 number = None if after is None else await followed.log.reach(after)
                 following.begin(events, after, number)
@@ -209,8 +206,9 @@ class Following(Generic[T]):
             self.number, self.place = self._log.last_number, self._log.last_place
 
     @property
-    def conflated(self) -> int:
-        return 0 if self._events is None else self._events.conflated
+    def left_out(self) -> int:
+        """How many events a newer one replaced while they waited, for the one that was given last."""
+        return 0 if self._events is None or self.is_behind else self._events.left_out
 
     @property
     def told_until(self) -> int:

@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import cache
 from typing import Any, Literal
 
+from datastore.hub import Policy
+
 AttributeType = Literal["S", "N"]
 Operation = Literal[
     "GetItem",
@@ -112,6 +114,8 @@ class AccessPattern:
     `max_age` are the seconds for which an answer that was found may be shown again; 0 for none at all.
     `shared_ms` are the milliseconds for which an item that a point read brought serves other requests of the process,
     too: where anybody may be shown it, or who may is decided after the read.
+    `when_slow` is what happens to a subscriber that does not keep up, unless it asks for something else: None for what
+    is no subscription. `chooses` tells whether it may ask.
     """
 
     id: str
@@ -134,6 +138,14 @@ class AccessPattern:
     personal: bool = False
     max_age: int = 0
     shared_ms: int = 0
+    when_slow: Policy | None = None
+    chooses: bool = True
+
+    @property
+    def policy(self) -> Policy:
+        """Of a subscription: what happens to a subscriber that does not keep up, if nothing else is asked for."""
+        assert self.when_slow is not None, self.id
+        return self.when_slow
 
     @property
     def reads(self) -> bool:
@@ -150,9 +162,13 @@ class AccessPattern:
 
     @property
     def summary(self) -> str:
-        """The pattern in a few words, as the schema's descriptions show it: id, operations, table and index."""
+        """The pattern in a few words, as the schema's descriptions show it: id, operations, table and index.
+
+        Of a subscription it says what becomes of who is slow, too.
+        """
         where = self.table.name if self.index is None else f"{self.table.name}.{self.index}"
-        return f"{self.id}: {' + '.join(self.operations) or 'change feed'} on {where}"
+        slow = "" if self.when_slow is None else f", when slow {self.when_slow.name}"
+        return f"{self.id}: {' + '.join(self.operations) or 'change feed'} on {where}{slow}"
 
 
 Arguments = Mapping[str, Any]

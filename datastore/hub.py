@@ -1,14 +1,14 @@
 """Hands records to subscribers through bounded queues: whoever publishes never waits and never fails.
 
-A subscriber that cannot keep up is disconnected, or given only the newest per key: its choice, never silent loss.
+Of what a subscriber cannot take in time some is left out, or it ends: its choice, and it is told how much it was.
 """
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from datastore.errors import SlowSubscriber
 
@@ -16,61 +16,164 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+# So many events wait for a subscriber at the most, unless it asks for fewer.
+WAITING_EVENTS = 1000
+
+
 class Policy(StrEnum):
     """What happens to a subscriber that does not keep up.
 
-    DISCONNECT: its iteration raises `SlowSubscriber`. LATEST: of each key only the newest event waits; it is
-    disconnected only when more than `capacity` different keys wait.
+    CLOSE: its iteration raises `SlowSubscriber`. LATEST: of each key only the newest event waits; it is ended only when
+    there is no place for the newest of all keys. BUFFER: the newest wait, and the oldest are left out.
     """
 
-    DISCONNECT = "disconnect"
+    CLOSE = "close"
     LATEST = "latest"
+    BUFFER = "buffer"
+
+    @property
+    def tells(self) -> str:
+        """What a client is told the number of, where something was left out."""
+        return "dropped" if self is Policy.BUFFER else "conflated"
+
+
+class Keeping(NamedTuple):
+    """What is kept for a subscriber that does not keep up: by this policy, so many events at the most."""
+
+    policy: Policy = Policy.CLOSE
+    most: int = WAITING_EVENTS
+
+    @classmethod
+    def of(cls, policy: Policy, buffer: int) -> "Keeping":
+        return cls(policy, buffer if policy is Policy.BUFFER else WAITING_EVENTS)
+
+    @property
+    def before(self) -> "Keeping":
+        """What is kept on the way to the subscriber, where others are waited for: there nothing is dropped."""
+        return Keeping(Policy.LATEST if self.policy is Policy.LATEST else Policy.CLOSE, WAITING_EVENTS)
+
+
+class Room:
+    """Bytes that may wait for one reader, in all that it follows; 0 is without limit."""
+
+    __slots__ = ("most", "used")
+
+    def __init__(self, most: int = 0) -> None:
+        self.most = most
+        self.used = 0
+
+    def fits(self, size: int, instead: int = 0) -> bool:
+        """Whether so many more may wait, `instead` of others. Where nothing else waits, anything may."""
+        left = self.used - instead
+        return not self.most or not left or left + size <= self.most
+
+
+class _Waiting(NamedTuple, Generic[T]):
+    event: T
+    size: int
+    left_out: int
 
 
 class Backlog(Generic[T]):
-    """What waits for one subscriber, by its policy; `most` of them at the most.
+    """What waits for one subscriber, within the room of its reader.
 
     What takes the place of another goes to the end of the line: what is taken is in the order in which it came, so
-    that whoever has one has all that came before it, or something newer of the same key.
+    that whoever has one has all that came before it, or something newer of the same key, or was told of it as dropped.
     """
 
-    __slots__ = ("_keyed", "_line", "_most")
+    __slots__ = ("_count", "_dropped", "_keeping", "_line", "_room")
 
-    def __init__(self, policy: Policy, most: int) -> None:
-        self._most = most
-        self._line: deque[T] = deque()
-        self._keyed: dict[Hashable, T] | None = {} if policy is Policy.LATEST else None
+    def __init__(self, keeping: Keeping, room: Room | None = None) -> None:
+        self._keeping = keeping
+        self._room = room or Room()
+        self._line: OrderedDict[Hashable, _Waiting[T]] = OrderedDict()
+        self._count = 0
+        self._dropped = 0
 
     def __len__(self) -> int:
-        return len(self._line if self._keyed is None else self._keyed)
+        return len(self._line)
 
-    def add(self, event: T, key: Hashable) -> T | None:
-        """Let it wait; what it took the place of. Raises `SlowSubscriber` when as many wait as may."""
-        replaced = None if self._keyed is None else self._keyed.pop(key, None)
-        if len(self) >= self._most:
-            behind = len(self) + 1
-            message = f"This subscription fell {behind} changes behind and was disconnected; subscribe again."
-            raise SlowSubscriber(message, behind=behind)
-        if self._keyed is None:
-            self._line.append(event)
+    @property
+    def is_told(self) -> bool:
+        """Whether what is taken next tells of all that was left out: nothing waits, and nothing was dropped since."""
+        return not self._line and not self._dropped
+
+    def add(self, event: T, key: Hashable = None, *, size: int = 0, left_out: int = 0) -> list[T]:
+        """Let it wait, of so many bytes; what is left out therefor, which may be this event itself.
+
+        `left_out` is how many it stands for beside itself. Raises `SlowSubscriber`, and keeps what waits, when there is
+        no place for it.
+        """
+        if self._keeping.policy is Policy.BUFFER:
+            gone = self._make_place(size)
+            if not self._has_place(size):  # other subscriptions of the reader take it up
+                self._dropped += 1 + left_out
+                return [*gone, event]
+        elif self._keeping.policy is Policy.LATEST:
+            gone = []
+            replaced = self._line.get(key)
+            if not self._has_place(size, replaced):
+                raise self._slow()
+            if replaced is not None:
+                self._leave(self._line.pop(key))
+                left_out += 1 + replaced.left_out
+                gone.append(replaced.event)
         else:
-            self._keyed[key] = event
-        return replaced
+            gone = []
+            if not self._has_place(size):
+                raise self._slow()
+        if self._keeping.policy is not Policy.LATEST:
+            self._count += 1
+            key = self._count
+        self._line[key] = _Waiting(event, size, left_out)
+        self._room.used += size
+        return gone
 
-    def take(self) -> T:
-        """The first of those that wait."""
-        return self._line.popleft() if self._keyed is None else self._keyed.pop(next(iter(self._keyed)))
+    def take(self) -> tuple[T, int]:
+        """The first of those that wait, and how many were left out before it, or for it."""
+        _, waiting = self._line.popitem(last=False)
+        self._leave(waiting)
+        dropped, self._dropped = self._dropped, 0
+        return waiting.event, waiting.left_out + dropped
 
-    def clear(self) -> None:
+    def clear(self) -> list[T]:
+        """Those that waited."""
+        events = [waiting.event for waiting in self._line.values()]
+        for waiting in self._line.values():
+            self._leave(waiting)
         self._line.clear()
-        if self._keyed is not None:
-            self._keyed.clear()
+        return events
+
+    def _make_place(self, size: int) -> list[T]:
+        gone = []
+        while self._line and not self._has_place(size):
+            _, oldest = self._line.popitem(last=False)
+            self._leave(oldest)
+            self._dropped += 1 + oldest.left_out
+            gone.append(oldest.event)
+        return gone
+
+    def _has_place(self, size: int, instead: _Waiting[T] | None = None) -> bool:
+        if instead is not None:
+            return self._room.fits(size, instead.size)
+        return len(self._line) < self._keeping.most and self._room.fits(size)
+
+    def _leave(self, waiting: _Waiting[T]) -> None:
+        self._room.used -= waiting.size
+
+    def _slow(self) -> SlowSubscriber:
+        behind = len(self) + 1
+        if len(self) < self._keeping.most:
+            found = f"This subscription left more than {self._room.most:,} bytes unread"
+        else:
+            found = f"This subscription fell {behind} changes behind"
+        return SlowSubscriber(f"{found} and was disconnected; subscribe again.", behind=behind)
 
 
 class Subscription(Generic[T]):
     """One subscriber's events: iterate it in one task, inside `async with` (or call `aclose`).
 
-    `conflated` counts the events that a newer one of the same key replaced while they waited.
+    `left_out` counts the events that a newer one replaced while they waited, for the one that was given last.
     """
 
     def __init__(
@@ -87,7 +190,7 @@ class Subscription(Generic[T]):
         self._wake = asyncio.Event()
         self._ended = False
         self._problem: Exception | None = None
-        self.conflated = 0
+        self.left_out = 0
 
     def __len__(self) -> int:
         """How many events wait."""
@@ -107,7 +210,8 @@ class Subscription(Generic[T]):
                 raise StopAsyncIteration
             self._wake.clear()
             await self._wake.wait()
-        return self._backlog.take()
+        event, self.left_out = self._backlog.take()
+        return event
 
     def offer(self, record: Any) -> None:
         """Take what `select` makes of a record. Whatever goes wrong ends this subscription and nothing else."""
@@ -122,7 +226,7 @@ class Subscription(Generic[T]):
             self.end(problem)
 
     def _add(self, event: T) -> None:
-        self.conflated += self._backlog.add(event, self._key(event)) is not None
+        self._backlog.add(event, self._key(event))
         self._wake.set()
 
     def end(self, problem: Exception | None = None) -> None:
@@ -160,15 +264,14 @@ class Hub(Generic[R]):
         topic: str,
         select: Callable[[R], T | None],
         *,
-        capacity: int = 256,
-        policy: Policy = Policy.DISCONNECT,
+        keeping: Keeping = Keeping(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
     ) -> Subscription[T]:
         """Events from now on. `select` makes a record into an event, or skips it with None; it runs while publishing.
 
         `key` is for the policy LATEST; without it only the newest event of all waits.
         """
-        backlog: Backlog[T] = Backlog(policy, capacity)
+        backlog: Backlog[T] = Backlog(keeping)
         subscription = Subscription(select, backlog, key or (lambda _: None), lambda one: self._forget(topic, one))
         self._topics.setdefault(topic, {})[id(subscription)] = subscription
         return subscription

@@ -1,17 +1,19 @@
 """The events of a subscription that nobody shares, and where it stands while there are none."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Hashable
 from contextlib import aclosing
 from typing import Any, NamedTuple
 
 from graphql.execution import Executor, execute_subscription_event
 
 from datastore.errors import Timeout
+from datastore.hub import Keeping
 from edge.answers import Outcome, outcome_of, place_only, resync
 from edge.capacity.deadlines import Deadlines
 from edge.requests import OperationContext
 from resolvers.progress import Progress
+from resolvers.subscribing import Shared, Unshared
 
 
 class Own(NamedTuple):
@@ -21,6 +23,14 @@ class Own(NamedTuple):
     executor: Executor[Any]
     source: AsyncIterable[Any]
     wants_places: bool = False
+
+    @property
+    def keeping(self) -> Keeping | None:
+        """What is kept where its subscriber does not keep up; None where no event is made before it can be sent."""
+        return self.source.keeping if isinstance(self.source, Shared | Unshared) else None
+
+    def key(self, event: Any) -> Hashable:
+        return self.source.key(event) if isinstance(self.source, Shared | Unshared) else None
 
     @property
     def progress(self) -> Progress:
@@ -36,7 +46,7 @@ async def outcomes_of(own: Own, deadlines: Deadlines) -> AsyncGenerator[Outcome,
             if isinstance(event, Outcome):
                 yield event
                 continue
-            mark, known = progress.mark, progress.known
+            mark, known, left_out = progress.mark, progress.known, progress.taken_left_out()
             own.context.renew()
             try:
                 with deadlines.limited():
@@ -47,6 +57,8 @@ async def outcomes_of(own: Own, deadlines: Deadlines) -> AsyncGenerator[Outcome,
             outcome = outcome_of(result)
             if mark is not None and not outcome.is_failure:
                 outcome.mark(mark.id(known), mark.number)
+                outcome.stand_for(left_out)
+            outcome.key = own.key(event)
             if progress.is_too_old and progress.tells_first:
                 outcome.extend("resync", True)
                 progress.is_too_old = False

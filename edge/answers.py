@@ -2,7 +2,7 @@
 
 import logging
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from secrets import token_hex
@@ -13,6 +13,7 @@ from graphql import ExecutionResult, FieldNode, GraphQLError
 
 from datastore.emails import without_emails
 from datastore.errors import BadUserInput, DomainError, Internal, Resync
+from datastore.hub import Policy
 
 MAX_ERRORS = 20
 # Messages of graphql-core quote the value they complain about, which can be as long as the request.
@@ -48,6 +49,7 @@ class Outcome:
     `stage` is where it ended; `replayed` the body of an earlier answer that is given again, byte for byte. `wrote`
     tells whether something was changed, or may have been. `omitted` counts errors beside those that are here.
     An event of a subscription has an id, by which a client can go on after it, and the `number` of its change here;
+    `left_out` is how many events it stands for beside itself, and `key` tells which may take its place while it waits.
     `goes_on` is an error after which the subscription does, and `is_place` one that only tells the id of where it is.
     """
 
@@ -61,6 +63,8 @@ class Outcome:
     omitted: int = 0
     event_id: str | None = None
     number: int = 0
+    left_out: int = 0
+    key: Hashable = None
     goes_on: bool = False
     is_place: bool = False
     _described: list[dict[str, Any]] | None = field(default=None, init=False, repr=False, compare=False)
@@ -98,12 +102,53 @@ class Outcome:
         if event_id is not None:
             self.extend("eventId", event_id)
 
+    def stand_for(self, left_out: int) -> None:
+        """It has taken the place of so many others, which its client is told."""
+        if left_out:
+            self.left_out = left_out
+            self.extend(Policy.LATEST.tells, left_out)
+
+    def standing_for(self, left_out: int) -> "Outcome":
+        """The same for one who was not told so many others, instead of as many as it stands for."""
+        if left_out == self.left_out:
+            return self
+        copy = self._copy()
+        copy.stand_for(left_out)
+        return copy
+
+    def body_after(self, left_out: int, name: str) -> bytes:
+        """The response, telling under this name that so many events were left out: what all are told, and a bit."""
+        if left_out == self.left_out:
+            return self.body
+        if name in (self.extensions or {}):
+            return self.standing_for(left_out).body
+        # The extensions are the last in it: see `_map`.
+        if self._has_extensions:
+            return b'%b,"%b":%d}}' % (self.body[:-2], name.encode(), left_out)
+        return b'%b,"extensions":{"%b":%d}}' % (self.body[:-1], name.encode(), left_out)
+
+    def telling(self, left_out: int, name: str) -> "Outcome":
+        """The same with that body."""
+        if left_out == self.left_out:
+            return self
+        copy = self._copy()
+        copy._body = self.body_after(left_out, name)
+        return copy
+
     def as_resync(self) -> "Outcome":
         """The same, for one who asked for what is not known any more."""
-        copy = replace(self)
-        copy._described = self.described if self.errors else None
+        copy = self._copy()
         copy.extend("resync", True)
         return copy
+
+    def _copy(self) -> "Outcome":
+        copy = replace(self)
+        copy._described = self.described if self.errors else None
+        return copy
+
+    @property
+    def _has_extensions(self) -> bool:
+        return bool(self.extensions or self.omitted or len(self.errors) > MAX_ERRORS)
 
     @property
     def body(self) -> bytes:

@@ -59,6 +59,7 @@ class Runner:
         budgets: Budgets | None = None,
         load: Load | None = None,
         subscriptions: Places | None = None,
+        waiting_bytes: int = 0,
         once: Once | None = None,
         observers: Collection[Observe] = (),
         tracing: Tracing | None = None,
@@ -80,7 +81,7 @@ class Runner:
             explanations=explanations,
         )
         places = subscriptions or Places("subscriptions", 0, 0)
-        self._streams = Streams(documents, self.accounts, self._load, places, self._deadlines)
+        self._streams = Streams(documents, self.accounts, self._load, places, self._deadlines, waiting_bytes)
 
     def check_load(self) -> None:
         """Raises `Unavailable` when an operation that came now would not be executed: it need not be read."""

@@ -60,7 +60,7 @@ class Group:
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         forget: Callable[["Group"], None],
     ) -> None:
-        self.policy = source.policy
+        self.keeping = source.keeping
         self._accounts = accounts
         self._source = source
         self._context = context
@@ -76,7 +76,7 @@ class Group:
         self._settling: asyncio.Task[None] | None = None
         self._may_owe = False
         self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
-        self._lanes = Lanes[Rights | None, _Due](self.policy, EXECUTED_AT_ONCE, self._tell_due)
+        self._lanes = Lanes[Rights | None, _Due](self.keeping.before, EXECUTED_AT_ONCE, self._tell_due)
         self._maker = Maker(accounts, source, executor, deadlines)
         self._progress = context.progress or Progress()
         self._progress.when_begun = self._tell_places
@@ -126,7 +126,7 @@ class Group:
     def _is_ready(self) -> bool:
         return self._progress.begun.is_set() and (self._has_begun or self._source.first is None)
 
-    async def tell_missed(self, members: list[Member], event: Any, mark: Mark, known: str) -> None:
+    async def tell_missed(self, members: list[Member], told: Event) -> None:
         async def tell(made: Made, alike: Sequence[Member]) -> None:
             self._charge(made.taken, alike, knows_all=made.knows_all)
             key, outcome = self._source.key(made.event), made.outcome
@@ -135,10 +135,11 @@ class Group:
             else:
                 await _each(alike, lambda member: member.catch_up(outcome, key))
 
-        told = Event(event, mark, known)
         for alike in _by_rights(await self._tell_alike(members, told, tell)).values():
             await self._tell_those(alike, told, tell)
         self._settle_soon()
+        if len(members) == 1:  # of several the slowest would hold up the others
+            await members[0].listener.drained()
 
     def resync(self, members: list[Member]) -> None:
         for member in members:
@@ -202,7 +203,9 @@ class Group:
                         self._returning.begin()
                     else:
                         self._check_source()
-                        await self._tell(Event(event, self._progress.mark, self._progress.known))
+                        progress = self._progress
+                        left_out = progress.taken_left_out()
+                        await self._tell(Event(event, progress.mark, progress.known, left_out))
             if self._reading is not None:
                 await self._reading
         except asyncio.CancelledError as cancelled:
@@ -295,13 +298,14 @@ class Group:
     def _tell_beside(self, rights: Rights | None, alike: list[Member], event: Event) -> None:
         """Have those with these rights told, beside others, who do not wait for them."""
         try:
-            self._lanes.put(self._working, rights, (event, alike), self._source.key(event.event))
+            self._lanes.put(self._working, rights, (event, alike), self._source.key(event.event), event.left_out)
         except SlowSubscriber as problem:
             for member in alike:
                 member.stop(problem)
 
-    async def _tell_due(self, due: _Due) -> None:
+    async def _tell_due(self, due: _Due, left_out: int) -> None:
         event, members = due
+        event = event._replace(left_out=left_out)
         members = [member for member in members if not member.is_over]
         if members:
             await self._tell_those(members, event, self._deliver)

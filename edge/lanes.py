@@ -5,8 +5,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
 from datastore.errors import SlowSubscriber
-from datastore.hub import Backlog, Policy
-from resolvers.subscribing import WAITING_EVENTS
+from datastore.hub import Backlog, Keeping
 
 Key = TypeVar("Key", bound=Hashable)
 Work = TypeVar("Work")
@@ -15,12 +14,12 @@ Work = TypeVar("Work")
 class Lanes(Generic[Key, Work]):
     """A lane for each key that has something to do; `do` is what is done with a piece of work.
 
-    What a lane has no time for waits in it by the policy. `busy` lanes are no reason to wait with more, however long
-    theirs takes.
+    What a lane has no time for waits in it as `keeping` says; `do` is told how much was left out for it. `busy` lanes
+    are no reason to wait with more, however long theirs takes.
     """
 
-    def __init__(self, policy: Policy, busy: int, do: Callable[[Work], Coroutine[Any, Any, None]]) -> None:
-        self._policy = policy
+    def __init__(self, keeping: Keeping, busy: int, do: Callable[[Work, int], Coroutine[Any, Any, None]]) -> None:
+        self._keeping = keeping
         self._busy = busy
         self._do = do
         self._lanes: dict[Key, Backlog[Work]] = {}
@@ -32,21 +31,23 @@ class Lanes(Generic[Key, Work]):
     def __contains__(self, key: Key) -> bool:
         return key in self._lanes
 
-    def put(self, tasks: asyncio.TaskGroup, key: Key, work: Work, of: Hashable) -> None:
+    def put(self, tasks: asyncio.TaskGroup, key: Key, work: Work, of: Hashable, left_out: int = 0) -> None:
         """Have it done after what waits in its lane, or instead of what waits there `of` the same.
+
+        `left_out` is how much was left out for this before.
 
         Raises `SlowSubscriber` when too much does: then nothing of that is done any more.
         """
         lane = self._lanes.get(key)
         if lane is not None:
             try:
-                lane.add(work, of)
+                lane.add(work, of, left_out=left_out)
             except SlowSubscriber:
                 lane.clear()
                 raise
             return
-        lane = self._lanes[key] = Backlog(self._policy, WAITING_EVENTS)
-        lane.add(work, of)
+        lane = self._lanes[key] = Backlog(self._keeping)
+        lane.add(work, of, left_out=left_out)
         tasks.create_task(self._work_off(key, lane))
 
     async def room(self) -> None:
@@ -57,6 +58,6 @@ class Lanes(Generic[Key, Work]):
 
     async def _work_off(self, key: Key, lane: Backlog[Work]) -> None:
         while lane:
-            await self._do(lane.take())
+            await self._do(*lane.take())
         del self._lanes[key]
         self._left.set()

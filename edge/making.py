@@ -20,11 +20,12 @@ from resolvers.subscribing import Shared
 
 
 class Event(NamedTuple):
-    """An event, and up to where all is told with it."""
+    """An event, up to where all is told with it, and how many others it has taken the place of."""
 
     event: Any
     mark: Mark | None
     known: str
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Maker:
         context = self._accounts.opened(member.subscriber.request)
         self.open.add(context)
         source = self._source
-        event, mark, known = told or Event(None, standing, "")
+        event, mark, known, left_out = told or Event(None, standing, "")
         try:
             with self._deadlines.limited():
                 if told is None and source.first is not None:
@@ -77,6 +78,7 @@ class Maker:
                 outcome = await self._executed(event, context)
                 if mark is not None and not outcome.is_failure:
                     outcome.mark(mark.id(known), mark.number)
+                    outcome.stand_for(left_out)
         except TimeoutError:
             outcome = failure(too_late(self._deadlines))
         except asyncio.CancelledError as cancelled:

@@ -4,12 +4,12 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from datastore.errors import DomainError
-from datastore.hub import Backlog, Policy
+from datastore.hub import Backlog, Keeping
 from edge.answers import Outcome, failure
 from edge.subscribers import Listener, Subscriber
 from resolvers.access import Identity, Role
 from resolvers.progress import Mark
-from resolvers.subscribing import WAITING_EVENTS, Since
+from resolvers.subscribing import Since
 
 
 class Rights(NamedTuple):
@@ -35,7 +35,7 @@ class Circle(Protocol):
     """The group of a member."""
 
     @property
-    def policy(self) -> Policy: ...
+    def keeping(self) -> Keeping: ...
     def leave(self, member: "Member") -> None: ...
 
 
@@ -75,8 +75,8 @@ class Member:
         self._waiting: Backlog[_Waiting] | None = None
 
     @property
-    def policy(self) -> Policy:
-        return self._group.policy
+    def keeping(self) -> Keeping:
+        return self._group.keeping
 
     @property
     def is_waiting(self) -> bool:
@@ -86,7 +86,7 @@ class Member:
     def wait(self) -> None:
         """From now on events wait for it; none that waited is told."""
         self.is_plain = False
-        self._waiting = Backlog(self.policy, WAITING_EVENTS)
+        self._waiting = Backlog(self.keeping.before)
 
     def begin(self, event: Any, first: Outcome, key: Hashable) -> None:
         """Told how things stand, and what has come since."""
@@ -111,14 +111,15 @@ class Member:
         if outcome is not None:
             self._tell(outcome, key)
         while waiting and not self.is_over:
-            self.offer(*waiting.take())
+            (event, told, key), left_out = waiting.take()
+            self.offer(event, told.standing_for(left_out), key)
         self._look_whether_plain()
 
     def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
         """An event of the group's."""
         if self._waiting is not None:
             try:
-                self._waiting.add(_Waiting(event, outcome, key), key)
+                self._waiting.add(_Waiting(event, outcome, key), key, left_out=outcome.left_out)
             except Exception as problem:
                 self.stop(problem)
         elif (self.since is None or self.since.is_news(event)) and not 0 < outcome.number <= self._after:

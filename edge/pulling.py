@@ -1,52 +1,54 @@
-"""The events of a group for one who asks for each of them."""
+"""The events of a subscription for one who asks for each of them."""
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 
 from datastore.errors import SlowSubscriber
-from datastore.hub import Backlog
+from datastore.hub import Backlog, Room
 from edge.answers import Outcome, place_only
-from edge.members import Member
-from edge.subscribers import Listener
-from resolvers.subscribing import WAITING_EVENTS
+from edge.subscribers import Following, Listener
 
 
-async def pulled(join: Callable[[Listener], Member]) -> AsyncGenerator[Outcome, None]:
-    """The events of a group that is joined by this, each when it is asked for."""
-    queue = Queue()
-    queue.member = join(queue)
+async def pulled(join: Callable[[Listener], Following], most_bytes: int = 0) -> AsyncGenerator[Outcome, None]:
+    """The events of what is followed by this, each when it is asked for; so many bytes wait at the most."""
+    queue = Queue(most_bytes)
+    queue.following = join(queue)
     try:
         while (outcome := await queue.next()) is not None:
             yield outcome
     finally:
-        queue.member.stop()
+        queue.following.stop()
+        queue.clear()
 
 
 class Queue:
     """A listener that keeps what it is told until it is asked for."""
 
-    member: Member
+    following: Following
 
-    def __init__(self) -> None:
+    def __init__(self, most_bytes: int) -> None:
+        self._room = Room(most_bytes)
         self._waiting: Backlog[Outcome] | None = None
         self._last: deque[Outcome | None] = deque()
         self._place: Outcome | None = None
         self._wake = asyncio.Event()
+        self._drained = asyncio.Event()
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
+        following = self.following
         if self._waiting is None:
-            self._waiting = Backlog(self.member.policy, WAITING_EVENTS)
+            self._waiting = Backlog(following.keeping, self._room)
         try:
-            replaced = self._waiting.add(outcome, key)
+            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.left_out)
         except SlowSubscriber as problem:
-            self.member.withdraw(outcome)
-            while self._waiting:
-                self.member.withdraw(self._waiting.take())
-            self.member.stop(problem)
+            self._drained.set()
+            for one in (*self._waiting.clear(), outcome):
+                following.withdraw(one)
+            following.stop(problem)
         else:
-            if replaced is not None:
-                self.member.withdraw(replaced)
+            for one in left_out:
+                following.withdraw(one)
             self._wake.set()
 
     def stands(self, event_id: str) -> None:
@@ -57,8 +59,15 @@ class Queue:
         self._last.append(outcome)
         self._wake.set()
 
+    def clear(self) -> None:
+        """Nobody asks any more."""
+        self._waiting = None
+        self._drained.set()
+
     async def drained(self) -> None:
-        """A group does not wait."""
+        while self._waiting:
+            self._drained.clear()
+            await self._drained.wait()
 
     async def next(self) -> Outcome | None:
         while True:
@@ -66,7 +75,10 @@ class Queue:
                 place, self._place = self._place, None
                 return place
             if self._waiting:
-                return self._waiting.take()
+                outcome, left_out = self._waiting.take()
+                if not self._waiting:
+                    self._drained.set()
+                return outcome.telling(left_out, self.following.keeping.policy.tells)
             if self._last:
                 return self._last.popleft()
             self._wake.clear()

@@ -10,9 +10,10 @@ from graphql.execution import Executor
 
 from edge.answers import Outcome, failure
 from edge.cut_off import cut_off
+from edge.making import Event
 from edge.members import Member
 from edge.requests import OperationContext
-from resolvers.progress import Mark, Progress, Resume
+from resolvers.progress import Progress, Resume
 from resolvers.subscribing import Shared
 
 
@@ -37,7 +38,7 @@ class Missed:
 class Home(Protocol):
     """The group, as they need it."""
 
-    async def tell_missed(self, members: list[Member], event: Any, mark: Mark, known: str) -> None:
+    async def tell_missed(self, members: list[Member], told: Event) -> None:
         """Execute it for them, and tell them before what waits."""
 
     def resync(self, members: list[Member]) -> None:
@@ -90,11 +91,12 @@ class Resuming:
                 while self._here():
                     if coming.done():
                         self.is_open = False
-                        event, mark, known = coming.result(), progress.mark, progress.known
+                        mark = progress.mark
                         assert mark is not None  # it has begun, for there is an event
+                        event = Event(coming.result(), mark, progress.known, progress.taken_left_out())
                         if progress.is_too_old:
                             break
-                        await self._home.tell_missed(self._here(), event, mark, known)
+                        await self._home.tell_missed(self._here(), event)
                         told = mark.number
                         coming = asyncio.ensure_future(anext(events))
                     elif here.done() and (progress.is_too_old or self._is_reached()):

@@ -14,7 +14,7 @@ from graphql import ExecutionResult
 from graphql.execution import Executor, create_source_event_stream
 
 from datastore.errors import DomainError
-from datastore.hub import Policy
+from datastore.hub import Keeping
 from edge.accounts import Accounts, not_admitted
 from edge.alone import Own, outcomes_of
 from edge.answers import Outcome, failure
@@ -29,11 +29,14 @@ from edge.groups import Group
 from edge.members import Rights, rights_of
 from edge.operations import Transport
 from edge.pulling import pulled
-from edge.requests import OperationContext, OverBudget, Request
+from edge.requests import OperationContext, OverBudget, Report, Request
 from edge.resuming import Missed
 from edge.subscribers import Following, Listener, Subscriber
 from resolvers.progress import Progress, Resume, resume_from
 from resolvers.subscribing import Shared
+
+# Others have a turn after so many events of a source that always has one ready.
+EVENTS_PER_TURN = 16
 
 _Asked = tuple[PreparedOperation, bytes]
 
@@ -46,16 +49,26 @@ class _Shared(NamedTuple):
 
 
 class Streams:
-    """The subscriptions of a process, each within the places and the turns there are."""
+    """The subscriptions of a process, each within the places and the turns there are.
+
+    Of one that is asked for each answer at most so many bytes wait; 0 is without limit.
+    """
 
     def __init__(
-        self, documents: Documents, accounts: Accounts, load: Load, places: Places, deadlines: Deadlines
+        self,
+        documents: Documents,
+        accounts: Accounts,
+        load: Load,
+        places: Places,
+        deadlines: Deadlines,
+        most_bytes: int = 0,
     ) -> None:
         self._documents = documents
         self._accounts = accounts
         self._load = load
         self._places = places
         self._deadlines = deadlines
+        self._most_bytes = most_bytes
         # Groups of whoever asks, or else of those with the same rights.
         self._groups: dict[_Asked, Group] = {}
         self._own_groups: dict[tuple[_Asked, Rights | None], Group] = {}
@@ -77,9 +90,7 @@ class Streams:
         if isinstance(begun, _Shared):
             return begun.group.join(subscriber, listener, begun.missed)
         if isinstance(begun, Own):
-            driven = _Driven(listener)
-            driven.task = asyncio.create_task(self._drive(driven, subscriber, begun))
-            return driven
+            return self._driven(listener, subscriber, begun)
         await subscriber.end()
         if begun.is_failure:
             listener.finish(begun)
@@ -98,7 +109,10 @@ class Streams:
             return
         if isinstance(begun, _Shared):
             group, missed = begun
-            outcomes = pulled(lambda listener: group.join(subscriber, listener, missed))
+            outcomes = pulled(lambda listener: group.join(subscriber, listener, missed), self._most_bytes)
+        elif begun.keeping is not None:
+            own = begun
+            outcomes = pulled(lambda listener: self._driven(listener, subscriber, own), self._most_bytes)
         else:
             outcomes = self._executed(subscriber, begun)
         async with aclosing(outcomes):
@@ -260,10 +274,16 @@ class Streams:
             self._put_down(subscriber, context)
             await subscriber.end()
 
+    def _driven(self, listener: Listener, subscriber: Subscriber, own: Own) -> "_Driven":
+        driven = _Driven(listener, own.keeping or Keeping(), subscriber.report)
+        driven.task = asyncio.create_task(self._drive(driven, subscriber, own))
+        return driven
+
     async def _drive(self, driven: "_Driven", subscriber: Subscriber, own: Own) -> None:
-        """Ask for the next answer once the last one has been taken."""
+        """Ask for the next answer: where it is not for the listener to keep them, once the last one has been taken."""
         driven.has_begun = True
         last: Outcome | None = None
+        told = 0
         try:
             if not driven.is_over:
                 async with aclosing(self._executed(subscriber, own)) as outcomes:
@@ -274,8 +294,17 @@ class Streams:
                         if outcome.is_place and outcome.event_id is not None:
                             driven.listener.stands(outcome.event_id)
                             continue
-                        driven.listener.deliver(outcome, None)
-                        await driven.listener.drained()
+                        driven.listener.deliver(outcome, outcome.key)
+                        if driven.is_over:
+                            if driven.problem is not None:
+                                subscriber.note(failure(driven.problem))
+                            break
+                        told += 1
+                        # What was missed comes as fast as it is taken, and what is new when it comes.
+                        if own.keeping is None or not own.progress.is_here.is_set():
+                            await driven.listener.drained()
+                        elif told % EVENTS_PER_TURN == 0:
+                            await asyncio.sleep(0)
         except Exception as error:
             last = failure(error)
         finally:
@@ -319,7 +348,7 @@ def _asked(request: Request) -> _Asked | None:
 class _Ended:
     """A subscription that is over before it was followed."""
 
-    policy = Policy.DISCONNECT
+    keeping = Keeping()
 
     def stop(self, problem: Exception | None = None) -> None: ...
     def withdraw(self, outcome: Outcome) -> None: ...
@@ -331,21 +360,24 @@ _ENDED = _Ended()
 class _Driven:
     """A subscription that nobody else has, and that a task asks for its answers."""
 
-    policy = Policy.DISCONNECT
-
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, keeping: Keeping, report: Report) -> None:
         self.listener = listener
+        self.keeping = keeping
+        self.problem: Exception | None = None
+        self._report = report
         self.is_over = self.has_begun = False
         self.task: asyncio.Task[None] | None = None
 
     def stop(self, problem: Exception | None = None) -> None:
         if self.is_over:
             return
-        self.is_over = True
-        if self.task is not None and self.has_begun:  # else it ends as soon as it begins
+        self.is_over, self.problem = True, problem
+        # Else it ends as soon as it begins, or has told what its listener cannot take.
+        if self.task is not None and self.has_begun and self.task is not asyncio.current_task():
             self.task.cancel()
         if problem is not None:
             self.listener.finish(failure(problem))
 
     def withdraw(self, outcome: Outcome) -> None:
-        """It counts as sent: that it is not is rare here, where events wait until they can be."""
+        self._report.events -= 1
+        self._report.sent -= len(outcome.body)

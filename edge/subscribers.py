@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from typing import Protocol
 
 from datastore.errors import DomainError
-from datastore.hub import Policy
+from datastore.hub import Keeping
 from datastore.metering import Meter
 from edge.accounts import Accounts, check_debt, not_admitted, owed
 from edge.answers import Allowance, Outcome, Stage
@@ -20,7 +20,7 @@ class Listener(Protocol):
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         """An event. Others may be told the same object: `outcome.body` is encoded once for all.
 
-        Whoever cannot send it at once keeps it by `Following.policy`; `key` tells which waiting one it replaces.
+        Whoever cannot send it at once keeps it by `Following.keeping`; `key` tells which waiting one it replaces.
         """
 
     def stands(self, event_id: str) -> None:
@@ -37,8 +37,8 @@ class Following(Protocol):
     """A subscription that is delivered to a listener."""
 
     @property
-    def policy(self) -> Policy:
-        """What happens to a listener that does not keep up, beyond 1,000 waiting events."""
+    def keeping(self) -> Keeping:
+        """What is kept for a listener that does not keep up."""
 
     def stop(self, problem: Exception | None = None) -> None:
         """Nobody listens any more, or may not for this problem (`SlowSubscriber`): it is noted, and told to `finish`.
@@ -47,7 +47,7 @@ class Following(Protocol):
         """
 
     def withdraw(self, outcome: Outcome) -> None:
-        """It was delivered and will not be sent: a newer one took its place, or the listener fell too far behind."""
+        """It was delivered and will not be sent: it was left out, or the listener fell too far behind."""
 
 
 class Subscriber:

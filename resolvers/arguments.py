@@ -45,7 +45,13 @@ End = Annotated[datetime | None, strawberry.argument(description="The latest tim
 WhenSlow = Annotated[
     Policy,
     strawberry.argument(
-        description="What happens to a subscriber that reads too slowly: it is disconnected, or gets only the latest."
+        description="What happens when more events wait for a subscriber that reads too slowly than may."
+    ),
+]
+Buffer = Annotated[
+    int | None,
+    strawberry.argument(
+        description="With `whenSlow: BUFFER`, how many of the newest events wait: 1 to 1,000, 100 if nothing is said."
     ),
 ]
 Order = Annotated[

@@ -27,18 +27,17 @@ from datastore.earthquakes import (
     log_from,
 )
 from datastore.errors import BadCursor, BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
-from datastore.hub import Policy
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.parts import split
 from datastore.moments import from_epoch_ms, iso
 from datastore.pages import Page
 from datastore.streams import Change
 from resolvers.access import require
-from resolvers.arguments import After, Before, End, First, Last, MinMagnitude, Start, WhenSlow
+from resolvers.arguments import After, Before, Buffer, End, First, Last, MinMagnitude, Start, WhenSlow
 from resolvers.connections import DEFAULT_PAGE, Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.selection import selected_node_fields
-from resolvers.subscribing import Shared, follow
+from resolvers.subscribing import Shared, follow, keeping
 
 DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=3_660)
@@ -314,11 +313,13 @@ async def earthquake_detected(
     info: Info,
     min_magnitude: MinMagnitude = None,
     bounding_box: Box = None,
-    when_slow: WhenSlow = Policy.DISCONNECT,
+    when_slow: WhenSlow = keys.DETECTED.policy,
+    buffer: Buffer = None,
 ) -> Shared[Earthquake]:
     least = _magnitude(min_magnitude)
     if bounding_box is not None:
         bounding_box.check()
+    kept = keeping(when_slow, buffer)
 
     def detected(change: Change) -> Earthquake | None:
         if change.kind != "INSERT" or change.new is None or not is_event(change.keys):
@@ -328,7 +329,7 @@ async def earthquake_detected(
         near = bounding_box is None or bounding_box.holds(event.latitude, event.longitude)
         return event if strong and near else None
 
-    return Shared(info.context, when_slow, lambda _: follow(info.context, keys.EARTHQUAKES, detected, when_slow))
+    return Shared(info.context, kept, lambda _: follow(info.context, keys.EARTHQUAKES, detected, kept))
 
 
 @dataclass(frozen=True, slots=True)

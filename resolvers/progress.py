@@ -50,6 +50,7 @@ class Progress:
     A source that reads ahead of what it gives has `follow` tell another, and tells this by `at`. `known` goes with the
     mark. `begun` is set once nothing can be missed any more, and `is_here` once all that was missed has been given;
     `here_at` is the number of the last change by then.
+    `left_out` counts the events that others of the same key have replaced on the way, until they are told.
     `is_too_old`: it is not known any more, and `tells_first` whether how things stand is the first event then.
     """
 
@@ -61,6 +62,7 @@ class Progress:
         self.is_here = asyncio.Event()
         self.is_too_old = self.tells_first = False
         self.here_at = 0
+        self.left_out = 0
         self.when_begun: Callable[[], None] | None = None
         self._read_at = -1
         self._following: Following[Any] | None = None
@@ -96,6 +98,15 @@ class Progress:
         if self._following is not None:
             self.mark = Mark(self._following.number, self._following.place)
 
+    def pass_over(self, left_out: int) -> None:
+        """So many events were replaced by the one that was given."""
+        self.left_out += left_out
+
+    def taken_left_out(self) -> int:
+        """How many were left out since this was asked: to be told now."""
+        left_out, self.left_out = self.left_out, 0
+        return left_out
+
     def here(self) -> None:
         self.take()
         self.here_at = 0 if self.mark is None else self.mark.number
@@ -129,3 +140,6 @@ class Ahead(Progress):
         behind = self._behind
         behind.is_too_old, behind.tells_first, behind.mark = self.is_too_old, tells_first, self.mark
         behind.known = self.known
+
+    def pass_over(self, left_out: int) -> None:
+        self._behind.pass_over(left_out)

@@ -10,7 +10,7 @@ import strawberry
 
 from datastore.demo_sightings import SEEN, demo_reporters, demo_sightings
 from datastore.errors import BadUserInput, NotFound
-from datastore.hub import Policy
+from datastore.hub import Keeping
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.parts import Key
 from datastore.reporters import UserProfile
@@ -24,11 +24,23 @@ from datastore.sightings import (
 from datastore.streams import Change
 from datastore.watches import Watch, is_watch, watch_from
 from resolvers.access import require
-from resolvers.arguments import After, AnyArea, AnyCategory, Area, Before, Category, First, Last, UserId, WhenSlow
+from resolvers.arguments import (
+    After,
+    AnyArea,
+    AnyCategory,
+    Area,
+    Before,
+    Buffer,
+    Category,
+    First,
+    Last,
+    UserId,
+    WhenSlow,
+)
 from resolvers.connections import Connection, Paging, connection, cut, listing
 from resolvers.context import Context, Info
 from resolvers.selection import selects
-from resolvers.subscribing import Shared, follow
+from resolvers.subscribing import Shared, Unshared, follow, keeping
 
 LONGEST_WINDOW_HOURS = 48
 HOUR = timedelta(hours=1)
@@ -186,9 +198,14 @@ async def seed_demo(info: Info) -> list[Sighting]:
 
 
 async def sighting_reported(
-    info: Info, area: AnyArea = None, category: AnyCategory = None, when_slow: WhenSlow = Policy.DISCONNECT
+    info: Info,
+    area: AnyArea = None,
+    category: AnyCategory = None,
+    when_slow: WhenSlow = keys.SIGHTING_REPORTED.policy,
+    buffer: Buffer = None,
 ) -> Shared[Sighting]:
     _known(info.context, area=area, category=category)
+    kept = keeping(when_slow, buffer)
 
     def reported(change: Change) -> Sighting | None:
         sighting = _new_sighting(change)
@@ -197,9 +214,9 @@ async def sighting_reported(
         return sighting
 
     def events(_: Any) -> AsyncGenerator[Sighting, None]:
-        return _alive(info.context, follow(info.context, keys.BLIP, reported, when_slow, key=_place))
+        return _alive(info.context, follow(info.context, keys.BLIP, reported, kept, key=_place))
 
-    return Shared(info.context, when_slow, events, key=_place)
+    return Shared(info.context, kept, events, key=_place)
 
 
 async def _alive(context: Context, sightings: AsyncGenerator[Sighting, None]) -> AsyncGenerator[Sighting, None]:
@@ -211,10 +228,11 @@ async def _alive(context: Context, sightings: AsyncGenerator[Sighting, None]) ->
 
 
 async def watch_alerts(
-    info: Info, user_id: UserId, when_slow: WhenSlow = Policy.DISCONNECT
-) -> AsyncGenerator[Sighting, None]:
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.policy, buffer: Buffer = None
+) -> Unshared[Sighting]:
     require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
-    return _alive(info.context, _watch_alerts(info.context, user_id, when_slow))
+    kept = keeping(when_slow, buffer)
+    return Unshared(kept, _alive(info.context, _watch_alerts(info.context, user_id, kept)), _place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +242,7 @@ class _Unwatched:
     watch_id: str
 
 
-async def _watch_alerts(context: Context, user_id: str, when_slow: Policy) -> AsyncGenerator[Sighting, None]:
+async def _watch_alerts(context: Context, user_id: str, kept: Keeping) -> AsyncGenerator[Sighting, None]:
     """Watches are read once the feed is attached, and kept by the changes that follow: nothing falls in between."""
     watched: dict[str, Watch] = {}
     progress = context.progress
@@ -238,7 +256,7 @@ async def _watch_alerts(context: Context, user_id: str, when_slow: Policy) -> As
         return _new_sighting(change)
 
     changes: AsyncGenerator[Sighting | Watch | _Unwatched, None] = follow(
-        context, keys.BLIP, relevant, when_slow, key=_place_or_watch, prepare=read_watches
+        context, keys.BLIP, relevant, kept, key=_place_or_watch, prepare=read_watches
     )
     async with aclosing(changes):
         async for change in changes:
@@ -248,6 +266,8 @@ async def _watch_alerts(context: Context, user_id: str, when_slow: Policy) -> As
                 watched.pop(change.watch_id, None)
             elif any((watch.area, watch.category) == _place(change) for watch in watched.values()):
                 yield change
+            elif progress is not None:
+                progress.taken_left_out()  # those were of no watch, either
 
 
 def _watch_change(change: Change) -> Watch | _Unwatched | None:

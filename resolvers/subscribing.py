@@ -10,15 +10,18 @@ from graphql import OperationType
 
 from datastore.declarations import Table
 from datastore.emails import without_emails
-from datastore.hub import Policy
+from datastore.errors import BadUserInput
+from datastore.hub import WAITING_EVENTS, Keeping, Policy
 from datastore.records import DAMAGE, logged_keys
 from datastore.streams import Change
+from resolvers import bounds
 from resolvers.context import Context, Info
 from resolvers.progress import Progress
 
 Event = TypeVar("Event")
 
-WAITING_EVENTS = 1000
+# So many of the newest wait with the policy BUFFER, if nothing is said.
+BUFFERED_EVENTS = 100
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +32,14 @@ def _any(_: object) -> None:
 
 def _nothing(_: object) -> str:
     return ""
+
+
+def keeping(when_slow: Policy, buffer: int | None) -> Keeping:
+    """What is kept for a subscriber, as the arguments `whenSlow` and `buffer` say. Raises `BadUserInput`."""
+    if buffer is not None and when_slow is not Policy.BUFFER:
+        raise BadUserInput("`buffer` goes with `whenSlow: BUFFER` alone.", field="buffer")
+    most = BUFFERED_EVENTS if buffer is None else bounds.number("buffer", buffer, least=1, most=WAITING_EVENTS)
+    return Keeping.of(when_slow, most)
 
 
 def is_event(info: Info) -> bool:
@@ -75,7 +86,7 @@ class Shared(Generic[Event]):
     """
 
     context: Context
-    policy: Policy
+    keeping: Keeping
     events: Callable[[Callable[[], Awaitable[Event | None]]], AsyncGenerator[Event, None]]
     key: Callable[[Event], Hashable] = _any
     first: Callable[[Context], Awaitable[Event]] | None = None
@@ -102,11 +113,23 @@ class Shared(Generic[Event]):
         return event
 
 
+@dataclass(frozen=True, eq=False)
+class Unshared(Generic[Event]):
+    """Events for one subscriber alone, who does not hold them up: what waits for it is kept by `keeping` and `key`."""
+
+    keeping: Keeping
+    events: AsyncGenerator[Event, None]
+    key: Callable[[Event], Hashable] = _any
+
+    def __aiter__(self) -> AsyncGenerator[Event, None]:
+        return self.events
+
+
 async def follow(
     context: Context,
     table: Table,
     select: Callable[[Change], Event | None],
-    when_slow: Policy,
+    keeping: Keeping,
     *,
     key: Callable[[Event], Hashable] = _any,
     prepare: Callable[[], Awaitable[Event | None]] | None = None,
@@ -115,17 +138,16 @@ async def follow(
 ) -> AsyncGenerator[Event, None]:
     """The events that `select` makes of the table's changes, from now on or from where a client wants to go on.
 
-    A change that `select` cannot read is logged and passed over. With the policy LATEST, `key` tells which waiting
-    event a newer one replaces; without it that is any. `prepare` and `first` are awaited once no change can be missed
-    any more, `first` where nothing is known of what was missed: what they answer, unless None, is the first event.
-    `progress` is the context's, if no other is given.
+    A change that `select` cannot read is logged and passed over. Where the source is late, events wait as `keeping`
+    says: with the policy LATEST, `key` tells which one a newer one replaces; without it that is any. `prepare` and
+    `first` are awaited once no change can be missed any more, `first` where nothing is known of what was missed: what
+    they answer, unless None, is the first event. `progress` is the context's, if no other is given.
     """
     progress = progress or context.progress or Progress()
     changes = context.services.changes.follow(
         table,
         _tolerant(select),
-        capacity=WAITING_EVENTS,
-        policy=when_slow,
+        keeping=keeping.before,
         key=key,
         stands_for=lambda: context.stands_for(),
         after=None if progress.resume is None else progress.resume.place,
@@ -143,6 +165,8 @@ async def follow(
         progress.here()
         async for event in events:
             progress.take()
+            if events.left_out:
+                progress.pass_over(events.left_out)
             yield event
 
 

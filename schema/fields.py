@@ -19,8 +19,11 @@ strawberry.enum(
     Policy,
     name="WhenSlow",
     description=(
-        "What happens to a subscriber that reads too slowly. DISCONNECT: its socket is closed with 4410, nothing is "
-        "left out before that. LATEST: of each key only the newest event waits for it."
+        "What happens when more events wait for a subscriber that reads too slowly than may. CLOSE: it ends with "
+        "SLOW_SUBSCRIBER (its WebSocket is closed with 4410), nothing is left out before that, and by `resumeAfter` it "
+        "can go on. LATEST: of each key only the newest event waits; the next that is sent in place of others tells "
+        "their number as `extensions.conflated`. BUFFER: the newest wait, as many as `buffer` says; the next that is "
+        "sent after others were left out tells their number as `extensions.dropped`."
     ),
 )
 

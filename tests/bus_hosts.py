@@ -9,6 +9,7 @@ from redis_server import RedisServer
 
 from datastore.bus.host import Bus
 from datastore.changes import ChangeFeed, Following
+from datastore.hub import Keeping
 from datastore.keyspace.sightings import BLIP
 from datastore.shards import Wire
 from datastore.streams import Change
@@ -73,7 +74,9 @@ class Hosts:
         return process
 
     async def follow(self, process: Process) -> Following[int]:
-        return await self._stack.enter_async_context(process.feed.follow(BLIP, number_of, capacity=100_000))
+        return await self._stack.enter_async_context(
+            process.feed.follow(BLIP, number_of, keeping=Keeping(most=100_000))
+        )
 
     async def write(self, many: int = 1) -> list[int]:
         """The numbers of changes that were acknowledged."""

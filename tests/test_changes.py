@@ -23,7 +23,7 @@ from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Unavailable
-from datastore.hub import Policy
+from datastore.hub import Keeping, Policy
 from datastore.shards import StreamMissing
 from datastore.streams import Change, ChangesLost, StreamReader
 
@@ -244,7 +244,7 @@ async def test_followers_of_a_running_reader_miss_nothing(engine: Engine, sessio
     joined: list[int] = []
 
     async def follow() -> list[int]:
-        async with feed.follow(BLIP, number_of, capacity=100_000) as events:
+        async with feed.follow(BLIP, number_of, keeping=Keeping(most=100_000)) as events:
             joined.append(bound := writer.begun + 1)
             await written.wait()
             seen = await take(events, 1)
@@ -279,7 +279,7 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
         for number in range(40):
             engine.put(number, key)
 
-    async with feed_of(engine, session).follow(BLIP, every, capacity=1000) as events:
+    async with feed_of(engine, session).follow(BLIP, every, keeping=Keeping(most=1000)) as events:
         await asyncio.gather(*(asyncio.to_thread(write, key) for key in "abcd"))
         seen = await take(events, 160)
     for key in "abcd":
@@ -289,9 +289,9 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
 async def test_a_follower_that_stops_reading_is_disconnected(engine: Engine, session: aiohttp.ClientSession) -> None:
     feed = feed_of(engine, session)
     async with (
-        feed.follow(BLIP, number_of, capacity=5) as stuck,
+        feed.follow(BLIP, number_of, keeping=Keeping(most=5)) as stuck,
         feed.follow(BLIP, number_of) as sound,
-        feed.follow(BLIP, number_of, capacity=1, policy=Policy.LATEST) as newest,
+        feed.follow(BLIP, number_of, keeping=Keeping(Policy.LATEST, 1)) as newest,
     ):
         for number in range(30):
             await asyncio.to_thread(engine.put, number)
@@ -299,7 +299,7 @@ async def test_a_follower_that_stops_reading_is_disconnected(engine: Engine, ses
         with pytest.raises(SlowSubscriber):
             await anext(stuck)
         assert await take(newest, 1) == [29]
-        assert newest.conflated == 29
+        assert newest.left_out == 29
 
 
 async def test_the_last_follower_stops_the_reader(engine: Engine, session: aiohttp.ClientSession) -> None:
@@ -351,7 +351,7 @@ async def test_a_table_without_a_stream_is_refused(engine: Engine, session: aioh
 
 
 async def test_nothing_is_lost_when_the_engine_is_killed(durable: Engine, session: aiohttp.ClientSession) -> None:
-    async with feed_of(durable, session).follow(BLIP, number_of, capacity=1000) as events:
+    async with feed_of(durable, session).follow(BLIP, number_of, keeping=Keeping(most=1000)) as events:
         expected: list[int] = []
         for round_ in range(2):
             for number in range(round_ * 40, round_ * 40 + 40):
@@ -411,7 +411,7 @@ async def test_only_open_shards_are_joined() -> None:
 
 async def test_children_are_read_after_their_parent() -> None:
     script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, capacity=10_000) as events:
+    async with scripted(script).follow(BLIP, number_of, keeping=Keeping(most=10_000)) as events:
         expected = [script.write("a", "x") for _ in range(2500)]
         script.shards |= {"b": Shard("a"), "c": Shard("a"), "e": Shard("b")}
         script.shards["a"].closed = script.shards["b"].closed = True
@@ -565,7 +565,7 @@ async def test_an_expired_item_is_marked(spelling: str) -> None:
 
 async def test_a_burst_does_not_disconnect_a_follower_that_keeps_up() -> None:
     script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, capacity=8) as events:
+    async with scripted(script).follow(BLIP, number_of, keeping=Keeping(most=8)) as events:
         for _ in range(3000):
             script.write("a", "x")
         assert await take(events, 3000) == list(range(99, 3099))

@@ -236,7 +236,7 @@ async def error_codes(listener: Listener) -> list[str]:
 async def test_the_counts_of_a_post_are_told_until_it_is_deleted(served: Served) -> None:
     post = post_item("p", "bob") | {"likes": 2}
     await put(served, post)
-    listener = await listening(served, ENGAGEMENT % ", whenSlow: DISCONNECT", user=None)
+    listener = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", user=None)
 
     assert await counted(listener, 1) == [(2, 0)]
     await put(served, post | {"likes": 3}, post | {"likes": 3, "seen": 1}, post | {"likes": 3, "comments": 1})
@@ -262,9 +262,9 @@ async def test_a_slow_reader_of_counts_gets_the_latest(served: Served) -> None:
 async def test_who_follows_no_longer_is_told_no_more(served: Served) -> None:
     post, follow = post_item("p", "bob", visibility="followers"), following_item("ada", "bob")
     await put(served, post, follow)
-    listener = await listening(served, ENGAGEMENT % ", whenSlow: DISCONNECT")
-    own = await listening(served, ENGAGEMENT % ", whenSlow: DISCONNECT", "bob", beside=1)
-    operators = await listening(served, ENGAGEMENT % ", whenSlow: DISCONNECT", "root", Role.ADMIN, beside=2)
+    listener = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE")
+    own = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", "bob", beside=1)
+    operators = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", "root", Role.ADMIN, beside=2)
 
     assert await counted(listener, 1) == await counted(own, 1) == await counted(operators, 1) == [(0, 0)]
     await put(served, post | {"likes": 1})

@@ -1,12 +1,13 @@
 """The queues between whoever publishes and its subscribers."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 
 import pytest
 
 from datastore.errors import SlowSubscriber
-from datastore.hub import Hub, Policy, Subscription
+from datastore.hub import Backlog, Hub, Keeping, Policy, Room, Subscription
 
 
 def same(number: int) -> int:
@@ -46,8 +47,8 @@ async def test_a_waiting_subscriber_is_woken() -> None:
 
 async def test_a_slow_subscriber_is_disconnected_and_others_are_not() -> None:
     hub: Hub[int] = Hub()
-    slow = hub.subscribe("a", same, capacity=3)
-    wide = hub.subscribe("a", same, capacity=10)
+    slow = hub.subscribe("a", same, keeping=Keeping(most=3))
+    wide = hub.subscribe("a", same, keeping=Keeping(most=10))
     for number in range(6):
         hub.publish("a", number)
     with pytest.raises(SlowSubscriber, match="4 changes behind") as caught:
@@ -59,7 +60,7 @@ async def test_a_slow_subscriber_is_disconnected_and_others_are_not() -> None:
 
 async def test_exactly_full_is_not_slow() -> None:
     hub: Hub[int] = Hub()
-    async with hub.subscribe("a", same, capacity=3) as events:
+    async with hub.subscribe("a", same, keeping=Keeping(most=3)) as events:
         for number in range(3):
             hub.publish("a", number)
         assert await drain(events, 3) == [0, 1, 2]
@@ -67,16 +68,16 @@ async def test_exactly_full_is_not_slow() -> None:
 
 async def test_latest_keeps_the_newest_of_each_key() -> None:
     hub: Hub[int] = Hub()
-    async with hub.subscribe("a", same, capacity=2, policy=Policy.LATEST, key=lambda number: number % 2) as events:
+    async with hub.subscribe("a", same, keeping=Keeping(Policy.LATEST, 2), key=lambda number: number % 2) as events:
         for number in range(100):
             hub.publish("a", number)
         assert await drain(events, 2) == [98, 99]
-        assert events.conflated == 98
+        assert events.left_out == 49
 
 
 async def test_latest_without_a_key_keeps_one() -> None:
     hub: Hub[int] = Hub()
-    async with hub.subscribe("a", same, capacity=1, policy=Policy.LATEST) as events:
+    async with hub.subscribe("a", same, keeping=Keeping(Policy.LATEST, 1)) as events:
         for number in range(10):
             hub.publish("a", number)
         assert await drain(events, 1) == [9]
@@ -84,7 +85,7 @@ async def test_latest_without_a_key_keeps_one() -> None:
 
 async def test_latest_is_bounded_by_its_keys() -> None:
     hub: Hub[int] = Hub()
-    events = hub.subscribe("a", same, capacity=5, policy=Policy.LATEST, key=same)
+    events = hub.subscribe("a", same, keeping=Keeping(Policy.LATEST, 5), key=same)
     for number in range(6):
         hub.publish("a", number)
     with pytest.raises(SlowSubscriber):
@@ -94,7 +95,7 @@ async def test_latest_is_bounded_by_its_keys() -> None:
 @pytest.mark.parametrize("policy", Policy)
 async def test_a_select_that_raises_ends_only_its_subscriber(policy: Policy) -> None:
     hub: Hub[int] = Hub()
-    broken: Subscription[float] = hub.subscribe("a", lambda number: 1 / number, policy=policy)
+    broken: Subscription[float] = hub.subscribe("a", lambda number: 1 / number, keeping=Keeping(policy))
     sound = hub.subscribe("a", same)
     for number in (1, 0, 2):
         hub.publish("a", number)
@@ -107,7 +108,7 @@ async def test_a_select_that_raises_ends_only_its_subscriber(policy: Policy) -> 
 
 async def test_a_key_that_raises_ends_only_its_subscriber() -> None:
     hub: Hub[int] = Hub()
-    broken = hub.subscribe("a", same, policy=Policy.LATEST, key=lambda number: 1 // number)
+    broken = hub.subscribe("a", same, keeping=Keeping(Policy.LATEST), key=lambda number: 1 // number)
     hub.publish("a", 0)
     with pytest.raises(ZeroDivisionError):
         await anext(broken)
@@ -168,3 +169,77 @@ async def test_a_subscriber_may_leave_while_it_is_being_published_to() -> None:
     hub.publish("a", 1)
     assert await drain(first, 1) == [1]
     assert hub.count("a") == 1
+
+
+class Model:
+    """What a backlog does, told in lists: what waits, what was left out for each, and what was dropped."""
+
+    def __init__(self, keeping: Keeping, most_bytes: int) -> None:
+        self.keeping = keeping
+        self.most_bytes = most_bytes
+        self.line: list[tuple[int, int, int, int]] = []  # number, key, size, left out
+        self.dropped = 0
+
+    def holds(self, line: list[tuple[int, int, int, int]], size: int, others: int) -> bool:
+        used = sum(one[2] for one in line) + others
+        return len(line) < self.keeping.most and (not used or used + size <= self.most_bytes)
+
+    def add(self, number: int, key: int, size: int, others: int) -> bool:
+        left_out, line = 0, list(self.line)
+        if self.keeping.policy is Policy.LATEST:
+            left_out = sum(1 + one[3] for one in line if one[1] == key)
+            line = [one for one in line if one[1] != key]
+        if self.keeping.policy is Policy.BUFFER:
+            while line and not self.holds(line, size, others):
+                self.dropped += 1
+                del line[0]
+            self.line = line
+            if not self.holds(line, size, others):
+                self.dropped += 1
+                return True
+        if not self.holds(line, size, others):
+            return False
+        self.line = [*line, (number, key, size, left_out)]
+        return True
+
+    def take(self) -> tuple[int, int]:
+        number, _, _, left_out = self.line.pop(0)
+        dropped, self.dropped = self.dropped, 0
+        return number, left_out + dropped
+
+
+@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("seed", range(40))
+def test_a_backlog_tells_exactly_what_it_has_left_out(policy: Policy, seed: int) -> None:
+    chance = random.Random(seed)
+    keeping, most_bytes = Keeping(policy, chance.randint(1, 6)), chance.choice([50, 200, 10_000])
+    room = Room(most_bytes)
+    backlog, model = Backlog[int](keeping, room), Model(keeping, most_bytes)
+    added = gone = told = taken = refused = others = 0
+    for number in range(300):
+        if chance.random() < 0.1:
+            room.used -= others
+            others = chance.choice([0, 0, 30])
+            room.used += others
+        if chance.random() < 0.6:
+            key, size = chance.randint(1, 8), chance.randint(1, 60)
+            if model.add(number, key, size, others):
+                gone += len(backlog.add(number, key, size=size))
+                added += 1
+            else:
+                with pytest.raises(SlowSubscriber):
+                    backlog.add(number, key, size=size)
+                refused += 1
+        elif model.line:
+            found = backlog.take()
+            assert found == model.take()
+            told += found[1]
+            taken += 1
+        assert len(backlog) == len(model.line)
+        assert room.used == others + sum(one[2] for one in model.line)
+    waiting = sum(one[3] for one in model.line) + model.dropped
+    assert gone == told + waiting
+    assert added == taken + gone + len(backlog)
+    assert gone == 0 if policy is Policy.CLOSE else gone > 0
+    assert refused == 0 if policy is Policy.BUFFER else True
+    assert [number for number, *_ in model.line] == [backlog.take()[0] for _ in range(len(backlog))]

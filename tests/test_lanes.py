@@ -6,21 +6,25 @@ from collections.abc import Hashable
 import pytest
 
 from datastore.errors import SlowSubscriber
-from datastore.hub import Policy
+from datastore.hub import Keeping, Policy
 from edge.lanes import Lanes
+
+CLOSE = Keeping()
 
 
 class Doing:
     """Lanes whose work is a key and a number, which is done when the key may go."""
 
-    def __init__(self, policy: Policy = Policy.DISCONNECT, busy: int = 2) -> None:
+    def __init__(self, keeping: Keeping = CLOSE, busy: int = 2) -> None:
         self.done: list[tuple[str, int]] = []
+        self.left_out = 0
         self.may_go: dict[str, asyncio.Event] = {}
-        self.lanes = Lanes[str, tuple[str, int]](policy, busy, self._do)
+        self.lanes = Lanes[str, tuple[str, int]](keeping, busy, self._do)
 
-    async def _do(self, work: tuple[str, int]) -> None:
+    async def _do(self, work: tuple[str, int], left_out: int) -> None:
         await self.may_go.setdefault(work[0], asyncio.Event()).wait()
         self.done.append(work)
+        self.left_out += left_out
 
     def go(self, key: str) -> None:
         self.may_go.setdefault(key, asyncio.Event()).set()
@@ -62,9 +66,8 @@ async def test_there_is_room_while_few_are_busy() -> None:
         doing.go("c")
 
 
-async def test_too_much_for_a_lane_ends_what_waits_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edge.lanes.WAITING_EVENTS", 2)
-    doing = Doing()
+async def test_too_much_for_a_lane_ends_what_waits_in_it() -> None:
+    doing = Doing(Keeping(most=2))
     async with asyncio.TaskGroup() as tasks:
         doing.put(tasks, "a", 1)
         await asyncio.sleep(0)  # it is being done
@@ -76,7 +79,7 @@ async def test_too_much_for_a_lane_ends_what_waits_in_it(monkeypatch: pytest.Mon
 
 
 async def test_of_what_waits_the_latest_may_do() -> None:
-    doing = Doing(Policy.LATEST)
+    doing = Doing(Keeping(Policy.LATEST))
     async with asyncio.TaskGroup() as tasks:
         doing.put(tasks, "a", 1)
         await asyncio.sleep(0)
@@ -84,3 +87,4 @@ async def test_of_what_waits_the_latest_may_do() -> None:
         doing.put(tasks, "a", 4, of="another")
         doing.go("a")
     assert doing.done == [("a", 1), ("a", 3), ("a", 4)]
+    assert doing.left_out == 1

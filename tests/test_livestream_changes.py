@@ -16,7 +16,6 @@ from datastore.keyspace.parts import Key
 from datastore.keyspace.photos.table import SPARKS
 from datastore.photos import livestreams
 from datastore.photos.livestreams import Livestream, Schedule
-from resolvers import subscribing
 
 FIELDS = "{ title state startTime endTime }"
 
@@ -27,7 +26,7 @@ def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(livestreams, "LONGEST_NAP_SECONDS", 0.02)
 
 
-async def listen(served: Served, id: str | None = None, when_slow: str = "DISCONNECT", followers: int = 1) -> Listener:
+async def listen(served: Served, id: str | None = None, when_slow: str = "CLOSE", followers: int = 1) -> Listener:
     only = "" if id is None else f'id: "{id}", '
     listener = await served.listen(f"subscription {{ livestreamChanged({only}whenSlow: {when_slow}) {FIELDS} }}")
     await served.settle(SPARKS, followers)
@@ -152,7 +151,7 @@ async def test_an_unknown_one_is_not_found(served: Served) -> None:
     assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "NOT_FOUND")
 
 
-@pytest.mark.parametrize("when_slow", ["DISCONNECT", "LATEST"])
+@pytest.mark.parametrize("when_slow", ["CLOSE", "LATEST"])
 async def test_a_change_that_comes_while_one_is_read_is_told_once(
     served: Served, when_slow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -190,7 +189,7 @@ async def test_a_change_that_comes_while_one_is_read_is_told_once(
     served.clock.forward(hours=1)
     events.append(await told(listener))
 
-    waited = {"DISCONNECT": ["Fourth", "Fifth"], "LATEST": ["Fifth"]}[when_slow]
+    waited = {"CLOSE": ["Fourth", "Fifth"], "LATEST": ["Fifth"]}[when_slow]
     assert events == [*[(title, "UPCOMING") for title in ("Third", *waited, "Sixth")], ("Sixth", "LIVE")]
 
 
@@ -276,7 +275,7 @@ async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
         return await read(self)
 
     monkeypatch.setattr(livestreams.Livestreams, "at_start", read_late)
-    monkeypatch.setattr(subscribing, "WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
     slow = await listen(served, followers=2)
     latest = await listen(served, when_slow="LATEST", followers=3)
     id = (await announce(served))["livestreamId"]

@@ -16,7 +16,7 @@ from photo_privacy import Values, library_fields, operations, reveals
 from datastore import emails
 from datastore.emails import without_emails
 from datastore.errors import Internal
-from datastore.hub import Policy
+from datastore.hub import Keeping
 from datastore.ids import uuid7
 from datastore.keyspace.photos.table import SPARKS
 from datastore.moments import iso, to_seconds
@@ -316,7 +316,7 @@ async def test_a_change_that_cannot_be_read_is_told_without_the_email(
             raise ValueError(f"{change.new['email']} has no date")
         return str(change.new["imageId"])
 
-    events = follow(served.gateway.open_context(None), SPARKS, select, Policy.DISCONNECT)
+    events = follow(served.gateway.open_context(None), SPARKS, select, Keeping())
     first = asyncio.ensure_future(anext(events))
     await served.settle(SPARKS)
     await put(served, user(OWNER))

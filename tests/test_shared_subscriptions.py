@@ -44,7 +44,7 @@ SCORE = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot liveSco
 WITH_MATCH = 'subscription { matchUpdates(matchId: "m1") { version match { round } } }'
 FOLLOWED = 'subscription { matchUpdates(matchId: "m1") { version match { isFollowed } } }'
 SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version isSnapshot liveScore { version } } } }"
-COUNTS = 'subscription { postEngagement(postId: "p", whenSlow: DISCONNECT) { likeCount } }'
+COUNTS = 'subscription { postEngagement(postId: "p", whenSlow: CLOSE) { likeCount } }'
 REPORTED = "subscription { sightingReported { sightingId } }"
 
 
@@ -506,9 +506,9 @@ async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> 
 async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.pulling.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
     await put_post(served, post_item("p", "bob"))
-    latest = COUNTS.replace("DISCONNECT", "LATEST")
+    latest = COUNTS.replace("CLOSE", "LATEST")
     slow = runner(served).stream(await prepared(served, COUNTS, caller("ada")))
     slower = runner(served).stream(await prepared(served, latest, caller("ada")))
     quick = await follow(served, COUNTS)
@@ -516,7 +516,7 @@ async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     assert (await anext(slow)).data == (await anext(slower)).data == {"postEngagement": {"likeCount": 0}}
     assert quick.following is not None
     assert quick_latest.following is not None
-    assert [quick.following.policy, quick_latest.following.policy] == [Policy.DISCONNECT, Policy.LATEST]
+    assert [quick.following.keeping.policy, quick_latest.following.keeping.policy] == [Policy.CLOSE, Policy.LATEST]
     await quick.next()
 
     for likes in range(1, 6):

@@ -13,7 +13,6 @@ from datastore.attributes import encode_item
 from datastore.keyspace.sightings import BLIP
 from datastore.reporters import Reporters, UserProfile
 from edge.settings import Settings
-from resolvers import subscribing
 from resolvers.access import Role
 
 LISTEN = "subscription { sightingReported%s { sightingId area category confidence reporter { reportTotal } } }"
@@ -223,7 +222,7 @@ async def test_a_stalled_subscriber_is_told_and_the_others_miss_nothing(
         return await by_id(reporters, user_id)
 
     monkeypatch.setattr(Reporters, "by_id", stalling)
-    monkeypatch.setattr(subscribing, "WAITING_EVENTS", 40)
+    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 40)
     quick = await served.listen("subscription { sightingReported { sightingId } }")
     stalled = await served.listen("subscription { sightingReported { sightingId reporter { userId } } }")
     latest = await served.listen(

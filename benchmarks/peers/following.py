@@ -12,6 +12,7 @@ import orjson
 
 from datastore.changes import ChangeFeed
 from datastore.database import StoreOptions, open_database
+from datastore.hub import Keeping
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.streams import Change
@@ -46,7 +47,7 @@ async def events(given: Given) -> AsyncIterator[Mapping[str, Any]]:
     table, event = tables[given.table]
     async with open_database(StoreOptions(store=given.store)) as database:
         feed = ChangeFeed(database.client, poll_interval=given.interval)
-        async with feed.follow(table, _image, capacity=WAITING) as images:
+        async with feed.follow(table, _image, keeping=Keeping(most=WAITING)) as images:
             async for image in images:
                 yield event(image)
         await feed.aclose()

@@ -12,6 +12,7 @@ GetItem stands for a point read: reads of one tick go out together, as GetItem f
 Who: `any` needs no login; `user` is the signed-in user, for their own data; `admin` and `system` are the roles of
 tokens, and may read what a user may; `internal` has no field.
 Shared for some milliseconds: an item that was read serves other operations of the process, too.
+When slow: what happens to a subscriber that does not keep up; `whenSlow` asks for something else where it may.
 """
 
 PROJECTIONS = {"ALL": "items", "COUNT": "a count, or items", "SELECTED": "selected attributes"}
@@ -54,7 +55,7 @@ def _row(pattern: AccessPattern) -> str:
         pattern.id,
         pattern.question,
         ", ".join(f"`{field}`" for field in pattern.fields),
-        " + ".join(pattern.operations) or "change feed",
+        (" + ".join(pattern.operations) or "change feed") + _slowness(pattern),
         f"`{pattern.index}`" if pattern.index else "",
         "<br>".join(clauses),
         PROJECTIONS[pattern.projection] if "Query" in pattern.operations else "",
@@ -62,6 +63,12 @@ def _row(pattern: AccessPattern) -> str:
         ", ".join(who.value for who in (pattern.who, *pattern.also)),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _slowness(pattern: AccessPattern) -> str:
+    if pattern.when_slow is None:
+        return ""
+    return f", when slow {pattern.when_slow.name}{'' if pattern.chooses else ' always'}"
 
 
 def _consistency(pattern: AccessPattern) -> str:

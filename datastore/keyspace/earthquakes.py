@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.hub import Policy
 from datastore.keyspace.parts import Key, join
 from datastore.moments import day_bucket, epoch_ms
 
@@ -105,6 +106,7 @@ DETECTED = AccessPattern(
     operations=(),
     who=Who.ANY,
     fields=("earthquakeDetected",),
+    when_slow=Policy.CLOSE,
 )
 
 PATTERNS = (INSERT_EVENT, INGEST_STATE, EVENTS_BY_DAY, WRITE_LOG, LOGS_OF_DAY, EVENT, DETECTED)

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.hub import Policy
 from datastore.keyspace.parts import Key, join, split
 from datastore.moments import iso
 
@@ -189,6 +190,7 @@ SIGHTING_REPORTED = AccessPattern(
     operations=(),
     who=Who.ANY,
     fields=("sightingReported",),
+    when_slow=Policy.CLOSE,
 )
 WATCH_ALERTS = AccessPattern(
     id="BLIP-S2",
@@ -200,6 +202,7 @@ WATCH_ALERTS = AccessPattern(
     key="PK = :partition AND begins_with(SK, :prefix)",
     # A watch made just before must be among them: no later change would tell of it.
     consistent=True,
+    when_slow=Policy.CLOSE,
 )
 
 # The streak goes on, starts anew, or stands, by the day of the report before this one. Each form holds only while the

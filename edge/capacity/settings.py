@@ -20,6 +20,7 @@ _NUMBERS = {
     "subscriptions": "GATEWAY_MAX_SUBSCRIPTIONS",
     "subscriptions_per_caller": "GATEWAY_MAX_SUBSCRIPTIONS_PER_CALLER",
     "operations_per_websocket": "GATEWAY_MAX_OPERATIONS_PER_WEBSOCKET",
+    "waiting_bytes": "GATEWAY_MAX_WAITING_BYTES",
     "websocket_messages": "GATEWAY_MAX_WEBSOCKET_MESSAGES",
     "websocket_messages_per_second": "GATEWAY_MAX_WEBSOCKET_MESSAGES_PER_SECOND",
 }
@@ -36,6 +37,8 @@ class Capacity:
 
     `trusted_proxies` are networks (CIDR) whose X-Forwarded-For and X-Forwarded-Proto are believed. With a `redis_url`,
     all processes that use it share their callers' budgets.
+
+    For a reader that does not keep up `waiting_bytes` of events wait at the most, over all that it follows.
 
     A WebSocket may send `websocket_messages` at once and so many a second from then on; what is more waits to be read.
 
@@ -56,6 +59,7 @@ class Capacity:
     subscriptions: int = 20_000
     subscriptions_per_caller: int = 200
     operations_per_websocket: int = 100
+    waiting_bytes: int = 262_144
     websocket_messages: int = 1_000
     websocket_messages_per_second: float = 200
     redis_url: str | None = None

@@ -44,7 +44,7 @@ class StreamLimits:
     """
 
     heartbeat: float = 12.0
-    send_timeout: float = 15.0
+    send_timeout: float = 10.0
     retry: float = 3.0
 
 

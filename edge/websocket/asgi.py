@@ -53,11 +53,11 @@ class Messages:
         self._bytes += len(text)
         self._put({"type": "websocket.send", "text": text})
 
-    def close(self, code: int, reason: str) -> None:
+    def close(self, code: int, reason: str, seconds: float = CLOSE_SECONDS) -> None:
         if not self._closed:
             self._closed = True
             self._put({"type": "websocket.close", "code": code, "reason": reason})
-            asyncio.get_running_loop().call_later(CLOSE_SECONDS, self.abort)
+            asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def abort(self) -> None:
         self._closed = True

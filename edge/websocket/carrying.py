@@ -19,8 +19,8 @@ class Carrier(Protocol):
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
         """Send one text, which comes in up to three parts. It is kept, however long, also where nothing is writable."""
 
-    def close(self, code: int, reason: str) -> None:
-        """Say goodbye. Nothing may be sent afterwards."""
+    def close(self, code: int, reason: str, seconds: float = CLOSE_SECONDS) -> None:
+        """Say goodbye, and end after so many seconds. Nothing may be sent afterwards."""
 
     def abort(self) -> None:
         """End it without a word: the peer does not read."""
@@ -40,6 +40,9 @@ class Carried(Protocol):
 
     def received(self, text: str | None) -> None:
         """A message came; None for a binary one."""
+
+    def filled(self) -> None:
+        """It is not writable any more. Not every carrier tells: `writable` counts."""
 
     def drained(self) -> None:
         """It is writable again."""

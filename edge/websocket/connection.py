@@ -104,6 +104,8 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.writable = False
+        if not self._closed_with:
+            self._carried.filled()
 
     def resume_writing(self) -> None:
         self.writable = True
@@ -115,8 +117,8 @@ class Connection(asyncio.Protocol):
         first = TEXT_HEADS[size] if size < len(TEXT_HEADS) else head(TEXT, size)
         self.transport.write(b"".join((first, start, body, end)))
 
-    def close(self, code: int, reason: str) -> None:
-        self._say_goodbye(code, reason, CLOSE_SECONDS)
+    def close(self, code: int, reason: str, seconds: float = CLOSE_SECONDS) -> None:
+        self._say_goodbye(code, reason, seconds)
 
     def _say_goodbye(self, code: int, reason: str, seconds: float) -> None:
         """Begin the closing handshake; the connection ends with the peer's reply, or when it takes too long."""

@@ -9,7 +9,7 @@ import orjson
 from graphql.language import OperationType
 
 from datastore.errors import SlowSubscriber
-from datastore.hub import Backlog, Policy
+from datastore.hub import Backlog, Keeping, Room
 from edge.answers import Outcome, domain_error, encode, failure
 from edge.execution import Runner
 from edge.operations import Caller, Operation, Transport
@@ -17,7 +17,6 @@ from edge.requests import Request
 from edge.subscribers import Following
 from edge.websocket.carrying import Carrier
 from edge.websocket.messages import Broken, Farewell
-from resolvers.subscribing import WAITING_EVENTS
 
 EVENTS_PER_TURN = 16
 
@@ -27,6 +26,7 @@ class Mouth(Protocol):
 
     runner: Runner
     carrier: Carrier
+    room: Room
     clock: Callable[[], float]
 
     @property
@@ -112,11 +112,13 @@ class OpenOperation:
         self._over = True
         following = self._following
         if following is not None:
-            while self._waiting:
-                following.withdraw(self._waiting.take())
+            for outcome in self._waiting.clear() if self._waiting is not None else ():
+                following.withdraw(outcome)
             following.stop()
         if self._task is not None:
             self._task.cancel()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     async def _begin(self, asked: Operation) -> None:
         try:
@@ -153,7 +155,7 @@ class OpenOperation:
         if self._over or (self._clock() >= self.may_speak_until and not self._mouth.may_speak()):
             return
         carrier = self._carrier
-        if self._waiting or not carrier.writable:
+        if self._waiting is not None or not carrier.writable:
             self._keep(outcome, key)
         else:
             carrier.send(self._next, outcome.body, b"}")
@@ -194,34 +196,44 @@ class OpenOperation:
 
     def _keep(self, outcome: Outcome, key: Hashable) -> None:
         following = self._following
+        if following is None:  # it has one answer, and nothing is heard until that has gone out
+            self._waiting = Backlog(Keeping())
+            self._waiting.add(outcome)
+            self._mouth.wait(self)
+            return
         if self._waiting is None:
-            self._waiting = Backlog(Policy.DISCONNECT if following is None else following.policy, WAITING_EVENTS)
+            self._waiting = Backlog(following.keeping, self._mouth.room)
         try:
-            replaced = self._waiting.add(outcome, key)
+            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.left_out)
         except SlowSubscriber as problem:
-            assert following is not None  # what is no subscription has one answer
-            following.withdraw(outcome)
-            while self._waiting:
-                following.withdraw(self._waiting.take())
+            for one in (*self._waiting.clear(), outcome):
+                following.withdraw(one)
             following.stop(problem)
             return
-        if replaced is not None and following is not None:
-            following.withdraw(replaced)
-        self._mouth.wait(self)
+        for one in left_out:
+            following.withdraw(one)
+        if self._carrier.writable:  # something was dropped before, and nothing waits
+            self.send_one()
+        else:
+            self._mouth.wait(self)
 
     def send_one(self) -> bool:
         """Send what has waited for longest, and tell whether there is more."""
         if self._over or not self._mouth.may_speak():
             return False
         if self._waiting:
-            outcome = self._waiting.take()
-            self._carrier.send(self._next, outcome.body, b"}")
+            outcome, left_out = self._waiting.take()
+            body = outcome.body
+            if self._following is not None:
+                body = outcome.body_after(left_out, self._following.keeping.policy.tells)
+            self._carrier.send(self._next, body, b"}")
             self.event_id = outcome.event_id
         elif self._last is not None:
             self._end(self._last)
         if self._waiting:
             return True
-        self._waiting = None
+        if self._waiting is not None and self._waiting.is_told:
+            self._waiting = None
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         return self._last is not None and not self._over

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datastore.errors import BadUserInput, Throttled
+from datastore.hub import Room
 from edge.answers import encode, masked, told_error
 from edge.capacity.addresses import payer
 from edge.capacity.places import Places
 from edge.execution import Runner
 from edge.operations import Caller, Operation
 from edge.requests import Identify
-from edge.websocket.carrying import Carrier
+from edge.websocket.carrying import CLOSE_SECONDS, Carrier
 from edge.websocket.messages import Broken, Farewell, Message, places_told, read_message, requested_operation, restart
 from edge.websocket.operation import OpenOperation
 from edge.websocket.rounds import Rounds
@@ -39,6 +40,7 @@ class SocketLimits:
     unanswered_pings: int = 2
     send_timeout: float = 10.0
     max_operations: int = 100
+    waiting_bytes: int = 262_144
 
 
 LIMITS = SocketLimits()
@@ -87,6 +89,7 @@ class Socket:
         "carrier",
         "clock",
         "counted_for",
+        "room",
         "runner",
         "tasks",
     )
@@ -97,6 +100,7 @@ class Socket:
         self.runner = service.runner
         self.clock = service.clock
         self.counted_for = payer(Caller(None, address))
+        self.room = Room(service.limits.waiting_bytes)
         self.tasks: set[asyncio.Task[None]] = set()
         self._service = service
         self._speaker = Speaker(service.identify, offered)
@@ -154,8 +158,11 @@ class Socket:
 
     def end(self, farewell: Farewell) -> None:
         if not self._over:
+            seconds = CLOSE_SECONDS
+            if self._timer is not None:  # who does not read has no more time for having been told
+                seconds = max(0.0, self._timer.when() - asyncio.get_running_loop().time())
             self.gone()
-            self.carrier.close(*farewell)
+            self.carrier.close(*farewell, seconds)
 
     @property
     def is_over(self) -> bool:
@@ -232,6 +239,11 @@ class Socket:
 
     def wait(self, operation: OpenOperation) -> None:
         self._waiting[operation] = None
+        if not operation.is_subscription:
+            self.carrier.hold()
+        self._begin_timer()
+
+    def filled(self) -> None:
         self._begin_timer()
 
     def drained(self) -> None:
@@ -256,7 +268,8 @@ class Socket:
         self._take_more()
 
     def _take_more(self) -> None:
-        if not self._identifying and not self._outbox and not self._over and self._again_ms is None:
+        waits = self._identifying or self._outbox or any(not one.is_subscription for one in self._waiting)
+        if not waits and not self._over and self._again_ms is None:
             self.carrier.release()
 
     def _begin_timer(self) -> None:

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datastore.errors import Forbidden, NotFound
 from datastore.feeds.posts import Post, is_live, post_from
 from datastore.feeds.visibility import Sight
-from datastore.hub import Policy
+from datastore.hub import Keeping
 from datastore.keyspace.feeds import engagement as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.streams import Change
 from resolvers import bounds
-from resolvers.arguments import PostId, WhenSlow
+from resolvers.arguments import Buffer, PostId, WhenSlow
 from resolvers.context import Context, Info
-from resolvers.subscribing import Shared, follow
+from resolvers.subscribing import Shared, follow, keeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,19 @@ class _Deleted:
     """The post is gone."""
 
 
-async def post_engagement(info: Info, post_id: PostId, when_slow: WhenSlow = Policy.LATEST) -> Shared[PostEngagement]:
+async def post_engagement(
+    info: Info, post_id: PostId, when_slow: WhenSlow = keys.POST_ENGAGEMENT.policy, buffer: Buffer = None
+) -> Shared[PostEngagement]:
     """The present counts, then each change, until the post is deleted.
 
     What was counted just before the start may be told after it; the last that is told is how the post stands.
     Raises `NotFound`, and `Forbidden` once the viewer may see the post no longer.
     """
-    counts = _Counts(info.context, bounds.id("postId", post_id), when_slow)
+    kept = keeping(when_slow, buffer)
+    counts = _Counts(info.context, bounds.id("postId", post_id), kept)
     return Shared(
         info.context,
-        when_slow,
+        kept,
         counts.events,
         first=counts.present,
         since=_SinceCounted,
@@ -53,11 +56,11 @@ async def post_engagement(info: Info, post_id: PostId, when_slow: WhenSlow = Pol
 class _Counts:
     """The counts of a post, as they change."""
 
-    def __init__(self, context: Context, post_id: str, when_slow: Policy) -> None:
+    def __init__(self, context: Context, post_id: str, keeping: Keeping) -> None:
         self._told: PostEngagement | None = None
         self._context = context
         self._post_id = post_id
-        self._when_slow = when_slow
+        self._keeping = keeping
 
     async def present(self, context: Context) -> PostEngagement:
         post = await context.posts.visible(self._post_id, keys.POST_ENGAGEMENT)
@@ -69,7 +72,7 @@ class _Counts:
         self, begin: Callable[[], Awaitable[PostEngagement | None]]
     ) -> AsyncGenerator[PostEngagement, None]:
         states: AsyncGenerator[PostEngagement | _Deleted, None] = follow(
-            self._context, FEED, self._changed, self._when_slow, first=begin
+            self._context, FEED, self._changed, self._keeping, first=begin
         )
         async with aclosing(states):
             async for state in states:

@@ -12,7 +12,7 @@ from datastore.feeds.home_feeds import FeedEntry, HomeFeeds, Source, entry_from,
 from datastore.feeds.posts import Post, written
 from datastore.feeds.users import User
 from datastore.feeds.visibility import Visibility
-from datastore.hub import Policy
+from datastore.hub import Keeping
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
@@ -21,11 +21,11 @@ from datastore.moments import iso
 from datastore.streams import Change
 from resolvers import bounds
 from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last, UserId, WhenSlow
+from resolvers.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.progress import Progress
-from resolvers.subscribing import follow, is_event
+from resolvers.subscribing import Unshared, follow, is_event, keeping
 
 # A post comes again soon (written by the fan-out, and by its author) or never.
 POSTS_REMEMBERED = 1000
@@ -59,12 +59,14 @@ async def post(parent: strawberry.Parent[FeedEntry], info: Info) -> Post | None:
 
 
 async def home_feed_updated(
-    info: Info, user_id: UserId, when_slow: WhenSlow = Policy.DISCONNECT
-) -> AsyncGenerator[FeedEntry, None]:
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.HOME_FEED_UPDATED.policy, buffer: Buffer = None
+) -> Unshared[FeedEntry]:
     owner = bounds.user_id("userId", user_id)
     require(info.context.identity, keys.HOME_FEED_UPDATED, owner=owner)
+    kept = keeping(when_slow, buffer)
     progress = info.context.progress or Progress()
-    return _once(_arriving(info.context, owner, when_slow, progress), progress)
+    entries = _arriving(info.context, owner, kept, progress)
+    return Unshared(kept, _once(entries, progress), lambda entry: entry.author_id)
 
 
 async def _once(entries: AsyncGenerator[FeedEntry, None], progress: Progress) -> AsyncGenerator[FeedEntry, None]:
@@ -91,7 +93,7 @@ def _known(progress: Progress) -> list[str]:
 
 
 async def _arriving(
-    context: Context, user_id: str, when_slow: Policy, progress: Progress
+    context: Context, user_id: str, kept: Keeping, progress: Progress
 ) -> AsyncGenerator[FeedEntry, None]:
     """Entries as they are written, and posts of the feed's sources; a post may come more than once."""
     began = context.services.now() - (timedelta() if progress.resume is None else LOOKING_BACK)
@@ -113,7 +115,7 @@ async def _arriving(
         context,
         FEED,
         arrival,
-        when_slow,
+        kept,
         key=lambda event: event.author_id,
         prepare=read_sources,
         progress=ahead,
@@ -133,6 +135,8 @@ async def _arriving(
             elif sources.have(event):
                 followers_only = event.visibility is Visibility.FOLLOWERS
                 yield FeedEntry(user_id, event.post_id, event.author_id, event.created_at, followers_only)
+            else:
+                progress.taken_left_out()  # those were nothing to this feed, either
 
 
 async def _posted_before(context: Context, user_id: str, source: Source, began: datetime) -> list[FeedEntry]:

@@ -12,7 +12,6 @@ from datastore.feeds.comments import Comment
 from datastore.feeds.notifications import Notification, notification_from
 from datastore.feeds.posts import Post
 from datastore.feeds.users import User
-from datastore.hub import Policy
 from datastore.keyspace.feeds import comments as comment_keys
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds import posts as post_keys
@@ -20,10 +19,10 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.streams import Change
 from resolvers import bounds
 from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last, UserId, WhenSlow
+from resolvers.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
-from resolvers.subscribing import follow, is_event
+from resolvers.subscribing import Unshared, follow, is_event, keeping
 
 LONGEST_ID = 1000
 
@@ -73,8 +72,8 @@ async def mark_notification_read(info: Info, notification_id: NotificationId) ->
 
 
 async def notification_received(
-    info: Info, user_id: UserId, when_slow: WhenSlow = Policy.DISCONNECT
-) -> AsyncGenerator[Notification, None]:
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.NOTIFICATION_RECEIVED.policy, buffer: Buffer = None
+) -> Unshared[Notification]:
     owner = bounds.user_id("userId", user_id)
     require(info.context.identity, keys.NOTIFICATION_RECEIVED, owner=owner)
 
@@ -85,8 +84,13 @@ async def notification_received(
         before = int(change.old["actor_count"]) if change.old else 0
         return notification if notification.actor_count > before else None
 
-    arriving = follow(info.context, FEED, received, when_slow, key=lambda one: one.notification_id)
-    return _living(info.context, arriving)
+    kept = keeping(when_slow, buffer)
+    arriving = follow(info.context, FEED, received, kept, key=_id)
+    return Unshared(kept, _living(info.context, arriving), _id)
+
+
+def _id(notification: Notification) -> str:
+    return notification.notification_id
 
 
 async def _living(

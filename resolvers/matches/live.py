@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 import strawberry
 
 from datastore.attributes import Item
-from datastore.hub import Policy
+from datastore.hub import Keeping
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import CricketEvent, EventKind, Match
@@ -30,6 +30,8 @@ from resolvers.progress import Progress, not_an_id
 from resolvers.subscribing import Shared, follow
 
 LONGEST_INTERVAL_MS = 60_000
+# Events are versions, and tell what has changed since the one before: none is left out but by `conflated`.
+KEEPING = Keeping(keys.MATCH_UPDATES.policy)
 # These may wait for the interval; all others are told at once.
 PATIENT = {EventKind.FOUR, EventKind.SIX, EventKind.MAIDEN}
 
@@ -122,7 +124,7 @@ async def match_updates(
     if seconds:  # each has an interval of their own
         return events(partial(first, context))
     since = partial(_SinceUpdate, sequence)
-    return Shared(context, Policy.DISCONNECT, events, first=first, since=since, seen=sequence.seen, known=_version)
+    return Shared(context, KEEPING, events, first=first, since=since, seen=sequence.seen, known=_version)
 
 
 async def live_scores(
@@ -147,7 +149,7 @@ async def live_scores(
     if seconds:
         return events(partial(first, context))
     since = partial(_SinceScores, sequence)
-    return Shared(context, Policy.DISCONNECT, events, first=first, since=since, seen=sequence.seen, known=_versions)
+    return Shared(context, KEEPING, events, first=first, since=since, seen=sequence.seen, known=_versions)
 
 
 async def match(parent: strawberry.Parent[MatchUpdate], info: Info) -> Match | None:
@@ -263,7 +265,7 @@ class _Sequence:
             return updates
 
         changes: AsyncGenerator[ActiveMatch | Updates, None] = follow(
-            self._context, keys.ACTIVE_MATCHES, self._select, Policy.DISCONNECT, first=first, progress=progress
+            self._context, keys.ACTIVE_MATCHES, self._select, KEEPING, first=first, progress=progress
         )
         async with aclosing(changes):
             async for change in changes:

@@ -12,7 +12,6 @@ import strawberry
 
 from datastore.attributes import Item
 from datastore.errors import DomainError, Internal
-from datastore.hub import Policy
 from datastore.ids import uuid7
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import livestreams as keys
@@ -33,14 +32,14 @@ from datastore.records import parsed
 from datastore.streams import Change
 from resolvers import bounds
 from resolvers.access import require
-from resolvers.arguments import EXPECTED_VERSION, After, Before, ExpectedVersion, First, Last, Order, WhenSlow
+from resolvers.arguments import EXPECTED_VERSION, After, Before, Buffer, ExpectedVersion, First, Last, Order, WhenSlow
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
 from resolvers.photos import texts
 from resolvers.photos.callers import Consistent, NotConsistent, from_index
 from resolvers.photos.since import Since
 from resolvers.progress import Progress, not_an_id
-from resolvers.subscribing import follow
+from resolvers.subscribing import Unshared, follow, keeping
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
 
@@ -183,10 +182,14 @@ async def end_livestream(
 
 
 async def livestream_changed(
-    info: Info, id: AnyLivestreamId = None, when_slow: WhenSlow = Policy.DISCONNECT
-) -> AsyncGenerator[Livestream, None]:
+    info: Info,
+    id: AnyLivestreamId = None,
+    when_slow: WhenSlow = keys.LIVESTREAM_CHANGED.policy,
+    buffer: Buffer = None,
+) -> Unshared[Livestream]:
     context = info.context
     only = None if id is None else bounds.id("id", id)
+    kept = keeping(when_slow, buffer)
     progress = context.progress or Progress()
     then = _told_then(progress)
     progress.known = _in_ms(context.services.now())
@@ -220,13 +223,14 @@ async def livestream_changed(
         context,
         SPARKS,
         select,
-        when_slow,
+        kept,
         key=_which,
         prepare=stands,
         first=None if only is None else first,
         progress=ahead,
     )
-    return _with_time(changes, since, Schedule(context.services.now), begin, ahead, progress)
+    told = _with_time(changes, since, Schedule(context.services.now), begin, ahead, progress)
+    return Unshared(kept, told, lambda livestream: livestream.livestream_id)
 
 
 def _told_then(progress: Progress) -> datetime | None:

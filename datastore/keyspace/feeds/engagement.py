@@ -1,6 +1,7 @@
 """How a post is doing, live."""
 
 from datastore.declarations import AccessPattern, Who
+from datastore.hub import Policy
 from datastore.keyspace.feeds.table import FEED
 
 POST_ENGAGEMENT = AccessPattern(
@@ -13,6 +14,7 @@ POST_ENGAGEMENT = AccessPattern(
     fields=("postEngagement",),
     key="PK = POST#<id>, SK = META",
     consistent=True,
+    when_slow=Policy.LATEST,
 )
 
 PATTERNS = (POST_ENGAGEMENT,)

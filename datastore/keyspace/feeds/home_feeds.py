@@ -7,6 +7,7 @@ and the posts of sources make one list.
 import zlib
 
 from datastore.declarations import AccessPattern, Who
+from datastore.hub import Policy
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key, join, split
 
@@ -101,6 +102,7 @@ HOME_FEED_UPDATED = AccessPattern(
     key="PK = :partition AND begins_with(SK, :prefix)",
     # A source added just before must be among them: no later change would tell of it.
     consistent=True,
+    when_slow=Policy.CLOSE,
 )
 FAN_OUT = AccessPattern(
     id="FEED-P4",

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from datastore.declarations import AccessPattern, Who
+from datastore.hub import Policy
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key, join, split
 from datastore.moments import iso
@@ -59,6 +60,7 @@ NOTIFICATION_RECEIVED = AccessPattern(
     operations=(),
     who=Who.USER,
     fields=("notificationReceived",),
+    when_slow=Policy.CLOSE,
 )
 RECIPIENT = AccessPattern(
     id="FEED-P6",

@@ -5,6 +5,7 @@ write of its pollers holds only while the fence is theirs.
 """
 
 from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
+from datastore.hub import Policy
 from datastore.keyspace.parts import Key
 
 ACTIVE_MATCHES = Table(
@@ -187,6 +188,9 @@ MATCH_UPDATES = AccessPattern(
     key="matchId = <matchId>",
     # Read after the feed is attached: older than the next change it must not be.
     consistent=True,
+    when_slow=Policy.CLOSE,
+    # Its events are versions, each of which tells what has changed since the one before: none is left out.
+    chooses=False,
 )
 LIVE_SCORES = AccessPattern(
     id="CRIC-S2",
@@ -197,6 +201,8 @@ LIVE_SCORES = AccessPattern(
     fields=("liveScores",),
     filter=("#status = :active", "leagueCode = :league"),
     consistent=True,
+    when_slow=Policy.CLOSE,
+    chooses=False,
 )
 
 PATTERNS = (

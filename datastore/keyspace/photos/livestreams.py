@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from datastore.declarations import AccessPattern, Who
+from datastore.hub import Policy
 from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_TYPE, SPARKS
 from datastore.keyspace.versioning import guard
@@ -108,6 +109,7 @@ LIVESTREAM_CHANGED = AccessPattern(
     index=BY_TYPE,
     key="entityType = :partition",
     descending=True,
+    when_slow=Policy.CLOSE,
 )
 
 PATTERNS = (
