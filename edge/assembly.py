@@ -38,7 +38,7 @@ from edge.requests import Observe, OpenContext
 from edge.settings import Settings
 from edge.verification_keys import OpenSession
 from edge.websocket.endpoint import GraphQLWebSocket
-from edge.websocket.socket import SocketLimits
+from edge.websocket.limits import SocketLimits
 from resolvers.access import Role
 
 if TYPE_CHECKING:

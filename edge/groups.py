@@ -17,7 +17,7 @@ from edge.cut_off import cut_off
 from edge.documents.prepared import PreparedOperation
 from edge.lanes import Lanes
 from edge.making import Event, Made, Maker
-from edge.members import Member, Rights
+from edge.members import Member, Rights, by_rights
 from edge.requests import OperationContext, OverBudget
 from edge.resuming import Missed, Returning
 from edge.subscribers import Listener, Subscriber
@@ -135,7 +135,7 @@ class Group:
             else:
                 await _each(alike, lambda member: member.catch_up(outcome, key))
 
-        for alike in _by_rights(await self._tell_alike(members, told, tell)).values():
+        for alike in by_rights(await self._tell_alike(members, told, tell)).values():
             await self._tell_those(alike, told, tell)
         self._settle_soon()
         if len(members) == 1:  # of several the slowest would hold up the others
@@ -203,9 +203,8 @@ class Group:
                         self._returning.begin()
                     else:
                         self._check_source()
-                        progress = self._progress
-                        left_out = progress.taken_left_out()
-                        await self._tell(Event(event, progress.mark, progress.known, left_out))
+                        await self._tell(Event.of(event, self._progress))
+                        await asyncio.sleep(0)  # of many at once each can be taken before the next
             if self._reading is not None:
                 await self._reading
         except asyncio.CancelledError as cancelled:
@@ -259,7 +258,7 @@ class Group:
             members, self._joining = self._joining, []
             others = await self._tell_alike(members, None, self._tell_first)
             async with asyncio.TaskGroup() as tasks:
-                for alike in _by_rights(others).values():
+                for alike in by_rights(others).values():
                     tasks.create_task(self._tell_those(alike, None, self._tell_first))
 
     async def _tell_first(self, made: Made, members: Sequence[Member]) -> None:
@@ -285,7 +284,7 @@ class Group:
 
     async def _tell_to_all(self, event: Event) -> None:
         self._share_source()
-        classes = _by_rights(await self._tell_alike(list(self._members), event, self._deliver))
+        classes = by_rights(await self._tell_alike(list(self._members), event, self._deliver))
         if len(classes) == 1 and not self._lanes:
             (alike,) = classes.values()
             await self._tell_those(alike, event, self._deliver)
@@ -385,13 +384,6 @@ class Group:
                     await member.subscriber.settle()
                 except OverBudget as refusal:
                     member.refuse(refusal)
-
-
-def _by_rights(members: Iterable[Member]) -> dict[Rights | None, list[Member]]:
-    classes: dict[Rights | None, list[Member]] = {}
-    for member in members:
-        classes.setdefault(member.rights, []).append(member)
-    return classes
 
 
 async def _each(members: Sequence[Member], act: Callable[[Member], None]) -> None:

@@ -15,7 +15,7 @@ from edge.capacity.deadlines import Deadlines
 from edge.cut_off import cut_off
 from edge.members import Member
 from edge.requests import OperationContext
-from resolvers.progress import Mark
+from resolvers.progress import Mark, Progress
 from resolvers.subscribing import Shared
 
 
@@ -26,6 +26,11 @@ class Event(NamedTuple):
     mark: Mark | None
     known: str
     left_out: int = 0
+
+    @classmethod
+    def of(cls, event: Any, progress: Progress) -> "Event":
+        """What a source has just given, with its progress."""
+        return cls(event, progress.mark, progress.known, progress.taken_left_out())
 
 
 @dataclass(frozen=True, slots=True)

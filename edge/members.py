@@ -1,6 +1,6 @@
 """Who is told what a group of equal subscriptions makes, from joining it to the end."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from datastore.errors import DomainError
@@ -188,3 +188,11 @@ class Member:
         self.is_over, self.is_plain = True, False
         self.subscriber.leave()
         self._group.leave(self)
+
+
+def by_rights(members: Iterable[Member]) -> dict[Rights | None, list[Member]]:
+    """Those who are told the same, in the order in which they joined."""
+    classes: dict[Rights | None, list[Member]] = {}
+    for member in members:
+        classes.setdefault(member.rights, []).append(member)
+    return classes

@@ -93,7 +93,7 @@ class Resuming:
                         self.is_open = False
                         mark = progress.mark
                         assert mark is not None  # it has begun, for there is an event
-                        event = Event(coming.result(), mark, progress.known, progress.taken_left_out())
+                        event = Event.of(coming.result(), progress)
                         if progress.is_too_old:
                             break
                         await self._home.tell_missed(self._here(), event)

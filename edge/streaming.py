@@ -35,9 +35,6 @@ from edge.subscribers import Following, Listener, Subscriber
 from resolvers.progress import Progress, Resume, resume_from
 from resolvers.subscribing import Shared
 
-# Others have a turn after so many events of a source that always has one ready.
-EVENTS_PER_TURN = 16
-
 _Asked = tuple[PreparedOperation, bytes]
 
 
@@ -283,7 +280,6 @@ class Streams:
         """Ask for the next answer: where it is not for the listener to keep them, once the last one has been taken."""
         driven.has_begun = True
         last: Outcome | None = None
-        told = 0
         try:
             if not driven.is_over:
                 async with aclosing(self._executed(subscriber, own)) as outcomes:
@@ -299,11 +295,10 @@ class Streams:
                             if driven.problem is not None:
                                 subscriber.note(failure(driven.problem))
                             break
-                        told += 1
                         # What was missed comes as fast as it is taken, and what is new when it comes.
                         if own.keeping is None or not own.progress.is_here.is_set():
                             await driven.listener.drained()
-                        elif told % EVENTS_PER_TURN == 0:
+                        else:  # who reads has a turn to take it
                             await asyncio.sleep(0)
         except Exception as error:
             last = failure(error)

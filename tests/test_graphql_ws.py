@@ -12,7 +12,7 @@ from toy_sockets import serving
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP
 from edge.settings import Settings
-from edge.websocket.socket import SocketLimits
+from edge.websocket.limits import SocketLimits
 from resolvers.access import Role
 from runtime import Gateway
 

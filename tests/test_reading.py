@@ -14,7 +14,7 @@ from edge.capacity.connections import Connections
 from edge.capacity.reading import TURN_BYTES, Pace, Paced, Turns
 from edge.capacity.settings import Capacity, unlimited
 from edge.websocket.connection import Connection
-from edge.websocket.socket import SocketLimits
+from edge.websocket.limits import SocketLimits
 
 PING = bytes([0x89, 0x80, 0, 0, 0, 0])
 LISTEN = "subscription { held }"

@@ -23,8 +23,8 @@ from edge.documents.prepared import Document, KnownText
 from edge.operations import Caller, Operation
 from edge.websocket.connection import Connection
 from edge.websocket.endpoint import SUBPROTOCOL
+from edge.websocket.limits import SocketLimits
 from edge.websocket.messages import Broken, read_message, requested_operation
-from edge.websocket.socket import SocketLimits
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from toy_sockets import Served, serving, unexpected, upgrade
 
 from edge.websocket.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Fault, Frame, close_frame, read_frame
 from edge.websocket.frames import frame as unmasked
-from edge.websocket.socket import SocketLimits
+from edge.websocket.limits import SocketLimits
 
 INIT = b'{"type":"connection_init"}'
 

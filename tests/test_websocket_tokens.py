@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from toy_sockets import NOW, Peer, Served, serving, unexpected, until, world
 
-from edge.websocket.socket import SocketLimits
+from edge.websocket.limits import SocketLimits
 
 EVENTS = "subscription { events { number } }"
 

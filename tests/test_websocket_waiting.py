@@ -19,7 +19,8 @@ from edge.operations import Caller, Operation, Transport
 from edge.requests import Request
 from edge.subscribers import Listener
 from edge.websocket.carrying import CLOSE_SECONDS
-from edge.websocket.socket import Service, Socket, SocketLimits
+from edge.websocket.limits import SocketLimits
+from edge.websocket.socket import Service, Socket
 from resolvers.access import Identity, Role
 
 NOW = 1_800_000_000.0

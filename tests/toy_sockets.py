@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
+from datastore.hub import Keeping, Policy
 from datastore.metering import Meter
 from datastore.shared_reads import Sharing
 from edge.capacity.connections import Connections
@@ -23,9 +24,10 @@ from edge.execution import Runner
 from edge.http.protocol import UVICORN_OPTIONS
 from edge.requests import Registry
 from edge.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
-from edge.websocket.socket import SocketLimits
+from edge.websocket.limits import SocketLimits
 from resolvers.access import Identity, Role
 from resolvers.progress import Progress
+from resolvers.subscribing import Unshared
 
 NOW = 1_800_000_000.0
 # Whoever keeps to them does so also where the machine stalls for some tenths of a second.
@@ -46,6 +48,8 @@ class World:
         self.closed = 0
         self.contexts = 0
         self.go = asyncio.Event()
+        self.numbers: asyncio.Queue[int] = asyncio.Queue()  # what `numbers` tells
+        self.told = 0
 
     def clock(self) -> float:
         return self.now
@@ -146,6 +150,25 @@ class Mutation:
         return "changed"
 
 
+async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> Unshared[str]:
+    """Texts of so many characters that begin with a number: a newer one replaces one that is equal modulo 3."""
+    progress = info.context.progress
+    assert progress is not None
+    progress.here()
+
+    async def events() -> AsyncGenerator[str, None]:
+        world.opened += 1
+        try:
+            while True:
+                number = await world.numbers.get()
+                yield f"{number} {'x' * size}"
+                world.told += 1
+        finally:
+            world.closed += 1
+
+    return Unshared(Keeping.of(Policy(when_slow), buffer), events(), lambda text: int(text.split()[0]) % 3)
+
+
 @strawberry.type
 class Subscription:
     @strawberry.subscription
@@ -190,6 +213,8 @@ class Subscription:
     async def refused(self) -> AsyncIterator[int]:
         raise Unauthenticated("Sign in.")
         yield 0
+
+    numbers: Any = strawberry.subscription(resolver=numbers, graphql_type=AsyncIterator[str])
 
     @strawberry.subscription
     async def flood(self, size: int = 200_000) -> AsyncIterator[str]:

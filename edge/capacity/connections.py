@@ -1,5 +1,7 @@
 """The connections of the process: how many there may be, and how slow their clients."""
 
+import asyncio
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +10,16 @@ from edge.capacity.addresses import Trusted, network_of
 from edge.capacity.places import Places
 from edge.capacity.reading import Pace, Turns
 from edge.capacity.settings import Capacity
+
+# Of a stream, in the system's send buffer (Linux doubles it): left alone that grows to 4 MB for one who does not read.
+SEND_BUFFER_BYTES = 65_536
+
+
+def bound_send_buffer(transport: asyncio.BaseTransport) -> None:
+    """Keep little for a reader outside of the process, too, so that it is seen soon that it does not read."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

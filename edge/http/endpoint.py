@@ -96,7 +96,11 @@ class GraphQLHTTP:
             self._on_refusal(500, Internal.code)
             answer = fault(error)
         if isinstance(answer, Streamed):
-            await self.streams.serve(answer.outcomes, answer.caller, receive, send, ends_soon=answer.ends_soon)
+            if exchange is not None:
+                exchange.begin_stream()
+            reads = await self.streams.serve(answer.outcomes, answer.caller, receive, send, ends_soon=answer.ends_soon)
+            if exchange is not None and not reads:
+                exchange.abort()
         elif exchange is None:
             await send_reply(send, answer)
         else:

@@ -17,6 +17,7 @@ from uvicorn.protocols.utils import get_client_addr, get_path_with_query_string
 from uvicorn.server import ServerState
 
 from edge.answers import encode, masked
+from edge.capacity.connections import bound_send_buffer
 from edge.http.headers import SECURITY_HEADERS
 
 EXTENSION = "gateway.exchange"
@@ -210,6 +211,15 @@ class Exchange:
             self._send_head(message["status"], message.get("headers", ()))
         else:
             raise RuntimeError(f"Expected ASGI message 'http.response.start', but got '{kind}'.")
+
+    def begin_stream(self) -> None:
+        """The answer goes on until the client leaves, or the process."""
+        bound_send_buffer(self._connection.transport)
+
+    def abort(self) -> None:
+        """The client does not read: end the connection, whatever of the answer is left."""
+        self._connection.transport.abort()
+        self.gone()
 
     def add(self, lines: Callable[[], bytes]) -> None:
         """Have these lines added to the head of an answer in one piece: `send` is not asked for it."""

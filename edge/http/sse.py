@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,16 +67,21 @@ class EventStreams:
         send: Send,
         *,
         ends_soon: bool = False,
-    ) -> None:
-        """Answer with the outcomes, which are closed when this returns. What `ends_soon` is no subscription."""
+    ) -> bool:
+        """Answer with the outcomes, which are closed when this returns: False when the client does not read.
+
+        What `ends_soon` is no subscription.
+        """
         stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send)
         stream.ends_soon = ends_soon
         self._open[stream] = asyncio.current_task()
         try:
-            with suppress(_NotReading):
-                await stream.run()
+            await stream.run()
+        except _NotReading:
+            return False
         finally:
             del self._open[stream]
+        return True
 
     async def drain(self, delays: Delays, seconds: float) -> None:
         """End all without `complete`, each with a moment to come again; answers are waited for. In so many seconds."""

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from edge.capacity.connections import Connections
+from edge.capacity.connections import Connections, bound_send_buffer
 from edge.capacity.reading import Paced
 from edge.websocket.carrying import CLOSE_SECONDS, Carried
 from edge.websocket.frames import (
@@ -85,6 +85,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
+        bound_send_buffer(transport)
         self._peers.add(self)
         self._carried.begin(self)
         self._go_on()

@@ -24,8 +24,9 @@ from edge.origins import Origins
 from edge.requests import Identify
 from edge.websocket.asgi import Messages
 from edge.websocket.carrying import TAKE_OVER
+from edge.websocket.limits import LIMITS, SocketLimits
 from edge.websocket.messages import GOING_AWAY, Farewell, restart
-from edge.websocket.socket import LIMITS, Service, Socket, SocketLimits
+from edge.websocket.socket import Service, Socket
 from edge.websocket.speaker import AUTHORIZATION
 
 SUBPROTOCOL = "graphql-transport-ws"

@@ -19,6 +19,7 @@ from edge.execution import Runner
 from edge.operations import Caller, Operation
 from edge.requests import Identify
 from edge.websocket.carrying import CLOSE_SECONDS, Carrier
+from edge.websocket.limits import SocketLimits
 from edge.websocket.messages import Broken, Farewell, Message, places_told, read_message, requested_operation, restart
 from edge.websocket.operation import OpenOperation
 from edge.websocket.rounds import Rounds
@@ -29,21 +30,6 @@ _PING = encode({"type": "ping"})
 _PONG = encode({"type": "pong"})
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class SocketLimits:
-    """Seconds, and counts."""
-
-    init_timeout: float = 5.0
-    ping_every: float = 12.0
-    unanswered_pings: int = 2
-    send_timeout: float = 10.0
-    max_operations: int = 100
-    waiting_bytes: int = 262_144
-
-
-LIMITS = SocketLimits()
 
 
 @dataclass(frozen=True, slots=True)

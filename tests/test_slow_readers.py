@@ -1,0 +1,221 @@
+"""Readers of streams that stop reading, or hardly do, over real sockets: what they are told, and when they are gone."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pytest
+import uvicorn
+from toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, until, upgrade, world
+from toy_sockets import serving as serving_sockets
+from websockets.frames import Frame, Opcode
+
+from datastore.hub import Policy
+from edge.capacity.connections import Connections, Patience
+from edge.documents.prepared import Documents
+from edge.execution import Runner
+from edge.http.endpoint import GraphQLHTTP
+from edge.http.media_types import EVENTS
+from edge.http.protocol import UVICORN_OPTIONS
+from edge.http.sse import EventStreams, StreamLimits
+
+# With what the system and the transports keep, this is more than waits for a reader who does not read.
+SIZE, MANY = 20_000, 60
+WAITING_BYTES = 10 * SIZE
+
+
+class Reader(Protocol):
+    """A client on a connection of its own, that reads what it is asked to."""
+
+    async def subscribe(self, query: str) -> None: ...
+    async def payload(self) -> Any:
+        """The next event; None when it is over."""
+
+    async def dribble(self) -> None:
+        """Read a few bytes."""
+
+
+class Plain:
+    """A connection that buffers next to nothing."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def connect(self) -> None:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", self.port))
+        self.reader, self.writer = await asyncio.open_connection(sock=connection, limit=4096)
+
+    async def dribble(self) -> None:
+        await self.reader.readexactly(16)
+
+
+class OverSocket(Plain):
+    async def subscribe(self, query: str) -> None:
+        self.writer.write(upgrade("here"))
+        await self.reader.readuntil(b"\r\n\r\n")
+        self.say({"type": "connection_init"})
+        assert await self.message() == {"type": "connection_ack"}
+        self.say({"id": "1", "type": "subscribe", "payload": {"query": query}})
+
+    def say(self, message: Any) -> None:
+        self.writer.write(Frame(Opcode.TEXT, json.dumps(message).encode()).serialize(mask=True))
+
+    async def message(self) -> Any:
+        while True:
+            opcode, length = await self.reader.readexactly(2)
+            if length > 125:
+                length = int.from_bytes(await self.reader.readexactly(2 if length == 126 else 8))
+            data = await self.reader.readexactly(length)
+            if opcode & 15 == 8:
+                return {"closed": int.from_bytes(data[:2])}
+            message = json.loads(data)
+            if message != {"type": "ping"}:
+                return message
+
+    async def payload(self) -> Any:
+        message = await self.message()
+        return message["payload"] if "payload" in message else {"over": message["closed"]}
+
+
+class OverEvents(Plain):
+    async def subscribe(self, query: str) -> None:
+        body = json.dumps({"query": query}).encode()
+        head = f"POST /graphql HTTP/1.1\r\nhost: x\r\naccept: {EVENTS}\r\ncontent-type: application/json\r\n"
+        self.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+
+    async def payload(self) -> Any:
+        while True:  # a chunk has a whole event
+            size = b"" if self.reader.at_eof() else await self.reader.readuntil(b"\r\n")
+            if size.strip().isalnum() and all(byte in b"0123456789abcdef" for byte in size.strip()):
+                chunk = await self.reader.readexactly(int(size, 16) + 2)
+                if b"event: next" in chunk:
+                    payload = json.loads(chunk.partition(b"data: ")[2])
+                    code = payload.get("errors", [{}])[0].get("extensions", {}).get("code")
+                    return payload if code is None else {"over": code}
+
+
+@asynccontextmanager
+async def sockets(**limits: float) -> AsyncIterator[Plain]:
+    how: dict[str, Any] = {"ping_every": 600, "send_timeout": AT_LAST, "waiting_bytes": WAITING_BYTES, **limits}
+    async with serving_sockets(limits=replace(QUICK, **how)) as served:
+        reader = OverSocket(served.port)
+        await reader.connect()
+        try:
+            yield reader
+        finally:
+            await closed(reader)
+
+
+@asynccontextmanager
+async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
+    world.begin()
+    running = EventStreams(StreamLimits(heartbeat=600, send_timeout=600), world.clock)
+    runner = Runner(Documents(SCHEMA), Toy, deadline=2, waiting_bytes=WAITING_BYTES)
+    app = GraphQLHTTP(runner, identify, streams=running)
+    config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", **UVICORN_OPTIONS)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    server.lifespan.state.update(Connections(patience=Patience(silent_seconds=send_timeout)).told())
+    await server.startup()
+    reader = OverEvents(server.servers[0].sockets[0].getsockname()[1])
+    await reader.connect()
+    try:
+        yield reader
+    finally:
+        await closed(reader)
+        await until(lambda: len(running) == 0)
+        assert world.held == 0
+        await server.shutdown()
+
+
+async def closed(reader: Plain) -> None:
+    reader.writer.close()
+    with suppress(OSError):
+        await reader.writer.wait_closed()
+
+
+EITHER = pytest.mark.parametrize("serving", [sockets, streams])
+
+
+async def unread(reader: Any, policy: Policy, buffer: int = 100) -> None:
+    """So many events have come that the reader has not read."""
+    await reader.subscribe(f'subscription {{ numbers(whenSlow: "{policy}", buffer: {buffer}, size: {SIZE}) }}')
+    await until(lambda: world.held == 1)
+    for number in range(MANY):
+        world.numbers.put_nowait(number)
+    await until(lambda: world.told >= MANY - 1 or world.held == 0)
+
+
+async def read(reader: Any) -> list[tuple[int, dict[str, int]]]:
+    """The numbers that came, with what was told of others, up to the last one, or how it was over."""
+    told: list[tuple[int, dict[str, int]]] = []
+    async with asyncio.timeout(AT_LAST):
+        while not told or told[-1][0] != MANY - 1:
+            payload = await reader.payload()
+            if "over" in payload:
+                return [*told, (-1, payload)]
+            told.append((int(payload["data"]["numbers"].split()[0]), payload.get("extensions", {})))
+    return told
+
+
+@EITHER
+async def test_of_a_buffer_the_newest_come_and_the_first_tells_how_many_do_not(serving: Any) -> None:
+    async with serving() as reader:
+        await unread(reader, Policy.BUFFER, 5)
+        told = await read(reader)
+    sent = len(told) - 5
+    assert 0 < sent < MANY - 10
+    missing = MANY - 5 - sent
+    assert told[:sent] == [(number, {}) for number in range(sent)]
+    assert told[sent:] == [(MANY - 5, {"dropped": missing}), *[(number, {}) for number in range(MANY - 4, MANY)]]
+
+
+@EITHER
+async def test_of_the_latest_each_key_comes_and_tells_what_it_stands_for(serving: Any) -> None:
+    async with serving() as reader:
+        await unread(reader, Policy.LATEST)
+        told = await read(reader)
+    sent = len(told) - 3
+    assert 0 < sent < MANY - 10
+    assert [number for number, _ in told] == [*range(sent), MANY - 3, MANY - 2, MANY - 1]
+    for number, extensions in told[sent:]:
+        assert extensions == {
+            "conflated": len(range(sent, number)) - len([0 for n in range(sent, number) if n % 3 != number % 3])
+        }
+
+
+@EITHER
+async def test_who_asks_for_all_gets_all_up_to_the_end(serving: Any) -> None:
+    async with serving() as reader:
+        await unread(reader, Policy.CLOSE)
+        told = await read(reader)
+    assert told.pop()[1] == {"over": 4410 if serving is sockets else "SLOW_SUBSCRIBER"}
+    assert told == [(number, {}) for number in range(len(told))]
+    # What waits is left when it is over: it comes after the last that was sent.
+    assert 0 < len(told) < MANY - 5
+
+
+@EITHER
+@pytest.mark.parametrize("policy", Policy)
+async def test_who_stops_reading_is_gone_soon(serving: Any, policy: Policy) -> None:
+    async with serving(send_timeout=0.3) as reader:
+        await unread(reader, policy, 5)
+        await until(lambda: world.held == 0)
+
+
+@EITHER
+async def test_who_reads_a_few_bytes_at_a_time_is_gone_as_soon(serving: Any) -> None:
+    async with serving(send_timeout=0.5) as reader:
+        await unread(reader, Policy.LATEST)
+        async with asyncio.timeout(AT_LAST):
+            while world.held:
+                with suppress(asyncio.IncompleteReadError, ConnectionError):
+                    await reader.dribble()
+                await asyncio.sleep(0.02)
