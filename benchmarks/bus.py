@@ -19,6 +19,7 @@ from datastore.attributes import encode_item
 from datastore.bus.host import Bus
 from datastore.changes import ChangeFeed, Following
 from datastore.database import StoreOptions, open_database
+from datastore.hub import Keeping
 from datastore.keyspace.sightings import BLIP
 from datastore.shards import Wire
 from datastore.streams import Change
@@ -155,7 +156,9 @@ async def _following(
             feed = ChangeFeed(wire, prefix=prefix, poll_interval=POLL_SECONDS, bus=bus)
             stack.push_async_callback(feed.aclose)
             following.append(
-                await stack.enter_async_context(feed.follow(BLIP, lambda change: change, capacity=CAPACITY))
+                await stack.enter_async_context(
+                    feed.follow(BLIP, lambda change: change, keeping=Keeping(most=CAPACITY))
+                )
             )
         yield following
 
