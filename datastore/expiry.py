@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from datastore.attributes import encode
+from datastore.attributes import decode_item, encode
 from datastore.client import Client, ConditionFailed, RequestRefused
 from datastore.declarations import Table
 from datastore.errors import DomainError
@@ -29,12 +29,12 @@ async def sweep_forever(client: Client, tables: Sequence[Table], prefix: str, no
 
 async def sweep(client: Client, tables: Sequence[Table], prefix: str, now: datetime) -> int:
     """Delete what has expired; how many items that were."""
-    return sum([await _sweep(client, table, prefix + table.name, now) for table in tables if table.ttl])
+    return sum([await _sweep(client, table, prefix, now) for table in tables if table.ttl])
 
 
-async def _sweep(client: Client, table: Table, name: str, now: datetime) -> int:
+async def _sweep(client: Client, table: Table, prefix: str, now: datetime) -> int:
     expired = {
-        "TableName": name,
+        "TableName": prefix + table.name,
         "ExpressionAttributeNames": {"#ttl": table.ttl},
         "ExpressionAttributeValues": {":now": encode(int(now.timestamp()))},
     }
@@ -49,15 +49,17 @@ async def _sweep(client: Client, table: Table, name: str, now: datetime) -> int:
         answer = await client.call("Scan", scan)
         requests = [expired | {"Key": key, "ConditionExpression": "#ttl <= :now"} for key in answer["Items"]]
         for batch in range(0, len(requests), DELETIONS):
-            deleted += sum(await asyncio.gather(*[_delete(client, one) for one in requests[batch : batch + DELETIONS]]))
+            some = requests[batch : batch + DELETIONS]
+            deleted += sum(await asyncio.gather(*[_delete(client, table, prefix, one) for one in some]))
         if not answer.get("LastEvaluatedKey"):
             return deleted
         scan["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
 
-async def _delete(client: Client, request: dict[str, Any]) -> bool:
+async def _delete(client: Client, table: Table, prefix: str, request: dict[str, Any]) -> bool:
     try:
         await client.call("DeleteItem", request)
     except ConditionFailed:
         return False  # its life was prolonged meanwhile
+    client.shared.changed(prefix, table.name, decode_item(request["Key"]))
     return True

@@ -6,10 +6,9 @@ from typing import Any
 from datastore.errors import Timeout
 from datastore.found import Found
 from datastore.metering import Deadline
-from datastore.shared_reads import Address, Flight, GivenUp, Kept, Narrowed, Parts, SharedReads, Sharing
+from datastore.shared_reads import Address, Flight, GivenUp, Parts, SharedReads, Sharing
 
 Value = Found | BaseException | None
-WHOLE: Narrowed = {}
 
 
 class Joiner:
@@ -37,18 +36,10 @@ class Joiner:
         self._served_by_kept.discard(address)
         return False
 
-    def finds_none(self, addresses: Sequence[Address]) -> bool:
-        """Whether there is nothing that others read, as is the rule: told at little cost."""
-        shared = self.shared
-        if self.may_keep and not self.notes and not shared.kept_at.isdisjoint(addresses):
-            return False
-        under_way = shared.under_way(self._consistent)
-        return not under_way or under_way.isdisjoint(addresses)
-
     async def values(
         self,
         addresses: Sequence[Address],
-        read: Callable[[Sequence[Address]], Awaitable[list[Any]]],
+        read: Callable[[Flight, "Joiner"], Awaitable[list[Any]]],
         parts: Callable[[Address], Parts],
         told: Callable[[Address, Parts], None],
     ) -> list[Value]:
@@ -59,10 +50,23 @@ class Joiner:
         values: dict[Address, Value] = {}
         left = addresses
         while left:
-            others = {address: found for address in left if (found := self._others(address, parts(address)))}
-            own = [address for address in left if address not in others]
+            own: list[Address] = []
+            others: dict[Address, Flight] = {}
+            now = self.shared.now()
+            for address in left:
+                wanted = parts(address)
+                if (kept := self._kept(address, wanted, now)) is not None:
+                    self._served_by_kept.add(address)
+                    values[address] = kept.told(address)
+                    told(address, kept.parts(address))
+                elif (other := self._under_way(address, wanted)) is not None:
+                    other.join()
+                    others[address] = other
+                else:
+                    own.append(address)
             if own:
-                values |= zip(own, await _tried(read, own), strict=True)
+                flight = self.shared.begin(own, self._consistent, now)
+                values |= zip(own, await _tried(read(flight, self), len(own)), strict=True)
             left = []
             for address, other in others.items():
                 try:
@@ -70,26 +74,24 @@ class Joiner:
                 except GivenUp:
                     left.append(address)
                 else:
-                    told(address, other.parts if isinstance(other, Kept) else other.narrowed.get(address[0]))
+                    told(address, other.parts(address))
         return [values[address] for address in addresses]
 
-    def begin(self, addresses: Sequence[Address], narrowed: Narrowed) -> Flight:
-        return self.shared.begin(addresses, self._consistent, narrowed)
-
-    def end(self, flight: Flight, addresses: Sequence[Address], values: Sequence[Value]) -> None:
-        self.shared.end(flight, addresses, values, self._consistent, self.may_keep)
-
-    def _others(self, address: Address, parts: Parts) -> Flight | Kept | None:
-        shared = self.shared
-        since = self.asked_after if self.notes else shared.news if self._sharing is Sharing.TOLD else 0
+    def _kept(self, address: Address, parts: Parts, now: float) -> Flight | None:
         milliseconds = 0 if self.notes else self.may_keep.get(address, 0)
-        kept = shared.kept(address, milliseconds / 1000, parts, since) if milliseconds else None
-        return kept or shared.flight(address, self._consistent, parts, since)
+        return self.shared.kept(address, milliseconds / 1000, parts, self._since, now) if milliseconds else None
 
-    async def _brought(self, address: Address, other: Flight | Kept) -> Value:
-        if isinstance(other, Kept):
-            self._served_by_kept.add(address)
-            return other.found
+    def _under_way(self, address: Address, parts: Parts) -> Flight | None:
+        return self.shared.under_way(address, self._consistent, parts, self._since)
+
+    @property
+    def _since(self) -> int:
+        """Whatever serves this one was sent after so many."""
+        if self.notes:
+            return self.asked_after
+        return self.shared.news if self._sharing is Sharing.TOLD else 0
+
+    async def _brought(self, address: Address, other: Flight) -> Value:
         try:
             await other.landed(self._deadline.remaining())
         except Timeout as late:
@@ -97,9 +99,9 @@ class Joiner:
         return other.told(address)
 
 
-async def _tried(read: Callable[[Sequence[Address]], Awaitable[list[Any]]], own: Sequence[Address]) -> list[Any]:
+async def _tried(reading: Awaitable[list[Any]], count: int) -> list[Any]:
     """A failure of what was sent is not one of what others bring."""
     try:
-        return await read(own)
+        return await reading
     except Exception as problem:
-        return [problem] * len(own)
+        return [problem] * count

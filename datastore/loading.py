@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, Self
 
 from datastore.asking import Ask, Asks
@@ -13,11 +13,11 @@ from datastore.declarations import AccessPattern, Table
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 from datastore.found import Found
 from datastore.giving_up import Batches, Failure, Read
-from datastore.joining import WHOLE, Joiner
+from datastore.joining import Joiner
 from datastore.keyspace.parts import Key, checked, key_of
 from datastore.metering import Deadline, Meter
 from datastore.requests import Prepared
-from datastore.shared_reads import Address, Narrowed, Parts, Sharing
+from datastore.shared_reads import WHOLE, Address, Flight, Narrowed, Parts, Sharing
 from datastore.templates import batch_get_item, point_requests
 
 BATCH_KEYS = 100
@@ -75,6 +75,7 @@ class PointReads(Batches[Address, Found | None]):
         self._parts: dict[Table, dict[Key, tuple[str, ...]]] = {}
         self._asks = Asks(meter.hits)
         shared = client.shared.of(prefix)
+        self._units = 0.0
         self._joiner = None if shared is None else Joiner(shared, consistent, sharing, deadline)
         self._turns = COMPILED_TURNS
         self._holders = 0
@@ -202,31 +203,32 @@ class PointReads(Batches[Address, Found | None]):
             self._parts.get(key[0], {}).pop(key[1], None)
         return super().prime(key, value)
 
-    async def batch_load_fn(self, addresses: Sequence[Address]) -> list[Any]:
+    def batch_load_fn(self, addresses: Sequence[Address]) -> Coroutine[Any, Any, list[Any]]:
         """An item, None or an exception for each address."""
         joiner = self._joiner
-        if joiner is None or joiner.finds_none(addresses):
-            return await self._sent_for(addresses)
-        return await joiner.values(addresses, self._sent_for, self._wanted, self._told_by_others)
-
-    async def _sent_for(self, addresses: Sequence[Address]) -> list[Any]:
-        """The same, from calls of its own, which others may wait for."""
-        joiner, narrowed = self._joiner, self._narrowed(addresses)
         if joiner is None:
-            return await self._called(addresses, narrowed)
-        flight = joiner.begin(addresses, narrowed)
+            return self._called(addresses, self._narrowed(addresses))
+        flight = joiner.shared.lone(addresses, self._consistent)
+        if flight is None:
+            return joiner.values(addresses, self._flown, self._wanted, self._told_by_others)
+        return self._flown(flight, joiner)
+
+    async def _flown(self, flight: Flight, joiner: Joiner) -> list[Any]:
+        """The same, from calls of its own, which others may wait for."""
+        addresses = flight.addresses
+        flight.narrowed = narrowed = self._narrowed(addresses)
+        units = self._units
         try:
             values = await self._called(addresses, narrowed)
         except BaseException as problem:
-            joiner.end(flight, addresses, [problem] * len(addresses))
+            joiner.shared.end(flight, [problem] * len(addresses), None)
             raise
-        joiner.end(flight, addresses, values)
+        # Batches at its side may have added theirs: what is kept takes no more than that.
+        joiner.shared.end(flight, values, self._units - units if joiner.may_keep else None)
         return values
 
-    async def _called(self, addresses: Sequence[Address], narrowed: Narrowed) -> list[Any]:
-        if len(addresses) == 1:
-            return [await self._one(*addresses[0])]
-        return await self._many(addresses, narrowed)
+    def _called(self, addresses: Sequence[Address], narrowed: Narrowed) -> Coroutine[Any, Any, list[Any]]:
+        return self._one(addresses) if len(addresses) == 1 else self._many(addresses, narrowed)
 
     def _wanted(self, address: Address) -> Parts:
         table, key = address
@@ -258,10 +260,12 @@ class PointReads(Batches[Address, Found | None]):
         parts = {table: self._part(table, of_table) for table, of_table in keys.items()}
         return {table: part for table, part in parts.items() if part is not None}
 
-    async def _one(self, table: Table, key: Key) -> Found | None:
+    async def _one(self, addresses: Sequence[Address]) -> list[Found | None]:
+        ((table, key),) = addresses
         request = point_requests(table, self._prefix, self._consistent).get_item(key)
-        answer = await self._call("GetItem", request, [(table, key)], self._asked([(table, key)]))
-        return Found(answer["Item"]) if "Item" in answer else None
+        answer = await self._call("GetItem", request, addresses, self._asked(addresses))
+        self._units += self._meter.calls[-1].units  # the call is noted as it ends, and nothing has run since
+        return [Found(answer["Item"]) if "Item" in answer else None]
 
     async def _many(self, addresses: Sequence[Address], narrowed: Narrowed) -> list[Found | BaseException | None]:
         found: dict[tuple[Table, tuple[str, str]], Found | BaseException] = {}
@@ -285,6 +289,7 @@ class PointReads(Batches[Address, Found | None]):
                 for address in addresses if wanted is None else _addresses(tables, wanted):
                     found[address] = problem
                 break
+            self._units += self._meter.calls[-1].units
             for name, items in (answer.get("Responses") or {}).items():
                 _receive(tables[name], items, found)
             wanted = answer.get("UnprocessedKeys")
@@ -319,14 +324,14 @@ class PointReads(Batches[Address, Found | None]):
     def _asked(self, addresses: Sequence[Address]) -> tuple[Ask, ...]:
         return self._asks.of(addresses) if self._meter.detailed else ()
 
-    async def _call(
+    def _call(
         self,
         operation: str,
         request: Prepared | Mapping[str, Any],
         addresses: Sequence[Address],
         asks: tuple[Ask, ...],
-    ) -> dict[str, Any]:
-        return await self._client.call(
+    ) -> Awaitable[dict[str, Any]]:
+        return self._client.call(
             operation,
             request,
             timeout=self._deadline.remaining(),

@@ -6,12 +6,14 @@ missed it.
 """
 
 import asyncio
+import math
 import time
-from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
-import orjson
+from msgspec import Struct
 
 from datastore.declarations import CROWD_MS, Table
 from datastore.errors import Throttled, Timeout, Unavailable
@@ -19,16 +21,19 @@ from datastore.found import Found
 from datastore.keyspace import TABLES
 from datastore.keyspace.parts import Key, key_of
 
-# Nobody joins a read that was sent longer ago: it may hang, and what it brings is as old as that.
-JOINED_SECONDS = 0.25
+# Nobody joins a read that was sent longer ago, which may hang, and nothing is kept for longer.
 LONGEST_SECONDS = CROWD_MS / 1000
-MOST_ITEMS = 1_000
-MOST_BYTES = 4 * 2**20
+# Read units of what is kept: half a unit is one item of 4 KB at the most, so these are 1,000 items or 4 MB.
+MOST_UNITS = 500.0
+# For so long after a write an eventually consistent read may bring what was there before: "usually one second or less",
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
+SETTLING_SECONDS = 1.0
 
 Address = tuple[Table, Key]
 # The attributes that are read of items, None where they are read whole.
 Parts = tuple[str, ...] | None
 Narrowed = Mapping[Table, tuple[str, ...]]
+WHOLE: Narrowed = MappingProxyType({})
 
 _TABLES = {table.name: table for table in TABLES}
 
@@ -46,43 +51,45 @@ class Sharing(Enum):
     RECENT = "recent"
 
 
-class Flight:
-    """Point reads that one request has sent, as others wait for them.
+class Flight(Struct, eq=False):
+    """Point reads that one request has sent, as others wait for them or are served what they have brought.
 
     `began` is when, by the clock, and `number` its place among all that were sent. `narrowed` is what is read of the
-    items of tables that are not read whole.
+    items of tables that are not read whole. `values` are there once it has ended and somebody may ask for them.
     """
 
-    __slots__ = ("_landed", "_told", "began", "narrowed", "number")
-
-    def __init__(self, began: float, number: int, narrowed: Narrowed) -> None:
-        self.began = began
-        self.number = number
-        self.narrowed = narrowed
-        self._landed: asyncio.Future[None] | None = None
-        self._told: dict[Address, Any] = {}
+    began: float
+    number: int
+    addresses: Sequence[Address]
+    consistent: bool
+    narrowed: Narrowed = WHOLE
+    values: Sequence[Any] | None = None
+    waited_for: asyncio.Future[None] | None = None
+    by_address: dict[Address, Any] | None = None
 
     def join(self) -> None:
         """Have what it brings kept, for one who will wait for it."""
-        if self._landed is None:
-            self._landed = asyncio.get_running_loop().create_future()
+        if self.waited_for is None:
+            self.waited_for = asyncio.get_running_loop().create_future()
 
     async def landed(self, seconds: float) -> None:
         """Wait until it has ended, for one who has joined: so long at the most, then it raises `Timeout`."""
-        assert self._landed is not None
+        assert self.waited_for is not None
         # Not by awaiting the future itself: one reader's cancellation is not the others'.
-        done, _ = await asyncio.wait([self._landed], timeout=seconds)
+        done, _ = await asyncio.wait([self.waited_for], timeout=seconds)
         if not done:
             raise Timeout("The store did not answer in time.")
 
-    def end(self, addresses: Sequence[Address], values: Sequence[Any]) -> None:
-        if self._landed is not None:
-            self._told = dict(zip(addresses, values, strict=True))
-            self._landed.set_result(None)
+    def parts(self, address: Address) -> Parts:
+        """What is read of an item."""
+        return self.narrowed.get(address[0])
 
     def told(self, address: Address) -> Found | Exception | None:
         """What stands there, or what the store had against telling; raises `GivenUp` for any other end."""
-        value: Found | BaseException | None = self._told[address]
+        if self.by_address is None:
+            assert self.values is not None
+            self.by_address = dict(zip(self.addresses, self.values, strict=True))
+        value: Found | BaseException | None = self.by_address[address]
         if value is None or isinstance(value, Found | Throttled | Unavailable):
             return value
         raise GivenUp
@@ -92,89 +99,93 @@ class GivenUp(Exception):
     """Whoever sent a read has gone, or failed with something of their own: it tells others nothing."""
 
 
-class Kept:
-    """An item, or the `parts` of one, that a flight brought a moment ago; `size` are its bytes of JSON."""
-
-    __slots__ = ("began", "found", "number", "parts", "size")
-
-    def __init__(self, found: Found, flight: Flight, parts: Parts) -> None:
-        self.found = found
-        self.began = flight.began
-        self.number = flight.number
-        self.parts = parts
-        self.size = len(orjson.dumps(found.raw))
-
-
 class SharedReads:
     """What the requests of a process share of the tables under one prefix.
 
     `sent` counts the flights. `news` is how many had been sent when the process was last told of a change.
+
+    All of it is forgotten together, every `LONGEST_SECONDS` and when too much is kept: then nothing need be done for
+    each item, and an item that is asked for all the time is read once between.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._flights: dict[bool, dict[Address, Flight]] = {False: {}, True: {}}
-        self._kept: dict[Address, Kept] = {}
-        self._bytes = 0
+        # What is read by the consistent reads and by the others, and of these what is kept.
+        self._reads: dict[bool, dict[Address, Flight]] = {False: {}, True: {}}
+        self._units = 0.0
+        self._since = clock()
+        self._written: dict[Address, float] = {}
         self.sent = 0
         self.news = 0
 
-    def under_way(self, consistent: bool) -> KeysView[Address]:
-        """What is being read."""
-        return self._flights[consistent].keys()
-
-    @property
-    def kept_at(self) -> KeysView[Address]:
-        """Of what something is kept."""
-        return self._kept.keys()
-
-    def flight(self, address: Address, consistent: bool, parts: Parts, since: int) -> Flight | None:
-        """One that brings what is wanted of an item, joined: it was sent a moment ago, and after that many."""
-        flight = self._flights[consistent].get(address)
-        if flight is None or flight.number <= since or not self._is_recent(flight, JOINED_SECONDS):
+    def lone(self, addresses: Sequence[Address], consistent: bool) -> Flight | None:
+        """Note that these are sent now; not where others read any of them: what they bring is to be looked at first."""
+        now = self.now()
+        reads = self._reads[consistent]
+        if reads and not reads.keys().isdisjoint(addresses):
             return None
-        if not _covers(flight.narrowed.get(address[0]), parts):
-            return None
-        flight.join()
-        return flight
+        return self.begin(addresses, consistent, now)
 
-    def kept(self, address: Address, seconds: float, parts: Parts, since: int) -> Kept | None:
-        """What is known of an item for no longer than that, and was sent after that many."""
-        kept = self._kept.get(address)
-        if kept is None or kept.number <= since or not self._is_recent(kept, seconds):
-            return None
-        return kept if _covers(kept.parts, parts) else None
-
-    def begin(self, addresses: Iterable[Address], consistent: bool, narrowed: Narrowed) -> Flight:
-        """Note that these are sent now."""
+    def begin(self, addresses: Sequence[Address], consistent: bool, now: float) -> Flight:
+        """Note that these are sent now, whatever others read."""
         self.sent += 1
-        flight = Flight(self._clock(), self.sent, narrowed)
-        self._flights[consistent].update(dict.fromkeys(addresses, flight))
+        flight = Flight(now, self.sent, addresses, consistent)
+        reads = self._reads[consistent]
+        for address in addresses:
+            reads[address] = flight
         return flight
 
-    def end(
-        self,
-        flight: Flight,
-        addresses: Sequence[Address],
-        values: Sequence[Any],
-        consistent: bool,
-        keep: Collection[Address],
-    ) -> None:
-        """Note what they brought, in their order. What is there of `keep` is kept, unless it was written meanwhile."""
-        flights = self._flights[consistent]
-        for address, value in zip(addresses, values, strict=True):
-            if flights.get(address) is not flight:
-                continue
-            del flights[address]
-            # What is not there is not kept: once it comes it shall be seen.
-            if address in keep and isinstance(value, Found):
-                self._keep(address, Kept(value, flight, flight.narrowed.get(address[0])))
-        flight.end(addresses, values)
+    def end(self, flight: Flight, values: Sequence[Any], units: float | None) -> None:
+        """Note what it brought. With `units`, the read units that it took, what was not written since is kept."""
+        if units is None:
+            reads = self._reads[flight.consistent]
+            for address in flight.addresses:
+                # If another has taken its place, nobody else joins that one: at the most it costs a read.
+                if address in reads:
+                    del reads[address]
+        else:
+            flight.values = values
+            self._units += units
+            if self._units > MOST_UNITS:
+                self._forget()
+        if flight.waited_for is not None:
+            flight.values = values
+            flight.waited_for.set_result(None)
+
+    def now(self) -> float:
+        """By the clock. From then on nothing is found here that is too old."""
+        now = self._clock()
+        # A clock that was set back makes nothing last longer.
+        if not 0 <= now - self._since < LONGEST_SECONDS:
+            self._since = now
+            self._forget()
+            if self._written:
+                left = {address: at for address, at in self._written.items() if 0 <= now - at < SETTLING_SECONDS}
+                self._written = left
+        return now
+
+    def under_way(self, address: Address, consistent: bool, parts: Parts, since: int) -> Flight | None:
+        """A flight that will bring what is wanted of an item, and was sent after that many."""
+        flight = self._reads[consistent].get(address)
+        if flight is None or flight.values is not None:
+            return None
+        return flight if flight.number > since and _covers(flight.parts(address), parts) else None
+
+    def kept(self, address: Address, seconds: float, parts: Parts, since: int, now: float) -> Flight | None:
+        """One that has brought it no longer ago than that, and was sent after that many."""
+        flight = self._reads[False].get(address)
+        if flight is None or flight.values is None or now - flight.began >= seconds:
+            return None
+        if flight.number <= since or not _covers(flight.parts(address), parts):
+            return None
+        if flight.began - self._written.get(address, -math.inf) < SETTLING_SECONDS:
+            return None
+        # What is not there is not kept: once it comes it shall be seen.
+        return flight if isinstance(flight.told(address), Found) else None
 
     def written(self, address: Address) -> None:
-        """An item was written, or may have been: what is under way may have missed it."""
-        for flights in self._flights.values():
-            flights.pop(address, None)
+        """An item was written here, or may have been: what is under way may have missed it, and what is sent soon."""
+        self._written[address] = self.now()
         self._drop(address)
 
     def changed(self, table: str, keys: Mapping[str, Any]) -> None:
@@ -182,34 +193,19 @@ class SharedReads:
         self.told()
         declared = _TABLES.get(table)
         if declared is not None:
-            self.written((declared, key_of(declared, keys)))
+            self._drop((declared, key_of(declared, keys)))
 
     def told(self) -> None:
         """The process was told how something stands: what it shows beside it has to be as new."""
         self.news = self.sent
 
-    def _is_recent(self, read: Flight | Kept, seconds: float) -> bool:
-        # A clock that was set back makes nothing last longer.
-        return 0 <= self._clock() - read.began < seconds
-
-    def _keep(self, address: Address, kept: Kept) -> None:
-        self._drop(address)
-        self._kept[address] = kept
-        self._bytes += kept.size
-        # What is too old for anybody goes, so that requests which find nothing find that out quickly.
-        while True:
-            oldest = next(iter(self._kept))
-            crowded = len(self._kept) > MOST_ITEMS or self._bytes > MOST_BYTES
-            if not crowded and self._is_recent(self._kept[oldest], LONGEST_SECONDS):
-                break
-            self._drop(oldest)
-            if not self._kept:
-                break
-
     def _drop(self, address: Address) -> None:
-        kept = self._kept.pop(address, None)
-        if kept is not None:
-            self._bytes -= kept.size
+        for reads in self._reads.values():
+            reads.pop(address, None)
+
+    def _forget(self) -> None:
+        self._reads = {False: {}, True: {}}
+        self._units = 0.0
 
 
 class ProcessReads:

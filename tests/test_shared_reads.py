@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conftest import Clock
-from fault_proxy import Proxy, Seen, hang, lose_answer, refuse, reset, until
+from conftest import NOON, Clock
+from fault_proxy import Fault, Proxy, Seen, hang, lose_answer, refuse, reset, until
 
 from datastore.backoff import Backoff
 from datastore.client import Client
 from datastore.database import Database
 from datastore.declarations import CROWD_MS, AccessPattern, Who
 from datastore.errors import DomainError, Throttled, Timeout
+from datastore.expiry import sweep
 from datastore.found import Found
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.parts import Key
@@ -266,6 +267,18 @@ async def test_a_hot_item_is_read_four_times_a_second(
     assert len(proxy.seen) == 4
 
 
+async def test_a_pattern_may_keep_for_less(open_store: Open, elsewhere: Store, clock: Clock) -> None:
+    brief = replace(HOT, shared_ms=100)
+    await elsewhere.put(WRITE, item(1))
+    assert await value(open_store(), HOT) == 1
+    await elsewhere.put(WRITE, item(2))
+    clock.forward(milliseconds=99)
+    assert await value(open_store(), brief) == 1
+    clock.forward(milliseconds=2)
+    assert await value(open_store(), HOT) == 1
+    assert await value(open_store(), brief) == 2
+
+
 async def test_what_is_kept_counts_from_when_it_was_asked_for(
     proxy: Proxy, open_store: Open, elsewhere: Store, clock: Clock
 ) -> None:
@@ -326,21 +339,75 @@ async def test_a_write_of_this_process_drops_what_is_kept(
     assert await value(open_store(), HOT) == (None if write is WRITES["delete"] else 2)
 
 
-async def test_what_is_kept_is_bounded(
+async def test_what_expires_is_dropped_as_it_is_swept(
+    open_store: Open, elsewhere: Store, client: Client, database: Database
+) -> None:
+    await elsewhere.put(WRITE, item(1) | {"expiresAt": int(NOON.timestamp()) - 1})
+    assert await value(open_store(), HOT) == 1
+
+    assert await sweep(client, [BLIP], database.prefix, NOON) == 1
+
+    assert await value(open_store(), HOT) is None
+
+
+async def test_what_is_kept_is_bounded_by_what_it_took_to_read(
     proxy: Proxy, open_store: Open, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.shared_reads.MOST_ITEMS", 3)
-    await elsewhere.write_all(BLIP, puts=[item(1, number) for number in range(6)])
-    for number in range(5):
-        await value(open_store(), HOT, number)
-    monkeypatch.setattr("datastore.shared_reads.MOST_BYTES", 200)
-    await value(open_store(), HOT, 5)
+    monkeypatch.setattr("datastore.shared_reads.MOST_UNITS", 2.0)
+    big = item(3, 3) | {"more": "x" * 8000}
+    await elsewhere.write_all(BLIP, puts=[item(1, 1), item(2, 2), big])
+
+    async def asked(*numbers: int) -> int:
+        before = len(proxy.seen)
+        for number in numbers:
+            assert await value(open_store(), HOT, number) == number
+        return len(proxy.seen) - before
+
+    assert await asked(1, 2, 3) == 3
+    assert await asked(1, 2, 3) == 0  # of half a unit, half a unit, and one
+    assert await value(open_store(), HOT, 4) is None
+    assert await asked(1, 2, 3) == 3  # half a unit was too much, and all were forgotten
+    await open_store().find_all(HOT, [key(1), key(3)])
+    assert await asked(1, 3) == 0
+
+
+@pytest.mark.parametrize("clock_goes", [0, 999])
+async def test_what_is_read_just_after_a_write_of_this_process_is_not_kept(
+    proxy: Proxy, open_store: Open, clock: Clock, clock_goes: int
+) -> None:
+    """An eventually consistent read may bring what was there before, and whoever asks then shall not see it again."""
+    await open_store(Sharing.NEW).put(WRITE, item(1))
+    clock.forward(seconds=1)
+    before = await stale(proxy, open_store)
+    await open_store(Sharing.NEW).put(WRITE, item(2))
+    clock.forward(milliseconds=clock_goes)
+    proxy.faults.append(before)
+
+    assert await value(open_store(), HOT) == 1
+    assert await asyncio.gather(*[value(open_store(), HOT) for _ in range(5)]) == [2] * 5
+    assert proxy.operations()[-2:] == ["GetItem", "GetItem"]  # one for all five: they share what is in flight
+
+    clock.forward(milliseconds=1000 - clock_goes)
     asked = len(proxy.seen)
+    assert [await value(open_store(), HOT) for _ in range(5)] == [2] * 5
+    assert len(proxy.seen) == asked + 1
 
-    for number in (5, 4, 0):
-        await value(open_store(), HOT, number)
 
-    assert len(proxy.seen) - asked == 1  # of some 80 bytes each there is room for two
+async def stale(proxy: Proxy, open_store: Open) -> Fault:
+    """Answers a read of the item as it stands now, whenever it is asked."""
+    answers: list[tuple[int, dict[str, str], bytes]] = []
+
+    async def listen(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        answers.append(await proxy.ask(seen))
+        return await answer(proxy, seen)
+
+    async def answer(_proxy: Proxy, _seen: Seen) -> web.StreamResponse:
+        status, headers, content = answers[0]
+        return web.Response(status=status, headers=headers, body=content)
+
+    proxy.faults.append(listen)
+    await value(open_store(), READ)
+    return answer
 
 
 def test_only_what_anybody_may_read_is_kept() -> None:
