@@ -19,6 +19,7 @@ from benchmarks import (
     naive_tick,
     photos,
     queries,
+    slow_readers,
     speed,
     speed_chart,
     subscribers,
@@ -51,14 +52,15 @@ class Extent:
     followers: int
     operations: int
     subscribers: subscribers.Extent
+    slow: slow_readers.Extent
 
 
-FULL = Extent(7, 1.0, (20, 200), 2, 30.0, 12.0, 10_000, 3000, subscribers.FULL)
-QUICK = Extent(1, 0.1, (5,), 1, 6.0, 4.0, 300, 200, subscribers.QUICK)
+FULL = Extent(7, 1.0, (20, 200), 2, 30.0, 12.0, 10_000, 3000, subscribers.FULL, slow_readers.FULL)
+QUICK = Extent(1, 0.1, (5,), 1, 6.0, 4.0, 300, 200, subscribers.QUICK, slow_readers.QUICK)
 
 WORKLOAD_NAMES = {workload.name for workload in WORKLOADS}
 PARTS = (
-    *("clients", "gateway", "subscribers"),
+    *("clients", "gateway", "subscribers", "slow"),
     *("ticks", "naive", "news"),
     *("feed", "fanout", "pipeline"),
     *("photos", "documents", "workloads"),
@@ -78,6 +80,9 @@ async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
     if "subscribers" in parts:
         _say("measuring subscribers")
         report.subscribers = await subscribers.measure(extent.subscribers)
+    if "slow" in parts:
+        _say("measuring readers that stop reading")
+        report.slow = await slow_readers.measure(extent.slow)
     await _measure_matches(report, extent, parts)
     await _measure_feed(report, extent, parts)
     if "photos" in parts:

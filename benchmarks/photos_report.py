@@ -13,6 +13,8 @@ from benchmarks.contenders import Result
 from benchmarks.documents import DocumentCost, figures, report
 from benchmarks.photos import SIZE, PhotoCost
 from benchmarks.report import Report
+from benchmarks.slow_readers import SlowReadersResult
+from benchmarks.slow_readers import report as slow_readers_report
 from benchmarks.subscribers import SubscribersResult
 from benchmarks.text_table import table
 
@@ -30,6 +32,7 @@ class FullReport(Report):
     growth: Sequence[Result] | None = None
     subscribers: SubscribersResult | None = None
     bus: BusResult | None = None
+    slow: SlowReadersResult | None = None
 
     def text(self) -> str:
         blocks = [super().text()]
@@ -44,6 +47,8 @@ class FullReport(Report):
             blocks.append("\n".join(subscriber_report.subscribers(self.subscribers)))
         if self.bus is not None:
             blocks.append("\n".join(bus_report(self.bus)))
+        if self.slow is not None:
+            blocks.append("\n".join(slow_readers_report(self.slow)))
         return "\n\n".join(blocks)
 
     def json(self) -> bytes:
@@ -54,6 +59,7 @@ class FullReport(Report):
             "peers": [result.figures for result in self.peers or ()],
             "growth": [result.figures for result in self.growth or ()],
             "bus": self.bus,
+            "slow": self.slow,
             "subscribers": None if self.subscribers is None else self.subscribers.figures,
         }
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)

@@ -128,7 +128,7 @@ class SubscribersResult:
 async def measure(extent: Extent) -> SubscribersResult:
     """Raises `Disagreement`, or `PeersMissing`."""
     await install()
-    _open_many_files()
+    open_many_files()
     return SubscribersResult(
         await _side_by_side(extent),
         [await _ours(match_updates(), count, extent) for count in extent.growing]
@@ -142,8 +142,8 @@ async def measure(extent: Extent) -> SubscribersResult:
 
 async def profile(extent: Extent) -> str:
     """Where the time of our server goes with all subscribers of one match, as the profiler tells it in text."""
-    _open_many_files()
-    async with _measured(OURS, match_updates(), "--profile") as trial:
+    open_many_files()
+    async with measured(OURS, match_updates(), "--profile") as trial:
         gateway = trial.server.gateway
         assert gateway is not None
         for _ in range(2):  # what came before, connecting and all, is no part of it
@@ -154,7 +154,7 @@ async def profile(extent: Extent) -> str:
             return await response.text()
 
 
-def _open_many_files() -> None:
+def open_many_files() -> None:
     """This process's children inherit it."""
     import resource  # not on Windows
 
@@ -171,7 +171,7 @@ async def _side_by_side(extent: Extent) -> list[Viewing]:
         viewings = [Viewing(name, topic.name, extent.subscribers, PER_SECOND) for name in (OURS, *OTHERS)]
         for _ in range(extent.rounds):
             for viewing in viewings:
-                async with _measured(viewing.server, topic) as trial:
+                async with measured(viewing.server, topic) as trial:
                     delivered, data = await trial.run(extent.subscribers, extent.seconds, PER_SECOND)
                 viewing.rounds.append(delivered)
                 _agree(viewing, data, told)
@@ -189,14 +189,14 @@ async def _ours(topic: Topic, subscribers: int, extent: Extent) -> Viewing:
     per_second = FEWER_PER_SECOND if subscribers > FEWER_FROM else PER_SECOND
     name = topic.name if topic.requests != match_updates(ALL).requests else f"{topic.name}, all fields"
     viewing = Viewing(OURS, name, subscribers, per_second, len(topic.requests))
-    async with _measured(OURS, topic) as trial:
+    async with measured(OURS, topic) as trial:
         delivered, _ = await trial.run(subscribers, extent.seconds, per_second)
     viewing.rounds.append(delivered)
     return viewing
 
 
 async def _idle(name: str, subscribers: int) -> Idle:
-    async with _measured(name, match_updates()) as trial:
+    async with measured(name, match_updates()) as trial:
         await trial.open(FIRST)
         await trial.warm_up(FIRST)
         await asyncio.sleep(REST_SECONDS)
@@ -209,7 +209,7 @@ async def _idle(name: str, subscribers: int) -> Idle:
 
 
 @asynccontextmanager
-async def _measured(name: str, topic: Topic, *options: str) -> AsyncIterator["Trial"]:
+async def measured(name: str, topic: Topic, *options: str) -> AsyncIterator["Trial"]:
     """A server on tables of its own, and subscribers in a process of their own."""
     print(f"  {topic.name} at {name} …", file=sys.stderr, flush=True)
     async with open_database(StoreOptions()) as database:

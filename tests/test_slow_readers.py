@@ -6,15 +6,21 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
+from conftest import Served
+from earthquake_samples import put_raw
+from graphql import EnumValueNode, NullValueNode, build_schema
 from toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, until, upgrade, world
 from toy_sockets import serving as serving_sockets
 from websockets.frames import Frame, Opcode
 
 from datastore.hub import Policy
+from datastore.keyspace import PATTERNS
+from datastore.keyspace.earthquakes import EARTHQUAKES
 from edge.capacity.connections import Connections, Patience
 from edge.documents.prepared import Documents
 from edge.execution import Runner
@@ -22,25 +28,19 @@ from edge.http.endpoint import GraphQLHTTP
 from edge.http.media_types import EVENTS
 from edge.http.protocol import UVICORN_OPTIONS
 from edge.http.sse import EventStreams, StreamLimits
+from edge.settings import Settings
 
 # With what the system and the transports keep, this is more than waits for a reader who does not read.
 SIZE, MANY = 20_000, 60
 WAITING_BYTES = 10 * SIZE
 
 
-class Reader(Protocol):
-    """A client on a connection of its own, that reads what it is asked to."""
-
-    async def subscribe(self, query: str) -> None: ...
-    async def payload(self) -> Any:
-        """The next event; None when it is over."""
-
-    async def dribble(self) -> None:
-        """Read a few bytes."""
+def asked(query: str, after: str | None) -> Any:
+    return {"query": query, "extensions": {} if after is None else {"resumeAfter": after}}
 
 
 class Plain:
-    """A connection that buffers next to nothing."""
+    """A client whose connection buffers next to nothing, and that reads when it is told to."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -51,17 +51,30 @@ class Plain:
         connection.connect(("127.0.0.1", self.port))
         self.reader, self.writer = await asyncio.open_connection(sock=connection, limit=4096)
 
+    async def subscribe(self, query: str, after: str | None = None) -> None:
+        raise NotImplementedError
+
+    async def payload(self) -> Any:
+        """The next event, or how it is over."""
+        raise NotImplementedError
+
     async def dribble(self) -> None:
+        """Read a few bytes."""
         await self.reader.readexactly(16)
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(OSError):
+            await self.writer.wait_closed()
 
 
 class OverSocket(Plain):
-    async def subscribe(self, query: str) -> None:
+    async def subscribe(self, query: str, after: str | None = None) -> None:
         self.writer.write(upgrade("here"))
         await self.reader.readuntil(b"\r\n\r\n")
         self.say({"type": "connection_init"})
         assert await self.message() == {"type": "connection_ack"}
-        self.say({"id": "1", "type": "subscribe", "payload": {"query": query}})
+        self.say({"id": "1", "type": "subscribe", "payload": asked(query, after)})
 
     def say(self, message: Any) -> None:
         self.writer.write(Frame(Opcode.TEXT, json.dumps(message).encode()).serialize(mask=True))
@@ -75,7 +88,7 @@ class OverSocket(Plain):
             if opcode & 15 == 8:
                 return {"closed": int.from_bytes(data[:2])}
             message = json.loads(data)
-            if message != {"type": "ping"}:
+            if message["type"] != "ping":
                 return message
 
     async def payload(self) -> Any:
@@ -84,8 +97,8 @@ class OverSocket(Plain):
 
 
 class OverEvents(Plain):
-    async def subscribe(self, query: str) -> None:
-        body = json.dumps({"query": query}).encode()
+    async def subscribe(self, query: str, after: str | None = None) -> None:
+        body = json.dumps(asked(query, after)).encode()
         head = f"POST /graphql HTTP/1.1\r\nhost: x\r\naccept: {EVENTS}\r\ncontent-type: application/json\r\n"
         self.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
 
@@ -109,7 +122,7 @@ async def sockets(**limits: float) -> AsyncIterator[Plain]:
         try:
             yield reader
         finally:
-            await closed(reader)
+            await reader.close()
 
 
 @asynccontextmanager
@@ -129,22 +142,16 @@ async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
     try:
         yield reader
     finally:
-        await closed(reader)
+        await reader.close()
         await until(lambda: len(running) == 0)
         assert world.held == 0
         await server.shutdown()
 
 
-async def closed(reader: Plain) -> None:
-    reader.writer.close()
-    with suppress(OSError):
-        await reader.writer.wait_closed()
-
-
 EITHER = pytest.mark.parametrize("serving", [sockets, streams])
 
 
-async def unread(reader: Any, policy: Policy, buffer: int = 100) -> None:
+async def unread(reader: Plain, policy: Policy, buffer: int = 100) -> None:
     """So many events have come that the reader has not read."""
     await reader.subscribe(f'subscription {{ numbers(whenSlow: "{policy}", buffer: {buffer}, size: {SIZE}) }}')
     await until(lambda: world.held == 1)
@@ -153,7 +160,7 @@ async def unread(reader: Any, policy: Policy, buffer: int = 100) -> None:
     await until(lambda: world.told >= MANY - 1 or world.held == 0)
 
 
-async def read(reader: Any) -> list[tuple[int, dict[str, int]]]:
+async def read(reader: Plain) -> list[tuple[int, dict[str, int]]]:
     """The numbers that came, with what was told of others, up to the last one, or how it was over."""
     told: list[tuple[int, dict[str, int]]] = []
     async with asyncio.timeout(AT_LAST):
@@ -219,3 +226,69 @@ async def test_who_reads_a_few_bytes_at_a_time_is_gone_as_soon(serving: Any) -> 
                 with suppress(asyncio.IncompleteReadError, ConnectionError):
                     await reader.dribble()
                 await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, capacity=replace(settings.capacity, waiting_bytes=20_000))
+
+
+@pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+async def test_who_was_too_slow_goes_on_and_misses_nothing(served: Served, transport: type[Plain]) -> None:
+    query, last, had, cuts = "subscription { earthquakeDetected { eventId place } }", None, list[str](), 0
+    names = [f"q{number:03}" for number in range(70)]
+    while not had or had[-1] != names[-1]:
+        reader = transport(int(served.url.rpartition(":")[2]))
+        await reader.connect()
+        await reader.subscribe(query, last)
+        if last is None:
+            await served.settle(EARTHQUAKES)
+            for name in names:
+                await put_raw(served, name, place="x" * 5000)
+            await until(lambda: followers(served) == 0)
+        async with asyncio.timeout(AT_LAST):
+            while "over" not in (payload := await reader.payload()):
+                had.append(payload["data"]["earthquakeDetected"]["eventId"])
+                last = payload["extensions"]["eventId"]
+                if had[-1] == names[-1]:
+                    break
+            else:
+                assert payload["over"] in (4410, "SLOW_SUBSCRIBER")
+                cuts += 1
+        await reader.close()
+    assert had == names
+    assert cuts > 0
+
+
+def followers(served: Served) -> int:
+    assert served.gateway.services is not None
+    return served.gateway.services.changes.followers(EARTHQUAKES)
+
+
+def test_each_subscription_declares_what_becomes_of_who_is_slow_and_the_schema_tells() -> None:
+    schema = build_schema(Path("schema/api.graphql").read_text())
+    assert schema.subscription_type is not None
+    fields = schema.subscription_type.fields
+    declared = {name: one for one in PATTERNS if one.when_slow is not None for name in one.fields}
+    assert declared.keys() == fields.keys()
+    for name, field in fields.items():
+        pattern = declared[name]
+        assert f"when slow {pattern.policy.name}" in (field.description or "")
+        if pattern.chooses:
+            defaults = {name: one.ast_node and one.ast_node.default_value for name, one in field.args.items()}
+            assert isinstance(defaults["whenSlow"], EnumValueNode)
+            assert defaults["whenSlow"].value == pattern.policy.name
+            assert isinstance(defaults["buffer"], NullValueNode | None)
+        else:
+            assert not {"whenSlow", "buffer"} & field.args.keys()
+            assert pattern.policy is Policy.CLOSE
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [("whenSlow: BUFFER, buffer: 0", "between 1 and 1000"), ("buffer: 5", "BUFFER")]
+)
+async def test_a_buffer_has_bounds_and_its_policy(served: Served, given: str, says: str) -> None:
+    listener = await served.listen(f"subscription {{ earthquakeDetected({given}) {{ eventId }} }}")
+    [error] = (await listener.message())["payload"]["errors"]
+    assert (error["extensions"]["code"], error["extensions"]["field"]) == ("BAD_USER_INPUT", "buffer")
+    assert says in error["message"]
