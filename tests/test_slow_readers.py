@@ -218,6 +218,16 @@ async def test_who_stops_reading_is_gone_soon(serving: Any, policy: Policy) -> N
 
 
 @EITHER
+async def test_who_does_not_read_is_gone_although_nothing_waits(serving: Any) -> None:
+    """All that there is was written at once: only that it is not read tells."""
+    async with serving(send_timeout=0.3) as reader:
+        await reader.subscribe('subscription { numbers(whenSlow: "close", size: 1000000) }')
+        await until(lambda: world.held == 1)
+        world.numbers.put_nowait(1)
+        await until(lambda: world.held == 0)
+
+
+@EITHER
 async def test_who_reads_a_few_bytes_at_a_time_is_gone_as_soon(serving: Any) -> None:
     async with serving(send_timeout=0.5) as reader:
         await unread(reader, Policy.LATEST)
