@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from datastore.change_log import Place, place_from
+from datastore.change_log import NOWHERE, Place, place_from
 from datastore.changes import Following
 from datastore.errors import BadUserInput
 
-LONGEST_RESUME = 4000
+LONGEST_RESUME = 2000
+# No log knows it: whoever comes back with it is told how things stand.
+UNKNOWN = Place(NOWHERE, NOWHERE, 0)
 
 
 class Resume(NamedTuple):
@@ -41,7 +43,9 @@ class Mark(NamedTuple):
     place: Place
 
     def id(self, known: str) -> str:
-        return f"{self.place}~{known}" if known else str(self.place)
+        """Of an event. One that would be too long to come back is of no known place instead."""
+        id = f"{self.place}~{known}" if known else str(self.place)
+        return id if len(id) <= LONGEST_RESUME else str(UNKNOWN)
 
 
 class Progress:

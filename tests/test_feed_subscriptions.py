@@ -19,6 +19,7 @@ from datastore.keyspace.parts import Key
 from datastore.metering import Call
 from datastore.moments import iso, to_seconds
 from resolvers.access import Role
+from resolvers.feeds import home_feeds
 
 ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada"%s) { postId authorId createdAt post { text } } }'
 RECEIVED = 'subscription { notificationReceived(userId: "ada"%s) { notificationId actorCount actor { name } } }'
@@ -110,6 +111,15 @@ async def test_what_comes_as_a_post_and_as_an_entry_arrives_once(served: Served)
     await put(served, entry(again), again, last)
 
     assert await arrived(listener, 3) == ["both", "again", "last"]
+
+
+async def test_posts_that_look_alike_in_the_ids_of_events_both_arrive(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_feeds, "_digest", lambda _: "0" * home_feeds.DIGITS)
+    listener = await listening(served, ARRIVALS % "")
+    await put(served, *[entry(post_item(name, "bob", at(1))) for name in ("p1", "p2")])
+    assert await arrived(listener, 2) == ["p1", "p2"]
 
 
 async def test_what_happens_while_the_sources_are_read_counts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from datastore.moments import iso
 from datastore.shards import ShardCursor, shards_of, stream_of
 from edge.making import Maker
 from edge.settings import Settings
+from resolvers import progress
 from resolvers.access import Role
 
 CUTS = int(os.environ.get("RESUME_CUTS", "30"))
@@ -56,20 +57,25 @@ async def other(served: Served, settings: Settings, store_options: StoreOptions,
 async def cut_at_random(
     client: Client, urls: list[str], has_all: Callable[[], bool], take: Callable[[Any], None], cuts: int = CUTS
 ) -> None:
-    """Read on one connection after another, each for a moment, and on the last until it has all."""
+    """Read on one connection after another, and on the last until it has all.
+
+    Every other is cut at a random moment, the rest after some payloads, so that a slow machine has those too.
+    """
     chance = random.Random(7)
 
-    async def read() -> None:
+    async def read(most: int) -> None:
         async with client.connected(chance.choice(urls)) as events:
             async for payload in events:
                 take(payload)
-                if cut == cuts and has_all():
+                most -= 1
+                if most == 0 or (cut == cuts and has_all()):
                     return
 
     for cut in range(cuts + 1):
+        at_a_moment = cut % 2 == 0 and cut < cuts
         with suppress(TimeoutError):
-            async with asyncio.timeout(chance.uniform(0.005, 0.08) if cut < cuts else 20):
-                await read()
+            async with asyncio.timeout(chance.uniform(0.005, 0.08) if at_a_moment else 20):
+                await read(0 if at_a_moment or cut == cuts else chance.randrange(1, 4))
 
 
 async def write_until(over: asyncio.Event, write: Callable[[int], Awaitable[Any]]) -> int:
@@ -383,6 +389,20 @@ async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Ser
         {"matchId": "m1", "version": 2, "conflated": 0},
         {"matchId": "m2", "version": 3, "conflated": 0},
     ]
+
+
+async def test_more_matches_than_an_id_can_tell_of_are_told_anew(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LONGEST_RESUME", 40)
+    await begun(served, *[f"match-{number}" for number in range(5)])
+    client = OverSocket(served.http, SCORES, {})
+    for _ in range(2):
+        async with client.connected(served.url) as events:
+            told = (await anext(events))["data"]["liveScores"]
+            assert told["isSnapshot"]
+            assert len(told["updates"]) == 5
+        assert client.last == "0.0.0"
 
 
 async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(

@@ -1,6 +1,6 @@
 """Home feeds: FEED-003 and the subscription FEED-S1 to what arrives in one."""
 
-from collections import ChainMap
+from collections import ChainMap, deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import datetime, timedelta
@@ -30,7 +30,7 @@ from resolvers.subscribing import Unshared, follow, is_event, keeping
 # A post comes again soon (written by the fan-out, and by its author) or never.
 POSTS_REMEMBERED = 1000
 # So many of them are known from an event's id, by so many hexadecimal digits each.
-MOST_KNOWN, DIGITS = 25, 6
+MOST_KNOWN, DIGITS = 25, 8
 # An author becomes a source moments after their first posts that are merged: those are looked for then.
 LOOKING_BACK = timedelta(minutes=5)
 MOST_FOUND = 25
@@ -71,15 +71,18 @@ async def home_feed_updated(
 
 async def _once(entries: AsyncGenerator[FeedEntry, None], progress: Progress) -> AsyncGenerator[FeedEntry, None]:
     """The ids of events tell of the last posts, too: one that was told may come again after the cut."""
-    told = dict.fromkeys(_known(progress))
+    before_the_cut = frozenset(_known(progress))
+    latest = deque(_known(progress), MOST_KNOWN)
+    told: dict[str, None] = {}
     async with aclosing(entries):
         async for entry in entries:
-            digest = _digest(entry.post_id)
-            if digest not in told:
-                told[digest] = None
+            id, digest = entry.post_id, _digest(entry.post_id)
+            if id not in told and digest not in before_the_cut:
+                told[id] = None
                 if len(told) > POSTS_REMEMBERED:
                     del told[next(iter(told))]
-                progress.known = "".join([*told][-MOST_KNOWN:])
+                latest.append(digest)
+                progress.known = "".join(latest)
                 yield entry
 
 
