@@ -1,6 +1,7 @@
 """What the bus does in Redis: who holds a table, and what is appended to it."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 from redis_server import RedisServer
 
 from datastore.bus.connection import BusAway, Connection, LeaseLost, OutOfOrder, Relayed, State
+from datastore.bus.scripts import BYTES_KEPT, CHANGES_KEPT, ENTRY_BYTES
 from datastore.positions import Reached, joined, lacking
 
 HERE = joined("o", "iterator")
-RECORD = b'{"what":"ever"}'
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,19 @@ async def begun(bus: Connection, instance: str = "one", **shards: str) -> State:
 
 
 async def relayed(bus: Connection) -> list[str]:
-    entries = (await bus.read({"Blip": "0-0"})).get("Blip", [])
-    return [entry.sequence for _, entry in entries if isinstance(entry, Relayed)]
+    return [number for entry in await entries(bus) for number in numbers(entry)]
+
+
+async def entries(bus: Connection) -> list[Relayed]:
+    return [entry for _, entry in (await bus.read({"Blip": "0-0"})).get("Blip", []) if isinstance(entry, Relayed)]
+
+
+def numbers(entry: Relayed) -> list[str]:
+    return [str(record["n"]) for record in json.loads(entry.records)]
+
+
+def page(*numbers: str) -> list[tuple[str, bytes]]:
+    return [(number, b'{"n":%s}' % number.encode()) for number in numbers]
 
 
 async def test_a_table_is_held_by_one_process_until_it_gives_it_up(bus: Connection) -> None:
@@ -86,7 +98,7 @@ async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: Re
                 await asyncio.sleep(0.01)
 
         with pytest.raises(LeaseLost):
-            await bus.append("Blip", paused.lease, "e1", "s", HERE, [("1", RECORD)])
+            await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
         with pytest.raises(LeaseLost):
             await bus.begin("Blip", paused.lease, "e2", Reached("arn", {}), "")
         with pytest.raises(LeaseLost):
@@ -104,34 +116,65 @@ async def test_a_lease_lapses_though_nobody_else_wants_it(redis: RedisServer) ->
                 await asyncio.sleep(0.01)
 
         with pytest.raises(LeaseLost):
-            await bus.append("Blip", paused.lease, "e1", "s", HERE, [("1", RECORD)])
+            await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
 
 
 async def test_numbers_of_forty_digits_are_told_apart(bus: Connection) -> None:
     state = await begun(bus)
-    numbers = ["9", "10", "9" * 39, "1" + "0" * 39, "1" + "0" * 38 + "1"]
-    for number, follows in zip(numbers, [HERE, *numbers], strict=False):
-        assert await bus.append("Blip", state.lease, "e1", "s", follows, [(number, RECORD)]) == 1
-        assert await bus.append("Blip", state.lease, "e1", "s", number, [(number, RECORD)]) == 0
-    assert await relayed(bus) == numbers
+    all_ = ["9", "10", "9" * 39, "1" + "0" * 39, "1" + "0" * 38 + "1"]
+    for number, follows in zip(all_, [HERE, *all_], strict=False):
+        assert await bus.append("Blip", state.lease, "e1", "s", follows, page(number)) == 1
+        assert await bus.append("Blip", state.lease, "e1", "s", number, page(number)) == 0
+    assert await relayed(bus) == all_
 
 
 async def test_a_page_that_follows_what_is_not_noted_is_not_appended(bus: Connection) -> None:
     state = await begun(bus)
     for follows in ("5", joined("another", "iterator")):
         with pytest.raises(OutOfOrder):
-            await bus.append("Blip", state.lease, "e1", "s", follows, [("6", RECORD)])
+            await bus.append("Blip", state.lease, "e1", "s", follows, page("6"))
     with pytest.raises(OutOfOrder):
-        await bus.append("Blip", state.lease, "e2", "s", HERE, [("6", RECORD)])
-    assert await bus.append("Blip", state.lease, "e1", "s", joined("o", "a later iterator"), [("6", RECORD)]) == 1
+        await bus.append("Blip", state.lease, "e2", "s", HERE, page("6"))
+    assert await bus.append("Blip", state.lease, "e1", "s", joined("o", "a later iterator"), page("6")) == 1
     with pytest.raises(OutOfOrder):
-        await bus.append("Blip", state.lease, "e1", "s", HERE, [("7", RECORD)])
+        await bus.append("Blip", state.lease, "e1", "s", HERE, page("7"))
     assert await relayed(bus) == ["6"]
+
+
+async def test_changes_of_a_page_share_entries_up_to_a_size(bus: Connection) -> None:
+    state = await begun(bus)
+    await bus.append("Blip", state.lease, "e1", "s", HERE, page("1", "2", "3"))
+    large = [(number, b'{"n":%s,"x":"%s"}' % (number.encode(), b"x" * (ENTRY_BYTES // 2 - 20))) for number in "345678"]
+    assert await bus.append("Blip", state.lease, "e1", "s", "2", large) == 5
+
+    found = await entries(bus)
+    assert [numbers(entry) for entry in found] == [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8"]]
+    assert [entry.follows for entry in found] == [HERE, "3", "5", "7"]
+
+
+@pytest.mark.parametrize(
+    ("size", "many", "kept"), [(10, 1000, CHANGES_KEPT), (100_000, 1, BYTES_KEPT // 100_000)], ids=["many", "large"]
+)
+async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
+    bus: Connection, redis: RedisServer, size: int, many: int, kept: int
+) -> None:
+    state = await begun(bus, s="0")
+    key = "{gateway:bus:t__}Blip:changes"
+    redis.client.xadd(key, {"what": "ever"})
+    redis.client.xadd(key, {"c": "e1\ns\n\n999999999 9\n[]"})
+    for first in range(1, kept * 3 // 2, many):
+        read = [(str(number), b"%*d" % (size, number)) for number in range(first, first + many)]
+        await bus.append("Blip", state.lease, "e1", "s", str(first - 1), read)
+
+    stored = [entry["c"].split("\n", 4)[4] for _, entry in redis.client.xrange(key)]
+    there = [int(number) for records in stored for number in records[1:-1].split(",")]
+    assert there == [*range(there[0], first + many)]
+    assert kept - many < len(there) <= kept
 
 
 async def test_all_goes_when_nobody_holds_the_table_any_more(bus: Connection, redis: RedisServer) -> None:
     state = await begun(bus)
-    await bus.append("Blip", state.lease, "e1", "s", HERE, [("1", RECORD)])
+    await bus.append("Blip", state.lease, "e1", "s", HERE, page("1"))
     for key in redis.client.scan_iter():
         assert 0 < redis.client.pttl(key) <= 300_000
         redis.client.pexpire(key, 10_000)
@@ -149,7 +192,7 @@ async def test_iterators_move_on_until_there_is_a_record(bus: Connection) -> Non
     state = await bus.claim("Blip", "other", idle={"s": "what another says"})
     assert state.positions == {"s": later}
 
-    await bus.append("Blip", state.lease, "e1", "s", later, [("1", RECORD)])
+    await bus.append("Blip", state.lease, "e1", "s", later, page("1"))
     await bus.claim("Blip", "one", idle={"s": later})
     assert (await bus.claim("Blip", "one")).positions == {"s": "1"}
 
@@ -204,8 +247,8 @@ class Holder:
             await self.bus.begin("Blip", self.lease, "e", Reached("arn", {"s": "0"}), "s")
 
     async def append(self, many: int, *, moves: bool) -> int:
-        page = [(str(self.at + number), f"{self.name}".encode()) for number in range(1, many + 1)]
-        appended = await self.bus.append("Blip", self.lease, "e", "s", str(self.at), page)
+        read = page(*[str(self.at + number) for number in range(1, many + 1)])
+        appended = await self.bus.append("Blip", self.lease, "e", "s", str(self.at), read)
         self.at += many if moves else 0
         return appended
 

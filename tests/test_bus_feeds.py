@@ -1,6 +1,7 @@
 """Change feeds of several processes on one bus: real Redis, real engine, and whatever may happen to either."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -185,9 +186,11 @@ async def test_what_was_trimmed_before_a_slow_process_read_it_is_read_from_the_s
 
     monkeypatch.setattr(slow.bus.connection, "read", slowly)
     await asyncio.sleep(0.3)  # what is being read has been read
-    written = await hosts.write(10)
-    assert await take(first, 10) == written
-    redis.client.xtrim(changes_key(redis), maxlen=3, approximate=False)
+    written = await hosts.write(5)
+    assert await take(first, 5) == written
+    written += await hosts.write(5)
+    assert await take(first, 5) == written[5:]
+    assert redis.client.xtrim(changes_key(redis), maxlen=1, approximate=False)
     go_on.set()
 
     assert await take(second, 10) == written
@@ -206,16 +209,20 @@ async def test_what_others_put_on_the_bus_is_told_and_passed_over(hosts: Hosts, 
     for events in following:
         assert await take(events, 2) == written
     key = changes_key(redis)
-    (_, (_, last)) = redis.client.xrange(key)
-    epoch, shard, follows, number, record = last["c"].split("\n", 4)
+    (_, last) = redis.client.xrange(key)[-1]
+    epoch, shard, follows, counts, records = last["c"].split("\n", 4)
+    body = json.loads(records)[-1]["dynamodb"]
+    nameless = json.dumps([{"dynamodb": {**body, "SequenceNumber": "none"}}])
 
     for damaged in (
         {"what": "ever"},
         {"c": "ever"},
-        {"c": "\n".join(["another", shard, follows, number, record])},
-        {"c": "\n".join([epoch, shard, follows, "none", record])},
-        {"c": "\n".join([epoch, "unknown", "", number, "{"])},
-        {"c": "\n".join([epoch, "another", follows, number, record])},
+        {"c": "\n".join(["another", shard, follows, counts, records])},
+        {"c": "\n".join([epoch, shard, follows, counts, nameless])},
+        {"c": "\n".join([epoch, shard, follows, "none", "{"])},
+        {"c": "\n".join([epoch, shard, follows, counts, "5"])},
+        {"c": "\n".join([epoch, "unknown", "", counts, json.dumps([{"dynamodb": {"SequenceNumber": "7"}}])])},
+        {"c": "\n".join([epoch, "another", body["SequenceNumber"], counts, records])},
     ):
         told = len(one.problems)
         redis.client.xadd(key, damaged)

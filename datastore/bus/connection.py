@@ -19,11 +19,9 @@ PATIENCE_SECONDS = 1.0
 TURNS = 4
 LEASE_SECONDS = 10.0
 BLOCK_SECONDS = 0.2
-CHANGES_KEPT = 10_000
-# A page of GetRecords has at most a thousand records.
-PAGE = 1000
+# So many are read at once, some MB at the most.
+ENTRIES = 100
 CONNECTIONS = 8
-EMPTY = "0-0"
 
 T = TypeVar("T")
 
@@ -44,8 +42,8 @@ class OutOfOrder(Exception):
 class State:
     """How things stand with a table: who holds it, the order of its changes, and how far they have been relayed.
 
-    `last_id` is the id of the last change that Redis has; `positions` are those after it. `single` is the stream's
-    shard as long as it has had no other, else empty.
+    `last_id` is the id of the last entry that Redis has; `positions` are those after it. `single` is the stream's
+    shard as long as it has had no other, else empty. `changes`: so many have been appended in the order.
     """
 
     lease: str
@@ -54,6 +52,7 @@ class State:
     stream: str
     attached_by: str
     single: str
+    changes: int
     positions: Mapping[str, str]
 
     @property
@@ -67,17 +66,19 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """A change as Redis has it. `follows` is the shard's position before it; `record` is the stream's, as JSON."""
+    """Changes of a shard as Redis has them, one behind the other.
+
+    `follows` is the shard's position before them; `records` is a JSON list of the stream's.
+    """
 
     id: str
     epoch: str
     shard: str
     follows: str
-    sequence: str
-    record: bytes
+    records: bytes
 
 
-# Entries of a table in the order they were appended: what is not a change there, is its fields.
+# Entries of a table in the order they were appended: what has no changes, is its fields.
 Entry = Relayed | dict[bytes, bytes]
 
 
@@ -134,6 +135,7 @@ class Connection:
             stream=_text(found.get(b"stream", b"")),
             attached_by=_text(found.get(b"by", b"")),
             single=_text(found.get(b"single", b"")),
+            changes=int(found.get(b"changes", 0)),
             positions={_text(key[2:]): _text(value) for key, value in found.items() if key.startswith(b"p:")},
         )
 
@@ -154,7 +156,7 @@ class Connection:
 
         Raises `LeaseLost`, and `OutOfOrder` when the page follows something else than what was appended last.
         """
-        arguments = [lease, epoch, CHANGES_KEPT, shard, follows, *(part for record in records for part in record)]
+        arguments = [lease, epoch, shard, follows, *(part for record in records for part in record)]
         appended: int = await self._run(self._append, table, arguments)
         if appended == -1:
             raise LeaseLost
@@ -174,7 +176,7 @@ class Connection:
         keys = {self._keys(table)[2]: table for table in places}
         streams = {key: places[table] for key, table in keys.items()}
         block = round(BLOCK_SECONDS * 1000)
-        told = await self._patiently(self._redis.xread(streams, count=PAGE, block=block), BLOCK_SECONDS)
+        told = await self._patiently(self._redis.xread(streams, count=ENTRIES, block=block), BLOCK_SECONDS)
         return {keys[_text(key)]: _entries(entries) for key, entries in _pairs(told)}
 
     async def past(self, table: str, since_ms: int, last_id: str) -> list[Entry]:
@@ -182,9 +184,11 @@ class Connection:
         key = self._keys(table)[2]
         found = _entries(await self._patiently(self._redis.xrevrange(key, last_id, "-", count=1)))
         while found and milliseconds(found[-1][0]) >= since_ms:
-            page = _entries(await self._patiently(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=PAGE)))
+            page = _entries(
+                await self._patiently(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=ENTRIES))
+            )
             found += page
-            if len(page) < PAGE:
+            if len(page) < ENTRIES:
                 break
         return [entry for _, entry in reversed(found)]
 
@@ -237,8 +241,8 @@ def _entry(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
     parts = fields.get(b"c", b"").split(b"\n", 4)
     if len(parts) != 5:
         return fields
-    epoch, shard, follows, sequence = map(_text, parts[:4])
-    return Relayed(entry_id, epoch, shard, follows, sequence, parts[4])
+    epoch, shard, follows = map(_text, parts[:3])
+    return Relayed(entry_id, epoch, shard, follows, parts[4])
 
 
 def _flat(pairs: Mapping[str, str]) -> list[str]:

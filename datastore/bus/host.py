@@ -140,8 +140,8 @@ class Bus:
         if made is not None:
             self._relay_lag = max(0.0, self._clock() - made.timestamp())
 
-    def count_received(self, entry: Relayed) -> None:
-        self._received += 1
+    def count_received(self, entry: Relayed, changes: int) -> None:
+        self._received += changes
         self._receipt_lag = max(0.0, self._clock() - milliseconds(entry.id) / 1000)
 
     def now_ms(self) -> int:

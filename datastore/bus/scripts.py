@@ -3,11 +3,15 @@
 Each script gets the same keys: the lease, the state and the changes of one table. The lease is `fence:instance`, and
 goes by itself; who holds it names it with all that it writes, so that a process that was paused writes nothing once
 another holds it. The state is a hash: `epoch` (the order's id), `stream` (its ARN), `by` (the lease of who has attached
-last), `single` (the shard, as long as there has been one only) and for each shard `p:<shard>`, its position. Sequence
-numbers have up to 40 digits and are compared as texts.
+last), `single` (the shard, as long as there has been one only), `changes` and `bytes` (of all that was appended in the
+order) and for each shard `p:<shard>`, its position. Sequence numbers have up to 40 digits and are compared as texts.
 """
 
 KEPT_SECONDS = 300
+# Of a table, as many as a process's own log has.
+CHANGES_KEPT, BYTES_KEPT = 10_000, 16_000_000
+# An entry's records; a record of more has one of its own.
+ENTRY_BYTES = 64_000
 
 _BEGIN = """
 local lease, state, changes = KEYS[1], KEYS[2], KEYS[3]
@@ -77,36 +81,57 @@ return 1
 """
 )
 
-# ARGV: lease, epoch, how many changes are kept, shard, the position that the page follows, then sequence numbers and
-# records. A change is one field, as each takes its time to read. Answers how many were new; -1 when the lease does not
-# count, -2 when the page does not follow what is noted.
+# ARGV: lease, epoch, shard, the position that the page follows, then sequence numbers and records. An entry has many
+# changes, as each entry takes its time to read; it tells how many changes, of how many bytes, were appended before it:
+# by that the oldest go. What is no entry of the order goes when it is the oldest. Answers how many changes were new;
+# -1 when the lease does not count, -2 when the page does not follow what is noted.
 APPEND = (
     _BEGIN
     + """
 if redis.call('GET', lease) ~= ARGV[1] then return -1 end
 if redis.call('HGET', state, 'epoch') ~= ARGV[2] then return -2 end
 local function padded(sequence) return string.rep('0', 40 - #sequence) .. sequence end
-local name, follows = 'p:' .. ARGV[4], ARGV[5]
+local function noted(name) return tonumber(redis.call('HGET', state, name) or '') or 0 end
+local name, follows = 'p:' .. ARGV[3], ARGV[4]
 local at = redis.call('HGET', state, name) or ''
 if string.match(follows, '^%d+$') then
   if not string.match(at, '^%d+$') or padded(at) < padded(follows) then return -2 end
 elseif follows ~= '' and string.match(follows, '^@%S*') ~= string.match(at, '^@%S*') then
   return -2
 end
-local appended = 0
-for i = 6, #ARGV, 2 do
-  local sequence = ARGV[i]
+local before, told, size, newest = noted('changes'), noted('changes'), noted('bytes'), ''
+local records, length, from = {}, 0, at
+local function put()
+  if #records == 0 then return end
+  local head = {ARGV[2], ARGV[3], from, string.format('%.0f %.0f', told, size)}
+  local entry = table.concat(head, '\\n') .. '\\n[' .. table.concat(records, ',') .. ']'
+  newest = redis.call('XADD', changes, 'MAXLEN', '~', MOST_CHANGES, '*', 'c', entry)
+  told, size = told + #records, size + length
+  records, length, from = {}, 0, at
+end
+for i = 5, #ARGV, 2 do
+  local sequence, record = ARGV[i], ARGV[i + 1]
   if not string.match(at, '^%d+$') or padded(sequence) > padded(at) then
-    local change = table.concat({ARGV[2], ARGV[4], at, sequence, ARGV[i + 1]}, '\\n')
-    redis.call('XADD', changes, 'MAXLEN', '~', ARGV[3], '*', 'c', change)
-    at = sequence
-    appended = appended + 1
+    if length + #record > ENTRY_BYTES then put() end
+    records[#records + 1] = record
+    length, at = length + #record, sequence
   end
 end
-redis.call('HSET', state, name, at)
+put()
+while newest ~= '' do
+  local first = redis.call('XRANGE', changes, '-', '+', 'COUNT', 1)[1]
+  if first[1] == newest then break end
+  local epoch, many, bytes = string.match(first[2][2], '^([^\\n]*)\\n[^\\n]*\\n[^\\n]*\\n(%d+) (%d+)\\n')
+  local is_ours = epoch == ARGV[2] and tonumber(many) < told
+  if is_ours and told - many <= MOST_CHANGES and size - bytes <= MOST_BYTES then break end
+  redis.call('XDEL', changes, first[1])
+end
+redis.call('HSET', state, name, at, 'changes', string.format('%.0f', told), 'bytes', string.format('%.0f', size))
 kept()
-return appended
-"""
+return told - before
+""".replace("MOST_CHANGES", str(CHANGES_KEPT))
+    .replace("MOST_BYTES", str(BYTES_KEPT))
+    .replace("ENTRY_BYTES", str(ENTRY_BYTES))
 )
 
 # ARGV: lease. Gives it up, and wakes those who read.
@@ -115,7 +140,8 @@ RELEASE = (
     + """
 if redis.call('GET', lease) ~= ARGV[1] then return 0 end
 redis.call('DEL', lease)
-if redis.call('EXISTS', changes) == 1 then redis.call('XADD', changes, '*', 'free', '1') end
+redis.call('XADD', changes, 'MAXLEN', '~', MOST_CHANGES, '*', 'free', '1')
+kept()
 return 1
 """
-)
+).replace("MOST_CHANGES", str(CHANGES_KEPT))

@@ -5,14 +5,14 @@ something reads the table's stream on from where he is until he lacks nothing, a
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from datastore.bus.connection import BusAway, Connection, Entry, Relayed, State, later
 from datastore.bus.holding import Holding
 from datastore.bus.relay import Page, ReadPages
-from datastore.bus.told import Told
+from datastore.bus.told import Record, Told
 from datastore.errors import TableMissing
 from datastore.positions import Reached, lacking
 from datastore.shards import StreamMissing
@@ -48,7 +48,7 @@ class Host(Protocol):
 
     def count_relayed(self, page: Page) -> None: ...
 
-    def count_received(self, entry: Relayed) -> None: ...
+    def count_received(self, entry: Relayed, changes: int) -> None: ...
 
     def now_ms(self) -> int: ...
 
@@ -128,28 +128,37 @@ class BusSource:
 
     async def receive(self, place: str, entries: Sequence[tuple[str, Entry]]) -> None:
         """Tell what came behind a place, unless things are told from another one by now."""
-        for number, (entry_id, entry) in enumerate(entries, 1):
+        told = 0
+        for entry_id, entry in entries:
             if self.place != place or self._is_doubtful:
                 return
-            if self._is_told(entry_id, entry):
-                self.place = place = entry_id
-            await asyncio.sleep(0 if number % SLICE else SLICE_PAUSE_SECONDS)
+            for shard, record in self._new_in(entry_id, entry):
+                self._told.take(shard, record)
+                told += 1
+                # A large page is spread out: only followers that are slow shall overflow.
+                await asyncio.sleep(0 if told % SLICE else SLICE_PAUSE_SECONDS)
+                if self.place != place:
+                    return
+            if self._is_doubtful:
+                return
+            self.place = place = entry_id
 
-    def _is_told(self, entry_id: str, entry: Entry) -> bool:
+    def _new_in(self, entry_id: str, entry: Entry) -> Iterable[tuple[str, Record]]:
         if not isinstance(entry, Relayed):
             if b"free" in entry:
                 self.wake()
             else:
-                self._on_error(self.table, ValueError(f"The bus has what is no change: {entry_id}."))
-            return True
-        if entry.epoch == self._epoch and self._told.take(entry):
-            self._host.count_received(entry)
-            return True
-        # Of another order, or without what came before. Whether it is the one that is wrong, is told by what is noted.
-        self._on_error(self.table, ValueError(f"The bus has a change that does not follow: {entry_id}."))
-        self._is_doubtful = True
-        self.wake()
-        return False
+                self._on_error(self.table, ValueError(f"The bus has what are no changes: {entry_id}."))
+            return []
+        records = self._told.new_in(entry) if entry.epoch == self._epoch else None
+        if records is None:
+            # Of another order, or without what came before. Which of the two is wrong, is told by what is noted.
+            self._on_error(self.table, ValueError(f"The bus has changes that do not follow: {entry_id}."))
+            self._is_doubtful = True
+            self.wake()
+            return []
+        self._host.count_received(entry, len(records))
+        return [(entry.shard, record) for record in records]
 
     # How things stand
 
@@ -244,7 +253,7 @@ class BusSource:
         """Begin with what the bus has, when nothing has been told here."""
         since = self._host.now_ms() - PAST_MILLISECONDS
         past = await self._host.connection.past(self.table, since, state.last_id)
-        self._told.adopt(state, past)
+        await self._told.adopt(state, past)
         self._ride(state)
         self._settled.set()
 

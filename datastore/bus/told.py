@@ -1,14 +1,18 @@
 """What this process has told of a table's changes: each once, whoever brought it, and how far in each shard."""
 
-from collections.abc import Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from datastore.bus.connection import EMPTY, Entry, Relayed, State
+from datastore.bus.connection import Entry, Relayed, State
 from datastore.positions import Reached, joined_by, lacks, sequence_at
+from datastore.shards import sequence_of
 from datastore.sources import Sink
 from datastore.streams import Change, decode_change
+
+Record = dict[str, Any]
 
 
 class Told:
@@ -28,38 +32,41 @@ class Told:
         """How far changes have been told; None before anything is known."""
         return Reached(self.stream, dict(self.shards)) if self.shards else None
 
-    def adopt(self, state: State, past: Iterable[Entry]) -> None:
+    async def adopt(self, state: State, past: Iterable[Entry]) -> None:
         """Begin where the bus is. `past` is what it told last, for those who come back."""
-        changes = [entry for entry in past if isinstance(entry, Relayed) and entry.epoch == state.epoch]
+        entries = [entry for entry in past if isinstance(entry, Relayed) and entry.epoch == state.epoch]
         self.shards = dict(state.positions)
         single = state.single if [*self.shards] == [state.single] else None
-        self.begin(state.epoch, state.stream, single=single, is_new=state.last_id == EMPTY)
-        for entry in changes:
-            change = self._decoded(entry)
-            if change is not None:
-                self._sink.tell(entry.shard, change, is_past=True)
+        self.begin(state.epoch, state.stream, single=single, is_new=not state.changes)
+        for entry in entries:
+            for record in self._records(entry):
+                change = self._decoded(record)
+                if change is not None:
+                    self._sink.tell(entry.shard, change, is_past=True)
+                await asyncio.sleep(0)
 
     def go_on_in(self, epoch: str) -> None:
         """All that was told is in this order, too, and all that comes."""
         if self.order != epoch:
             self._go_on(epoch, self._single)
 
-    def take(self, entry: Relayed) -> bool:
-        """Tell a change, unless it was told before. False when something before it has not been told."""
+    def new_in(self, entry: Relayed) -> Sequence[Record] | None:
+        """Its changes that have not been told; None when something before them has not been, or it makes no sense."""
+        records = self._records(entry)
+        if not records:
+            return None
         at = self.shards.get(entry.shard)
-        sequence, last = sequence_at(entry.sequence), sequence_at(at)
-        if sequence is None:
-            self._on_error(self._table, ValueError(f"The bus has a change without a sequence number: {entry.id}."))
-            return True
-        if last is not None and sequence <= last:
-            return True
-        if lacks(at, entry.follows):
-            return False
-        change = self._decoded(entry)
-        self._move(entry.shard, entry.sequence)
+        last = sequence_at(at)
+        if last is not None and last >= _number(records[0]):
+            return [record for record in records if _number(record) > last]
+        return None if lacks(at, entry.follows) else records
+
+    def take(self, shard: str, record: Record) -> None:
+        """Tell one of those."""
+        change = self._decoded(record)
+        self._move(shard, record["dynamodb"]["SequenceNumber"])
         if change is not None:
-            self._sink.tell(entry.shard, change)
-        return True
+            self._sink.tell(shard, change)
 
     def note(self, reached: Reached | None) -> None:
         """How far a reader of the table's own stream has got, whose changes were told here."""
@@ -97,12 +104,28 @@ class Told:
     def _go_on(self, order: str, single: str | None) -> None:
         self.begin(order, self.stream, single=single, is_new=False)
 
-    def _decoded(self, entry: Relayed) -> Change | None:
+    def _records(self, entry: Relayed) -> Sequence[Record]:
+        """None where somebody else made the entry, or something else of it."""
+        try:
+            records: Any = orjson.loads(entry.records)
+        except ValueError as problem:
+            self._on_error(self._table, problem)
+            return []
+        is_sound = isinstance(records, list) and all(map(_is_numbered, records))
+        return records if is_sound else []
+
+    def _decoded(self, record: Record) -> Change | None:
         """None for what makes no sense: it does not hold up what comes behind it."""
         try:
-            record: Any = orjson.loads(entry.record)
-            change = decode_change(self._table, record)
+            return decode_change(self._table, record)
         except Exception as problem:
             self._on_error(self._table, problem)
             return None
-        return change
+
+
+def _is_numbered(record: object) -> bool:
+    return isinstance(record, dict) and sequence_of(record) is not None
+
+
+def _number(record: Record) -> int:
+    return int(record["dynamodb"]["SequenceNumber"])
