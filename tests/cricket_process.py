@@ -6,6 +6,8 @@ import sys
 import uuid
 from datetime import UTC, date, datetime, timedelta
 
+from process_clock import process_clock
+
 from datastore.database import StoreOptions, open_database
 from datastore.metering import Deadline
 from datastore.store import Store
@@ -25,20 +27,19 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-async def main(engine: str, prefix: str, instance_id: str, *numbers: str) -> None:
-    start, speed, lock_seconds = map(float, numbers)
-    provider = ReplayProvider(
-        [recording("m1")], now=utc_now, speed=speed, start_times={"m1": datetime.fromtimestamp(start, UTC)}
-    )
+async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbers: str) -> None:
+    """The last three numbers are those of the pipeline's clock, if it has one of its own; the provider's is right."""
+    start, speed, lock_seconds = map(float, numbers[:3])
+    now = process_clock(*numbers[3:]) if numbers[3:] else utc_now
+    starts = {match_id: datetime.fromtimestamp(start, UTC)}
+    provider = ReplayProvider([recording(match_id)], now=utc_now, speed=speed, start_times=starts)
     async with open_database(StoreOptions(store=engine, prefix=prefix)) as database:
 
         def open_store() -> Store:
             return Store(database.client, prefix=prefix, deadline=Deadline(20), token=lambda: str(uuid.uuid4()))
 
         pace = Pace(tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1))
-        pipeline = CricketPipeline(
-            provider, open_store, LoggedDelivery(), instance_id=instance_id, now=utc_now, pace=pace
-        )
+        pipeline = CricketPipeline(provider, open_store, LoggedDelivery(), instance_id=instance_id, now=now, pace=pace)
         async with pipeline.open():
             print("Ready", flush=True)
             await pipeline.orchestrator.run()

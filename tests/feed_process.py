@@ -2,8 +2,13 @@
 
 import asyncio
 import os
+import sys
 import uuid
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+
+from process_clock import process_clock
 
 from datastore.database import StoreOptions, open_database
 from datastore.metering import Deadline
@@ -28,12 +33,23 @@ def run(engine: str, prefix: str, pace: Pace = QUICK) -> None:
     asyncio.run(_run(engine, prefix, pace))
 
 
-async def _run(engine: str, prefix: str, pace: Pace) -> None:
+async def _run(engine: str, prefix: str, pace: Pace, now: Callable[[], datetime] = utc_now) -> None:
     async with open_database(StoreOptions(store=engine, prefix=prefix)) as database:
 
         def open_store() -> Store:
             return Store(database.client, prefix=prefix, deadline=Deadline(30), token=lambda: str(uuid.uuid4()))
 
         await FeedPipeline(
-            database.client, prefix, open_store, instance_id=instance_of(os.getpid()), now=utc_now, pace=pace
+            database.client, prefix, open_store, instance_id=instance_of(os.getpid()), now=now, pace=pace
         ).run()
+
+
+def main(engine: str, prefix: str, lease_seconds: str, *clock: str) -> None:
+    """Until killed, with leases that live so long; the three numbers are those of its clock."""
+    lease = float(lease_seconds)
+    pace = replace(QUICK, lease_seconds=lease, hold_seconds=lease / 3)
+    asyncio.run(_run(engine, prefix, pace, process_clock(*clock)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -42,7 +42,7 @@ def _of_feed(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:
             yield ("like", whose, rest[0]), True
         elif kind == "COMMENT":
             yield ("comment", whose, rest[0]), item["text"]
-        elif kind == "META" and item["PK"].startswith("POST#"):
+        elif kind == "META" and item["PK"].startswith("POST#") and "text" in item:  # else it was deleted
             yield ("post", whose), item["text"]
         elif kind == "FOLLOWING":
             sides[kind].add((whose, rest[0]))

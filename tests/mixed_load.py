@@ -56,6 +56,8 @@ class Told:
     codes: Counter[tuple[str, str]] = field(default_factory=Counter)
     unsure: int = 0
     asked_again: int = 0
+    # Facts whose writes were sent more than once.
+    repeated: set[Fact] = field(default_factory=set)
     undeclared: list[Any] = field(default_factory=list)
     wrong: list[Any] = field(default_factory=list)
 
@@ -67,8 +69,18 @@ class Told:
 class Load:
     """So many actors at a time, each with its own chance, so that what one does has no say in what others do."""
 
-    def __init__(self, served: Served, *, actors: int, seed: int) -> None:
+    def __init__(
+        self,
+        served: Served,
+        *,
+        actors: int,
+        seed: int,
+        writes: Sequence[Callable[["Actor"], Write | None]] = WRITES,
+        reads: Sequence[Callable[["Actor"], Read | None]] = READS,
+    ) -> None:
         self.served = served
+        self.writes = writes
+        self.reads = reads
         self.truth = Truth()
         self.told = Told()
         self.done = 0
@@ -112,9 +124,9 @@ class Actor:
         """Write, or read what is written."""
         self.done += 1
         if self.chance.random() < 0.55:
-            await self.write(self._choice(WRITES)(self))
+            await self.write(self._choice(self.load.writes)(self))
         else:
-            await self.read(self._choice(READS)(self))
+            await self.read(self._choice(self.load.reads)(self))
 
     def _choice(self, kinds: Sequence[Callable[["Actor"], Any]]) -> Callable[["Actor"], Any]:
         return self.chance.choice(kinds)
@@ -127,7 +139,9 @@ class Actor:
         key = f"{self.name}-{self.done}" if keyed else None
         self.load.truth.tried[write.fact].add(write.value)
         for number in range(KEY_TRIES if keyed else 1):
-            self.load.told.asked_again += number > 0
+            if number > 0:
+                self.load.told.asked_again += 1
+                self.load.told.repeated.add(write.fact)
             answer = await self._ask(write.name, write.query, write.variables, write.role, key)
             if answer.get("errors") is None:
                 self.load.truth.acknowledged(write.fact, write.value)

@@ -34,7 +34,7 @@ class Instances:
     """Processes of the pipeline: always one that works and one that stands by."""
 
     def __init__(self, options: StoreOptions, started: float, speed: float, folder: Path) -> None:
-        self._arguments = [options.store, options.prefix]
+        self._arguments = [options.store, options.prefix, "m1"]
         self._clock = [str(started), str(speed), str(LOCK_SECONDS)]
         self._folder = folder
         self._processes: dict[str, Forked] = {}
@@ -81,7 +81,7 @@ async def polled_by_another(served: Served, before: str | None) -> ActiveMatch:
             await asyncio.sleep(0.02)
 
 
-async def events_of_a_whole_run(served: Served) -> set[str]:
+async def events_of_a_whole_run(served: Served, match_id: str = "m1") -> set[str]:
     """The ids of all events of the match, from one instance that nobody kills."""
     provider = ReplayProvider([recording("whole")], now=served.clock, balls_per_tick=6)
     one = Instance(served, provider)
@@ -94,7 +94,7 @@ async def events_of_a_whole_run(served: Served) -> set[str]:
     while await one.poller.tick("whole") is Tick.CHANGED or not provider.is_over("whole"):
         pass
     events = [event for change in one.changes for event in change.active.events]
-    return {event.event_id.replace("whole:", "m1:", 1) for event in events}
+    return {event.event_id.replace("whole:", f"{match_id}:", 1) for event in events}
 
 
 async def updates_until_the_result(listener: Listener) -> AsyncIterator[dict[str, Any]]:

@@ -1,0 +1,118 @@
+"""A sane client of several gateways: what is lost on the way is sent again, to another one, under the same key."""
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+from conftest import SECRET, Answer, Clock, Served
+from process_clock import ProcessClock
+
+from datastore.database import Database
+from datastore.metering import Deadline
+from datastore.store import Store
+from edge.identity import Tokens, TokenSettings
+from resolvers.access import Role
+
+PASSING = {"THROTTLED", "UNAVAILABLE", "TIMEOUT"}
+LOST = {"message": "lost", "extensions": {"code": "UNAVAILABLE", "mayHaveBeenApplied": True}}
+HEADERS_LAST_SECONDS = 40 * 3600.0
+
+
+@dataclass
+class Received:
+    """As much of a response as the load looks at."""
+
+    body: dict[str, Any]
+
+    async def json(self, content_type: str | None = None) -> dict[str, Any]:
+        return self.body
+
+
+class Spread:
+    """Posts to the gateways in turn; a connection that is lost is an answer of its own."""
+
+    def __init__(self, http: aiohttp.ClientSession, urls: list[str], seconds: float) -> None:
+        self._http = http
+        self._urls = urls
+        self._timeout = aiohttp.ClientTimeout(total=seconds)
+        self._turn = 0
+        self.asked = 0
+        self.lost = 0
+
+    @asynccontextmanager
+    async def post(self, _: str, *, json: Any, headers: Mapping[str, str]) -> AsyncIterator[Received]:
+        self._turn += 1
+        url = self._urls[self._turn % len(self._urls)]
+        self.asked += 1
+        try:
+            async with self._http.post(f"{url}/graphql", json=json, headers=headers, timeout=self._timeout) as response:
+                body = await response.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            self.lost += 1
+            await asyncio.sleep(0.02)
+            body = {"errors": [LOST]}
+        yield Received(body)
+
+
+class Remote(Served):
+    """Gateways that run elsewhere, as `Served` is one that runs here. `store` is on their tables."""
+
+    def __init__(self, http: aiohttp.ClientSession, urls: list[str], clock: ProcessClock, patience: float) -> None:
+        self.url = ""
+        self.http: Any = Spread(http, urls, patience)
+        self.clock: Any = clock
+        self.database: Database | None = None
+        self.chance = random.Random(11)
+        self.asked_again = 0
+        self._tokens = Tokens(TokenSettings(secret=SECRET), clock=lambda: clock().timestamp())
+
+    def token(self, user: str = "ada", role: Role = Role.USER, email: str | None = None) -> str:
+        return self._tokens.issue(user, role, email, HEADERS_LAST_SECONDS)
+
+    def store(self) -> Store:
+        assert self.database is not None
+        return Store(
+            self.database.client, prefix=self.database.prefix, deadline=Deadline(50), token=lambda: uuid.uuid4().hex
+        )
+
+    async def ask(
+        self,
+        query: str,
+        variables: dict[str, Any] | None = None,
+        *,
+        user: str | None = None,
+        role: Role = Role.USER,
+        email: str | None = None,
+    ) -> Answer:
+        """Mutations under a key, and again until they are answered for good."""
+        headers = self.headers(user, role, email)
+        if query.startswith("mutation"):
+            headers["Idempotency-Key"] = str(uuid.UUID(int=self.chance.getrandbits(128)))
+        while True:
+            async with self.http.post("", json={"query": query, "variables": variables}, headers=headers) as response:
+                answer = await response.json()
+            errors = answer.get("errors")
+            if not errors or not {error["extensions"]["code"] for error in errors} & PASSING:
+                return Answer(answer.get("data"), errors, 200)
+            self.asked_again += 1
+            await asyncio.sleep(self.chance.uniform(0.02, 0.2))
+
+
+class Passing(Clock):
+    """A clock that goes by itself, for a workload that would move it."""
+
+    def __init__(self, clock: ProcessClock) -> None:
+        self._clock = clock
+
+    @property  # type: ignore[override]
+    def now(self) -> Any:
+        return self._clock()
+
+    @now.setter
+    def now(self, _: Any) -> None:
+        """Time passes whatever is done."""

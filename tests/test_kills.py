@@ -1,0 +1,237 @@
+"""Each process of a deployment killed with -9 at random moments, under load: in the end all is as the model has it.
+
+`make kills` runs it at full length: each killed 50 times, with leases that live as long as in production.
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from conftest import NOON
+from cricket_process import recording
+from deployment import MATCH, Deployment
+from earthquake_samples import quake, store
+from feed_workload import Workload, compare, settled
+from killing import Killer
+from load_facts import everything
+from load_operations import QUAKES, READS, WRITES
+from mixed_load import Load
+from photo_items import photo, put, user
+from remote import Passing, Remote
+from resuming_clients import OverSocket
+from test_match_takeover import events_of_a_whole_run
+
+from datastore.database import Database
+from datastore.dead_letters import every_letter
+from datastore.keyspace.feeds.table import FEED
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
+from pipelines.matches.playback import Timeline
+from resolvers.access import Role
+
+KILLS = int(os.environ.get("KILLS", "2"))
+PAUSE_SECONDS = float(os.environ.get("KILLS_PAUSE", "1.5"))
+LEASE_SECONDS = float(os.environ.get("KILLS_LEASE", "1.0"))
+# Keys of mutations that were cut off are claimed for a minute: by clocks that run faster, for less.
+CLOCK_TIMES = float(os.environ.get("KILLS_CLOCK", "20"))
+SEED = int(os.environ.get("KILLS_SEED", "8"))
+USERS, ACTORS = 16, 8
+PATIENCE_SECONDS = 10.0
+SETTLING_SECONDS = 60 + KILLS * PAUSE_SECONDS
+pytestmark = pytest.mark.timeout(180 + 6 * KILLS * (PAUSE_SECONDS + LEASE_SECONDS))
+
+# The feed has a workload of its own.
+FEED_WRITES = ("create_post", "like", "comment", "follow")
+FEED_READS = ("read_post", "read_comments")
+SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
+FOLLOWED = "version isSnapshot changed events { eventId } liveScore { status innings { runs wickets overs } }"
+UPDATES = f'subscription {{ matchUpdates(matchId: "{MATCH}") {{ {FOLLOWED} }} }}'
+
+
+class World:
+    """A deployment with those who load it: writers and readers of all systems, and followers of a match."""
+
+    def __init__(self, deployment: Deployment, served: Remote, http: aiohttp.ClientSession) -> None:
+        self.deployment = deployment
+        self.served = served
+        self.workload = Workload(served, Passing(deployment.clock), users=USERS, seed=SEED)
+        self.load = Load(
+            served,
+            actors=ACTORS,
+            seed=SEED,
+            writes=[write for write in WRITES if write.__name__ not in FEED_WRITES],
+            reads=[read for read in READS if read.__name__ not in FEED_READS],
+        )
+        self.viewers = [Viewer(http, deployment.urls, number) for number in range(3)]
+        self.expected: set[str] = set()
+
+    async def prepare(self, database: Database) -> None:
+        """What the load needs to be there, written past the gateways."""
+        self.served.database = database
+        served, now = self.served, self.served.clock()
+        self.expected = await events_of_a_whole_run(served, MATCH)
+        await ActiveMatches(served.store(), now).deactivate("whole")
+        matches = [Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=now + timedelta(days=1))]
+        await Fixtures(served.store(), now).sync([*matches, recording(MATCH).match])
+        ages = [timedelta(minutes=number + 1) + (NOON - now) for number in range(QUAKES)]
+        await store(served, *[quake(f"us{number}", age) for number, age in enumerate(ages)])
+        for actor in self.load.actors:
+            await put(served, user(actor.email), photo(actor.photo, actor.email))
+
+    async def enter(self) -> None:
+        await self.workload.enter()
+        for actor in self.load.actors:
+            team = {"teamId": f"t-{actor.name}", "name": "First", "code": "T"}
+            answer = await self.served.ask(SYNC, {"teams": [team]}, user="job", role=Role.SYSTEM)
+            assert answer.errors is None
+            self.load.truth.acknowledged(("team", f"t-{actor.name}"), "First")
+        for viewer in self.viewers:
+            await viewer.begin()
+        await self.deployment.begin_match()
+
+    async def work_until(self, over: asyncio.Event) -> int:
+        """How many operations were done."""
+        done = 0
+        while not over.is_set():
+            await asyncio.gather(self.workload.run(64), self.load.run(64))
+            done += 128
+        return done
+
+    async def check(self, database: Database) -> None:
+        """Everything is as the answers say, each counter counts what is there, and every follower has seen all."""
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.gather(*[viewer.has_seen_all() for viewer in self.viewers])
+        except TimeoutError:
+            print([(v.versions[-3:], v.connections, v._client.last) for v in self.viewers])
+            print(await ActiveMatches(self.served.store(), self.served.clock()).latest(MATCH))
+            raise
+        await settled(database.client, self.served.store, database.prefix, SETTLING_SECONDS)
+        await compare(self.workload)
+        assert self.load.told.undeclared == []
+        assert self.load.told.wrong == []
+        stored = await everything(database)
+        for kind in {fact[0] for fact in self.load.truth.may_be}:
+            wrong = [
+                fact
+                for fact, found, _ in self.load.truth.wrong(kind, stored)
+                if not self._is_reported_anew(fact, found)
+            ]
+            assert wrong == []
+        assert [letter async for letter in every_letter(self.served.store, FEED.name, datetime.now(UTC))] == []
+        final = await ActiveMatches(self.served.store(), self.served.clock()).latest(MATCH)
+        assert final is not None
+        for viewer in self.viewers:
+            assert set(viewer.events) == self.expected
+            viewer.check()
+            assert [(one["runs"], one["wickets"]) for one in viewer.score] == [
+                (score.runs, score.wickets) for score in final.live.innings
+            ]
+
+    def _is_reported_anew(self, fact: tuple[str, ...], found: Any) -> bool:
+        """A process that dies with a key claimed leaves the mutation to be executed anew, and a sighting has no id of
+        the client's own (docs/edge.md).
+        """
+        return fact[0] == "sighting" and found == 2 and fact in self.load.told.repeated
+
+
+class Viewer:
+    """Follows the match over one connection after another, through any gateway, until its result."""
+
+    def __init__(self, http: aiohttp.ClientSession, urls: list[str], number: int) -> None:
+        self._client = OverSocket(http, UPDATES, {})
+        self._urls = urls
+        self._chance = random.Random(number)
+        self._began = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        self.versions: list[int] = []
+        self.events: list[str] = []
+        self.score: list[Any] = []
+        self.connections = 0
+        self.resyncs = 0
+        self.is_over = False
+
+    async def begin(self) -> None:
+        self._watching = asyncio.create_task(self._watch())
+        await self._began.wait()
+
+    async def has_seen_all(self) -> None:
+        assert self._watching is not None
+        await self._watching
+
+    def check(self) -> None:
+        """Each version came once, in its order, and so did each event."""
+        assert self.resyncs == 0
+        assert self.versions == [*range(self.versions[0], self.versions[0] + len(self.versions))]
+        assert len(self.events) == len(set(self.events))
+
+    async def _watch(self) -> None:
+        while not self.is_over:
+            # The connection is lost: the next one goes on where this was.
+            with suppress(aiohttp.ClientError, TimeoutError, TypeError, OSError):
+                await self._follow(self._chance.choice(self._urls))
+            await asyncio.sleep(self._chance.uniform(0.02, 0.2))
+
+    async def _follow(self, url: str) -> None:
+        self.connections += 1
+        async with self._client.connected(url) as events:
+            async for payload in events:
+                if "data" in payload:
+                    self._take(payload)
+                    self._began.set()
+                if self.is_over:
+                    return
+
+    def _take(self, payload: Any) -> None:
+        if payload.get("data") is None:
+            return
+        update = payload["data"]["matchUpdates"]
+        self.resyncs += "resync" in payload["extensions"]
+        self.versions.append(update["version"])
+        self.events += [event["eventId"] for event in update["events"]]
+        self.score = update["liveScore"]["innings"]
+        self.is_over = "RESULT" in update["changed"]
+
+
+@asynccontextmanager
+async def deployed(folder: Path, seconds: float, **options: Any) -> AsyncIterator[tuple[World, Database]]:
+    """A deployment whose match lasts so long, all of it at work."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
+        speed = Timeline(recording(MATCH)).moments[-1] / seconds
+        options = {"lease_seconds": LEASE_SECONDS, "clock_times": CLOCK_TIMES} | options
+        deployment = Deployment(folder, http, match_speed=speed, **options)
+        world = World(deployment, Remote(http, deployment.urls, deployment.clock, PATIENCE_SECONDS), http)
+        async with deployment.running(world.prepare) as database:
+            await world.enter()
+            yield world, database
+
+
+async def test_each_process_killed_at_random_under_load_leaves_what_the_model_has(tmp_path: Path) -> None:
+    async with deployed(tmp_path, KILLS * 2 * PAUSE_SECONDS) as (world, database):
+        async with aiohttp.ClientSession() as http:
+            killer = Killer(world.deployment, world.served, http, SEED)
+            over = asyncio.Event()
+            working = asyncio.create_task(world.work_until(over))
+            began = time.monotonic()
+            try:
+                await killer.run(KILLS, PAUSE_SECONDS)
+            finally:
+                over.set()
+            done = await working
+            seconds = time.monotonic() - began
+        await world.check(database)
+
+    spread = world.served.http
+    print(f"\n{done} operations in {seconds:.0f} s, {spread.asked} requests of which {spread.lost} were lost")
+    print(f"viewers connected {[viewer.connections for viewer in world.viewers]} times")
+    print(killer.told())
+    assert {len(times) for times in killer.recoveries.values()} == {KILLS}
