@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup serve test test-interpreted workload faults lint types check bench lock docs rehearse lambda clean
+.PHONY: setup serve test test-interpreted workload faults kills soak lint types check bench lock docs rehearse lambda clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html
 
@@ -50,6 +50,14 @@ workload: setup
 # The mixed load on a store of which one try in five fails, at full length, and its figures: 50,000 operations.
 faults: setup
 	FAULT_OPERATIONS=50000 $(BIN)/python -m pytest -q -s tests/test_fault_load.py $(ARGS)
+
+# Each process of a deployment killed 50 times at random under load, with leases that live as long as in production.
+kills: setup
+	KILLS=50 KILLS_PAUSE=2.5 KILLS_LEASE=10 $(BIN)/python -m pytest -q -s tests/test_kills.py $(ARGS)
+
+# A deployment at half of the load it can take, for a quarter of an hour, and what its processes hold meanwhile.
+soak: setup
+	SOAK_SECONDS=900 SOAK_VIEWERS=200 $(BIN)/python -m pytest -q -s tests/test_soak.py $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -139,6 +139,10 @@ class Edge:
     @asynccontextmanager
     async def running(self, *, serving: bool) -> AsyncIterator[None]:
         """While the process is at work; when it is `serving`, those who are connected are told of its end."""
+        loop = asyncio.get_running_loop()
+        self.figures.gauge(
+            "gateway_tasks", "Tasks of the event loop that are not done.", lambda: len(asyncio.all_tasks(loop))
+        )
         async with self.admission.running():
             try:
                 yield

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from earthquake_samples import quake, store
 from feed_workload import Workload, compare, settled
 from killing import Killer
 from load_facts import everything
-from load_operations import QUAKES, READS, WRITES
+from load_operations import QUAKES, READS, WRITES, read_team
 from mixed_load import Load
 from photo_items import photo, put, user
 from remote import Passing, Remote
@@ -44,7 +45,7 @@ LEASE_SECONDS = float(os.environ.get("KILLS_LEASE", "1.0"))
 # Keys of mutations that were cut off are claimed for a minute: by clocks that run faster, for less.
 CLOCK_TIMES = float(os.environ.get("KILLS_CLOCK", "20"))
 SEED = int(os.environ.get("KILLS_SEED", "8"))
-USERS, ACTORS = 16, 8
+USERS = 16
 PATIENCE_SECONDS = 10.0
 SETTLING_SECONDS = 60 + KILLS * PAUSE_SECONDS
 pytestmark = pytest.mark.timeout(180 + 6 * KILLS * (PAUSE_SECONDS + LEASE_SECONDS))
@@ -57,21 +58,34 @@ FOLLOWED = "version isSnapshot changed events { eventId } liveScore { status inn
 UPDATES = f'subscription {{ matchUpdates(matchId: "{MATCH}") {{ {FOLLOWED} }} }}'
 
 
+@dataclass(frozen=True)
+class Size:
+    """How many there are; `feed` tells whether actors of the mixed load use the feed too."""
+
+    actors: int = 8
+    viewers: int = 3
+    feed: bool = False
+
+
+STANDARD = Size()
+
+
 class World:
     """A deployment with those who load it: writers and readers of all systems, and followers of a match."""
 
-    def __init__(self, deployment: Deployment, served: Remote, http: aiohttp.ClientSession) -> None:
+    def __init__(self, deployment: Deployment, served: Remote, http: aiohttp.ClientSession, size: Size) -> None:
         self.deployment = deployment
         self.served = served
         self.workload = Workload(served, Passing(deployment.clock), users=USERS, seed=SEED)
         self.load = Load(
             served,
-            actors=ACTORS,
+            actors=size.actors,
             seed=SEED,
-            writes=[write for write in WRITES if write.__name__ not in FEED_WRITES],
-            reads=[read for read in READS if read.__name__ not in FEED_READS],
+            writes=[write for write in WRITES if size.feed or write.__name__ not in FEED_WRITES],
+            # Each gateway remembers teams for half a minute, whatever others write.
+            reads=[read for read in READS if read is not read_team and (size.feed or read.__name__ not in FEED_READS)],
         )
-        self.viewers = [Viewer(http, deployment.urls, number) for number in range(3)]
+        self.viewers = [Viewer(http, deployment.urls, number) for number in range(size.viewers)]
         self.expected: set[str] = set()
 
     async def prepare(self, database: Database) -> None:
@@ -90,6 +104,8 @@ class World:
     async def enter(self) -> None:
         await self.workload.enter()
         for actor in self.load.actors:
+            answer = await self.served.ask('mutation { createUser(input: {name: "x"}) { userId } }', user=actor.name)
+            assert answer.errors is None
             team = {"teamId": f"t-{actor.name}", "name": "First", "code": "T"}
             answer = await self.served.ask(SYNC, {"teams": [team]}, user="job", role=Role.SYSTEM)
             assert answer.errors is None
@@ -108,13 +124,8 @@ class World:
 
     async def check(self, database: Database) -> None:
         """Everything is as the answers say, each counter counts what is there, and every follower has seen all."""
-        try:
-            async with asyncio.timeout(30):
-                await asyncio.gather(*[viewer.has_seen_all() for viewer in self.viewers])
-        except TimeoutError:
-            print([(v.versions[-3:], v.connections, v._client.last) for v in self.viewers])
-            print(await ActiveMatches(self.served.store(), self.served.clock()).latest(MATCH))
-            raise
+        async with asyncio.timeout(SETTLING_SECONDS):
+            await asyncio.gather(*[viewer.has_seen_all() for viewer in self.viewers])
         await settled(database.client, self.served.store, database.prefix, SETTLING_SECONDS)
         await compare(self.workload)
         assert self.load.told.undeclared == []
@@ -168,6 +179,10 @@ class Viewer:
         assert self._watching is not None
         await self._watching
 
+    def leave(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+
     def check(self) -> None:
         """Each version came once, in its order, and so did each event."""
         assert self.resyncs == 0
@@ -203,16 +218,22 @@ class Viewer:
 
 
 @asynccontextmanager
-async def deployed(folder: Path, seconds: float, **options: Any) -> AsyncIterator[tuple[World, Database]]:
+async def deployed(
+    folder: Path, seconds: float, size: Size = STANDARD, **options: Any
+) -> AsyncIterator[tuple[World, Database]]:
     """A deployment whose match lasts so long, all of it at work."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
         speed = Timeline(recording(MATCH)).moments[-1] / seconds
         options = {"lease_seconds": LEASE_SECONDS, "clock_times": CLOCK_TIMES} | options
         deployment = Deployment(folder, http, match_speed=speed, **options)
-        world = World(deployment, Remote(http, deployment.urls, deployment.clock, PATIENCE_SECONDS), http)
+        world = World(deployment, Remote(http, deployment.urls, deployment.clock, PATIENCE_SECONDS), http, size)
         async with deployment.running(world.prepare) as database:
-            await world.enter()
-            yield world, database
+            try:
+                await world.enter()
+                yield world, database
+            finally:
+                for viewer in world.viewers:
+                    viewer.leave()
 
 
 async def test_each_process_killed_at_random_under_load_leaves_what_the_model_has(tmp_path: Path) -> None:
