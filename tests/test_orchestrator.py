@@ -164,6 +164,31 @@ async def test_what_a_dead_instance_left_is_taken_over_once_its_lock_is_free(ser
     await other.orchestrator.aclose()
 
 
+async def test_a_match_is_left_to_who_polls_it_however_late_its_clock_is_and_taken_when_it_is_silent(
+    served: Served,
+) -> None:
+    """Two clocks are ten seconds apart: by the times alone each tick was a lock's life ago."""
+    provider = Scripted(served, "m1")
+    late = Instance(served, provider, "late", now=lambda: served.clock() - timedelta(seconds=5), tick_seconds=60)
+    early = Instance(served, provider, "early", now=lambda: served.clock() + timedelta(seconds=5), tick_seconds=60)
+    await late.orchestrator.reconcile()
+    await until(lambda: _told(late, "m1"))
+    await until(lambda: _is_free(served, "m1"))
+
+    for _ in range(4):
+        served.clock.forward(seconds=5)
+        await late.poller.tick("m1")
+        served.clock.forward(seconds=1)
+        await early.orchestrator.reconcile()
+        assert early.orchestrator.polled == set()
+    served.clock.forward(seconds=11)
+    await early.orchestrator.reconcile()
+
+    assert early.orchestrator.polled == {"m1"}
+    await late.orchestrator.aclose()
+    await early.orchestrator.aclose()
+
+
 async def test_an_instance_that_stops_leaves_its_matches_to_others_at_once(served: Served) -> None:
     provider = Scripted(served, "m1")
     one, other = Instance(served, provider, "one", **FAST), Instance(served, provider, "other", **FAST)

@@ -198,7 +198,7 @@ async def test_a_poller_that_slept_past_its_lock_writes_nothing_when_it_wakes(se
     await registered(served, "sleeper")
     asleep = asyncio.create_task(sleeper.poller.tick("m1"))
     await slow.asked.wait()
-    served.clock.forward(seconds=11)
+    served.clock.forward(seconds=21)
     await other.orchestrator.reconcile()
     await _until(lambda: len(other.changes) >= 2)
     await other.orchestrator.aclose()

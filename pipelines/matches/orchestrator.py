@@ -35,6 +35,8 @@ TICKS_TO_BELIEVE = 2
 # How often the provider is asked for a match that rests, and when one that it does not know is given up.
 LOOK_AGAIN = timedelta(minutes=5)
 FORGOTTEN = timedelta(days=1)
+# So far the clocks of two instances may be apart.
+CLOCKS_DIFFER = timedelta(seconds=10)
 
 T = TypeVar("T")
 
@@ -72,6 +74,8 @@ class MatchOrchestrator:
         self._ticks: dict[str, int] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._look_again_at: dict[str, datetime] = {}
+        # The fence and the last tick of matches that others poll, and since when they have been seen so.
+        self._seen: dict[str, tuple[tuple[int, datetime | None], datetime]] = {}
 
     @property
     def polled(self) -> set[str]:
@@ -91,6 +95,7 @@ class MatchOrchestrator:
         """Compare the provider's live matches with the active list and with who polls; put right what differs."""
         live = await self._live()  # before the list is read: this may take long, and the list shall not be old
         listed = {active.match_id: active for active in await self._matches().reconciled()}
+        self._seen = {match_id: seen for match_id, seen in self._seen.items() if match_id in listed}
         for match in live or ():
             await self._safely(match.match_id, self._start_if_new, match, listed.get(match.match_id))
         live_ids = None if live is None else {match.match_id for match in live}
@@ -149,7 +154,15 @@ class MatchOrchestrator:
             await self._rest(active)
 
     def _is_abandoned(self, active: ActiveMatch) -> bool:
-        return active.is_abandoned(self._now(), timedelta(seconds=self._lock_seconds))
+        """Not ticked for the life of a lock as it is seen here, by one clock; or by the times it was ticked at for
+        as much longer as two clocks may differ, which whoever has just begun need not wait for.
+        """
+        life, now = timedelta(seconds=self._lock_seconds), self._now()
+        sight, since = self._seen.get(active.match_id, (None, now))
+        if sight != (active.fence, active.last_tick_at):
+            since = now
+            self._seen[active.match_id] = (active.fence, active.last_tick_at), since
+        return now - since > life or active.is_abandoned(now, life + CLOCKS_DIFFER)
 
     async def _take_over(self, seen: ActiveMatch) -> None:
         """Whoever polled it has died, if its lock is free too, and it has not been ticked since it was seen."""
