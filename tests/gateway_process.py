@@ -10,7 +10,8 @@ from runtime import Gateway
 
 
 def main(*arguments: str) -> None:
-    defaults: dict[str, Any] = Gateway.__init__.__kwdefaults__
+    defaults: dict[str, Any] | None = Gateway.__init__.__kwdefaults__
+    assert defaults is not None
     defaults["now"] = process_clock(*arguments[:3])
     sys.argv = ["gateway.py", *arguments[3:]]
     cli()

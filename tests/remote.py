@@ -38,7 +38,7 @@ class Spread:
 
     def __init__(self, http: aiohttp.ClientSession, urls: list[str], seconds: float) -> None:
         self._http = http
-        self._urls = urls
+        self.urls = urls
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._turn = 0
         self.asked = 0
@@ -47,7 +47,7 @@ class Spread:
     @asynccontextmanager
     async def post(self, _: str, *, json: Any, headers: Mapping[str, str]) -> AsyncIterator[Received]:
         self._turn += 1
-        url = self._urls[self._turn % len(self._urls)]
+        url = self.urls[self._turn % len(self.urls)]
         self.asked += 1
         try:
             async with self._http.post(f"{url}/graphql", json=json, headers=headers, timeout=self._timeout) as response:
@@ -109,7 +109,7 @@ class Passing(Clock):
     def __init__(self, clock: ProcessClock) -> None:
         self._clock = clock
 
-    @property  # type: ignore[override]
+    @property
     def now(self) -> Any:
         return self._clock()
 
