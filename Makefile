@@ -53,7 +53,7 @@ faults: setup
 
 # Each process of a deployment killed 50 times at random under load, with leases that live as long as in production.
 kills: setup
-	KILLS=50 KILLS_PAUSE=2.5 KILLS_LEASE=10 $(BIN)/python -m pytest -q -s tests/test_kills.py $(ARGS)
+	KILLS=50 KILLS_PAUSE=2 KILLS_LEASE=10 KILLS_REST=4 $(BIN)/python -m pytest -q -s tests/test_kills.py $(ARGS)
 
 # A deployment at half of the load it can take, for a quarter of an hour, and what its processes hold meanwhile.
 soak: setup

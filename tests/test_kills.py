@@ -47,7 +47,9 @@ CLOCK_TIMES = float(os.environ.get("KILLS_CLOCK", "20"))
 SEED = int(os.environ.get("KILLS_SEED", "8"))
 USERS = 16
 PATIENCE_SECONDS = 10.0
-SETTLING_SECONDS = 60 + KILLS * PAUSE_SECONDS
+# Between batches of operations: at full length the feed's pipeline, which is killed too, is to keep up.
+REST_SECONDS = float(os.environ.get("KILLS_REST", "0"))
+SETTLING_SECONDS = 60 + KILLS * 6
 pytestmark = pytest.mark.timeout(180 + 6 * KILLS * (PAUSE_SECONDS + LEASE_SECONDS))
 
 # The feed has a workload of its own.
@@ -120,6 +122,7 @@ class World:
         while not over.is_set():
             await asyncio.gather(self.workload.run(64), self.load.run(64))
             done += 128
+            await asyncio.sleep(REST_SECONDS)
         return done
 
     async def check(self, database: Database) -> None:
