@@ -272,7 +272,7 @@ class Client:
         if answer is None:
             call.failed = True
         else:
-            call.units = _units(answer)
+            call.units = consumed(answer)
         if asks:
             call.details = details_of(call.operation, call.request, answer or {}, asks)
         if meter is not None:
@@ -313,8 +313,9 @@ def _lacks_table(operation: str, refusal: Exception) -> bool:
     return lacking and operation in ITEM_OPERATIONS
 
 
-def _units(answer: Mapping[str, Any]) -> float:
-    consumed = answer.get("ConsumedCapacity") or ()
-    if isinstance(consumed, dict):
-        return float(consumed.get("CapacityUnits", 0.0))
-    return float(sum([entry.get("CapacityUnits", 0.0) for entry in consumed]))
+def consumed(answer: Mapping[str, Any]) -> float:
+    """The capacity units that an answer tells, over all tables."""
+    told = answer.get("ConsumedCapacity") or ()
+    if isinstance(told, dict):
+        return float(told.get("CapacityUnits", 0.0))
+    return float(sum([entry.get("CapacityUnits", 0.0) for entry in told]))

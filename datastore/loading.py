@@ -8,7 +8,7 @@ from typing import Any, Self
 from datastore.asking import Ask, Asks
 from datastore.attributes import Raw, decode_item
 from datastore.backoff import Backoff
-from datastore.client import Client
+from datastore.client import Client, consumed
 from datastore.declarations import AccessPattern, Table
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 from datastore.found import Found
@@ -264,7 +264,7 @@ class PointReads(Batches[Address, Found | None]):
         ((table, key),) = addresses
         request = point_requests(table, self._prefix, self._consistent).get_item(key)
         answer = await self._call("GetItem", request, addresses, self._asked(addresses))
-        self._units += self._meter.calls[-1].units  # the call is noted as it ends, and nothing has run since
+        self._units += consumed(answer)
         return [Found(answer["Item"]) if "Item" in answer else None]
 
     async def _many(self, addresses: Sequence[Address], narrowed: Narrowed) -> list[Found | BaseException | None]:
@@ -289,7 +289,7 @@ class PointReads(Batches[Address, Found | None]):
                 for address in addresses if wanted is None else _addresses(tables, wanted):
                     found[address] = problem
                 break
-            self._units += self._meter.calls[-1].units
+            self._units += consumed(answer)
             for name, items in (answer.get("Responses") or {}).items():
                 _receive(tables[name], items, found)
             wanted = answer.get("UnprocessedKeys")
