@@ -320,6 +320,20 @@ def about(admitted: bool, balance: float) -> Any:
     return admitted, pytest.approx(balance, abs=1)
 
 
+async def test_a_connection_that_closes_as_it_is_made_is_no_redis() -> None:
+    """uvloop tells of a write on it by a RuntimeError, which the client lets through."""
+
+    async def closed(**_: object) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    buckets = RedisBuckets("redis://127.0.0.1:1", retry_seconds=10)
+    buckets._take = closed  # type: ignore[assignment]
+
+    assert await buckets.charge("ada", Budget(10, 1), 4) == (True, 6.0)
+    assert not buckets.is_there
+    await buckets.aclose()
+
+
 async def test_where_there_is_no_redis_nobody_is_refused() -> None:
     buckets = RedisBuckets("redis://127.0.0.1:1", retry_seconds=10)
     assert await buckets.charge("key", Budget(100, 10), 60) == (True, 40)

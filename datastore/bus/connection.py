@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
 
 from datastore.bus import scripts
 from datastore.positions import Reached
+from datastore.redis_failures import REDIS_AWAY
 
 NAME = "gateway:bus"
 PATIENCE_SECONDS = 1.0
@@ -205,7 +205,7 @@ class Connection:
                 if (await asyncio.wait((asking,), timeout=(self._patience + more) / TURNS))[0]:
                     return asking.result()
             raise BusAway("Redis is too slow.")
-        except (RedisError, OSError) as problem:
+        except REDIS_AWAY as problem:
             raise BusAway(f"{type(problem).__name__}: {problem}") from problem
         finally:
             asking.cancel()

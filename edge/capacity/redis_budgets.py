@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
+from datastore.redis_failures import REDIS_AWAY
 from edge.capacity.budgets import Budget, LocalBuckets
 
 PREFIX = "gateway:budget:"
@@ -152,7 +153,7 @@ class RedisBuckets:
         arguments.append(budget.most_owed)
         try:
             taken, balance = await self._patiently(self._take(keys=[self._prefix + key], args=arguments))
-        except (RedisError, OSError, TimeoutError) as problem:
+        except REDIS_AWAY as problem:
             if type(problem) is ResponseError:
                 # It is there, and cannot do anything with this bucket.
                 self._warn("Redis refuses a budget, which counts in this process alone", problem)
@@ -187,7 +188,7 @@ class RedisBuckets:
             try:
                 async with asyncio.timeout(self._patience):
                     await self._redis.ping()
-            except (RedisError, OSError, TimeoutError):
+            except REDIS_AWAY:
                 continue
             self._return = None
             return

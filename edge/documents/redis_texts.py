@@ -7,7 +7,8 @@ from collections.abc import Callable
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+
+from datastore.redis_failures import REDIS_AWAY
 
 SHARED_SECONDS = 24 * 3600
 # Nobody waits for a Redis that is away: after a failure it is left alone for a while.
@@ -49,7 +50,7 @@ class RedisTexts:
             found = await self._redis.get(KEY + document_hash)
         except UnicodeDecodeError:  # not of ours
             return None
-        except (RedisError, OSError) as problem:
+        except REDIS_AWAY as problem:
             self._leave(problem)
             return None
         return found if isinstance(found, str) else None
@@ -59,7 +60,7 @@ class RedisTexts:
             return
         try:
             await self._redis.set(KEY + document_hash, text, ex=SHARED_SECONDS)
-        except (RedisError, OSError) as problem:
+        except REDIS_AWAY as problem:
             self._leave(problem)
 
     @property
