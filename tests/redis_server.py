@@ -49,6 +49,19 @@ class RedisServer:
     def go_on(self) -> None:
         self._process.send_signal(signal.SIGCONT)
 
+    def copy(self) -> dict[Any, tuple[int, bytes]]:
+        """All that is in it now, as a replica may have it that lags behind later."""
+        with Redis.from_url(self.url) as raw:
+            return {key: (max(1, raw.pttl(key)), raw.dump(key)) for key in raw.scan_iter()}
+
+    def go_back(self, copy: dict[Any, tuple[int, bytes]]) -> None:
+        """Have nothing but what was in the copy."""
+        with Redis.from_url(self.url) as raw, raw.pipeline(transaction=True) as swap:
+            swap.flushall()
+            for key, (milliseconds, value) in copy.items():
+                swap.restore(key, milliseconds, value)
+            swap.execute()
+
     def close(self) -> None:
         self.client.close()
         self.go_on()

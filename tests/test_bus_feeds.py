@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from bus_hosts import Hosts, direct, number_of, reads_settle, take, until
+from bus_hosts import Hosts, Process, direct, number_of, reads_settle, take, until
 from redis_server import RedisServer
 
 from datastore.database import Database
@@ -148,44 +148,45 @@ async def test_a_redis_that_forgets_everything_loses_nothing(hosts: Hosts, redis
 
 
 async def test_a_redis_that_goes_back_to_an_older_copy_loses_nothing(hosts: Hosts, redis: RedisServer) -> None:
-    processes = [hosts.process() for _ in range(2)]
-    following = [await hosts.follow(process) for process in processes]
-    written = await hosts.write(5)
-    for events in following:
-        assert await take(events, 5) == written
-    raw = redis.client
-    raw.connection_pool.connection_kwargs["decode_responses"] = False
-    raw.connection_pool.disconnect()
-    copy = {key: raw.dump(key) for key in raw.scan_iter()}
-    more = await hosts.write(5)
-    for events in following:
-        assert await take(events, 5) == more
-
-    with raw.pipeline(transaction=True) as swap:
-        swap.flushall()
-        for key, value in copy.items():
-            swap.restore(key, 60_000, value)
-        swap.execute()
-    last = await hosts.write(5)
-
-    for events in following:
-        assert await take(events, 5) == last
-    await reads_settle(*processes)
-
-
-async def test_what_was_trimmed_before_a_slow_process_read_it_is_read_from_the_stream(
-    hosts: Hosts, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    """Not even to a process that had not read what the copy lacks, when nothing is written any more."""
     holder, slow = hosts.process(), hosts.process()
     first, second = await hosts.follow(holder), await hosts.follow(slow)
-    go_on, read = asyncio.Event(), slow.bus.connection.read
+    written = await hosts.write(5)
+    assert await take(first, 5) == await take(second, 5) == written
+    copy = redis.copy()
+    go_on = await held_up(slow)
+    more = await hosts.write(5)
+    assert await take(first, 5) == more
+
+    redis.go_back(copy)
+    go_on.set()
+
+    assert await take(second, 5) == more
+    last = await hosts.write(5)
+    assert await take(first, 5) == await take(second, 5) == last
+    await reads_settle(holder, slow)
+
+
+async def held_up(process: Process) -> asyncio.Event:
+    """Read nothing from the bus in it until the event is set; what it was reading has been read."""
+    go_on, waiting, read = asyncio.Event(), asyncio.Event(), process.bus.connection.read
 
     async def slowly(places: Any) -> Any:
+        waiting.set()
         await go_on.wait()
         return await read(places)
 
-    monkeypatch.setattr(slow.bus.connection, "read", slowly)
-    await asyncio.sleep(0.3)  # what is being read has been read
+    process.bus.connection.read = slowly  # type: ignore[method-assign]
+    await waiting.wait()
+    return go_on
+
+
+async def test_what_was_trimmed_before_a_slow_process_read_it_is_read_from_the_stream(
+    hosts: Hosts, redis: RedisServer
+) -> None:
+    holder, slow = hosts.process(), hosts.process()
+    first, second = await hosts.follow(holder), await hosts.follow(slow)
+    go_on = await held_up(slow)
     written = await hosts.write(5)
     assert await take(first, 5) == written
     written += await hosts.write(5)

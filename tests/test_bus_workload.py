@@ -15,7 +15,7 @@ from datastore.database import Database
 
 # BUS_EVENTS=200 takes some minutes.
 EVENTS = int(os.environ.get("BUS_EVENTS", "10"))
-KINDS = ("join", "join", "leave", "vanish", "flush", "restart", "hang", "trim", "nothing")
+KINDS = ("join", "join", "leave", "vanish", "flush", "restart", "hang", "trim", "copy", "go back", "nothing")
 
 
 @pytest.fixture
@@ -40,6 +40,7 @@ class Workload:
         self.chance = chance
         self.seen: dict[Process, tuple[Following[int], list[int]]] = {}
         self.checked: set[Process] = set()
+        self.copy = redis.copy()
 
     async def write(self) -> None:
         written = await self.hosts.write(self.chance.randrange(6))
@@ -73,6 +74,10 @@ class Workload:
         elif kind == "trim":
             for key in self.redis.client.scan_iter("*:changes"):
                 self.redis.client.xtrim(key, maxlen=self.chance.randrange(3), approximate=False)
+        elif kind == "copy":
+            self.copy = self.redis.copy()
+        elif kind == "go back":
+            self.redis.go_back(self.copy)
         elif kind == "restart":
             self.redis.kill()
             await self.write()

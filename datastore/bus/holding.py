@@ -9,7 +9,7 @@ from datastore.bus.connection import BusAway, Connection, LeaseLost, OutOfOrder,
 from datastore.bus.relay import Page, ReadPages, Relay
 from datastore.client import RequestRefused
 from datastore.errors import DomainError
-from datastore.positions import Reached
+from datastore.positions import Reached, lacking
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +54,15 @@ class Holding:
         """How the table stands: its lease renewed, or taken if it is free. Raises `BusAway`."""
         relay = self._relay
         idle = {} if relay is None else relay.idle()
+        appended = None if relay is None else relay.appended()
         state = await self._connection.claim(self._table, self._instance, idle=idle)
-        if relay is not None and relay.reached is not None and relay.epoch == state.epoch:
+        if relay is None or relay.lease != state.lease:
+            return state
+        if appended is not None and (relay.epoch != state.epoch or lacking(state.positions, appended)):
+            # Redis went back to an older copy: what it has not is appended again, from where the copy is.
+            logger.info("What was relayed of %s is not noted any more.", self._table)
+            await self.let_go()
+        elif relay.reached is not None and relay.epoch == state.epoch:
             gone = state.positions.keys() - relay.reached.keys()
             if gone:
                 await self._connection.forget(self._table, gone)

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from datastore.bus.connection import Connection, State
-from datastore.positions import Reached, joined_by
+from datastore.positions import Reached, joined_by, sequence_at
 from datastore.shards import sequence_of, time_of
 from datastore.streams import Change, ChangesLost, Shard, StreamReader
 
@@ -82,6 +82,7 @@ class Relay:
     on_page: Callable[[Page], None]
     epoch: str = ""
     _reader: StreamPages | None = None
+    _noted: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_attached(self) -> bool:
@@ -96,6 +97,13 @@ class Relay:
     def idle(self) -> Mapping[str, str]:
         """Of those that have shown no record yet: to be noted from time to time, as iterators expire."""
         return {shard: at for shard, at in (self.reached or {}).items() if joined_by(at) is not None}
+
+    def appended(self) -> Mapping[str, str] | None:
+        """Sequences that Redis is known to have had noted, of shards that are listed; None before it is attached."""
+        reached = self.reached
+        if reached is None:
+            return None
+        return {shard: at for shard, at in self._noted.items() if shard in reached and sequence_at(at) is not None}
 
     async def run(self, state: State, known: Reached | None) -> None:
         """Go on with the order that is there, else begin one: where this process has got to (`known`), or now."""
@@ -122,6 +130,7 @@ class Relay:
                 await self.connection.attach(self.table, self.lease, epoch)
             else:
                 await self.connection.begin(self.table, self.lease, self.epoch, reached, beginning.single)
+            self._noted = dict(reached.shards)
             reader.may_take.set()
             await reader.ended()
         finally:
@@ -130,4 +139,5 @@ class Relay:
     async def _append(self, shard: str, follows: str, page: Page) -> None:
         records = [(record["dynamodb"]["SequenceNumber"], orjson.dumps(record)) for record in page]
         await self.connection.append(self.table, self.lease, self.epoch, shard, follows, records)
+        self._noted[shard] = records[-1][0]
         self.on_page(page)
