@@ -187,6 +187,7 @@ class Following(Generic[T]):
         self._key = key
         self._events: Subscription[tuple[T, Entry]] | None = None
         self._looking_at: list[Entry] = []
+        self._is_asked = False
         self.is_behind = True
         self.is_too_old = False
         self.number, self.place = log.last_number, log.last_place
@@ -224,6 +225,11 @@ class Following(Generic[T]):
     def waiting(self) -> int:
         """How many events wait to be taken, but for what was missed."""
         return 0 if self._events is None else len(self._events)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the next event is waited for: all that was told until now has been taken, or passed over."""
+        return self._is_asked and not self.waiting and self._log.last_number >= self.number
 
     def live(self, entry: Entry) -> tuple[T, Entry] | None:
         """What the hub has for it: nothing, as long as it is behind, for then the log has it."""
@@ -265,6 +271,10 @@ class Following(Generic[T]):
         missed = await self.missed()
         if missed is not None:
             return missed
-        event, entry = await anext(self._events)
+        self._is_asked = True
+        try:
+            event, entry = await anext(self._events)
+        finally:
+            self._is_asked = False
         self.number, self.place = entry.number, entry.place
         return event

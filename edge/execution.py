@@ -35,7 +35,7 @@ from edge.requests import (
     report_on,
 )
 from edge.streaming import Streams
-from edge.subscribers import Following, Listener
+from edge.subscribers import Following, Listener, Whereabouts
 
 DEADLINE = 30.0
 CANCELLED = "CANCELLED"
@@ -230,9 +230,9 @@ class Runner:
         outcome.wrote = wrote
         return outcome
 
-    def stream(self, request: Request) -> AsyncGenerator[Outcome, None]:
+    def stream(self, request: Request, whereabouts: Whereabouts | None = None) -> AsyncGenerator[Outcome, None]:
         """The answers of a subscription. The caller closes the generator, which releases the event source."""
-        return self._streams.stream(request)
+        return self._streams.stream(request, whereabouts or Whereabouts())
 
     async def aclose(self) -> None:
         """Wait until the subscriptions that have ended are paid for, and told of."""

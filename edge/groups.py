@@ -164,6 +164,10 @@ class Group:
         """Up to where all that is told has been told to those who are here."""
         return self._before if self._telling or self._lanes else self._progress.latest()
 
+    def standing(self) -> Mark | None:
+        """Up to where all has been told that comes of it; None while something is being made of more."""
+        return None if self._lanes else self._progress.standing
+
     def _tell_places(self) -> None:
         """It has begun."""
         self._before = self._progress.latest()

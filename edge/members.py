@@ -36,6 +36,7 @@ class Circle(Protocol):
 
     @property
     def keeping(self) -> Keeping: ...
+    def standing(self) -> Mark | None: ...
     def leave(self, member: "Member") -> None: ...
 
 
@@ -151,6 +152,9 @@ class Member:
             self.listener.deliver(outcome, key)
         except Exception as problem:  # a fault of its own is no fault of the others
             self.stop(problem)
+
+    def standing(self) -> Mark | None:
+        return None if self.is_over or self.is_waiting else self._group.standing()
 
     def withdraw(self, outcome: Outcome) -> None:
         self.report.events -= 1

@@ -7,13 +7,17 @@ from collections.abc import AsyncGenerator, Callable, Hashable
 from datastore.errors import SlowSubscriber
 from datastore.hub import Backlog, Room
 from edge.answers import Outcome, place_only
-from edge.subscribers import Following, Listener
+from edge.subscribers import Following, Listener, Whereabouts
+from resolvers.progress import Mark
 
 
-async def pulled(join: Callable[[Listener], Following], most_bytes: int = 0) -> AsyncGenerator[Outcome, None]:
+async def pulled(
+    join: Callable[[Listener], Following], whereabouts: Whereabouts, most_bytes: int = 0
+) -> AsyncGenerator[Outcome, None]:
     """The events of what is followed by this, each when it is asked for; so many bytes wait at the most."""
     queue = Queue(most_bytes)
     queue.following = join(queue)
+    whereabouts.how = queue.standing
     try:
         while (outcome := await queue.next()) is not None:
             yield outcome
@@ -34,6 +38,7 @@ class Queue:
         self._place: Outcome | None = None
         self._wake = asyncio.Event()
         self._drained = asyncio.Event()
+        self._is_asked = False
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         following = self.following
@@ -69,6 +74,12 @@ class Queue:
             self._drained.clear()
             await self._drained.wait()
 
+    def standing(self) -> Mark | None:
+        """Of all that was asked for, while more is waited for."""
+        if not self._is_asked or self._wake.is_set() or (self._waiting is not None and not self._waiting.is_told):
+            return None
+        return self.following.standing()
+
     async def next(self) -> Outcome | None:
         while True:
             if self._place is not None:
@@ -82,4 +93,8 @@ class Queue:
             if self._last:
                 return self._last.popleft()
             self._wake.clear()
-            await self._wake.wait()
+            self._is_asked = True
+            try:
+                await self._wake.wait()
+            finally:
+                self._is_asked = False

@@ -31,8 +31,8 @@ from edge.operations import Transport
 from edge.pulling import pulled
 from edge.requests import OperationContext, OverBudget, Report, Request
 from edge.resuming import Missed
-from edge.subscribers import Following, Listener, Subscriber
-from resolvers.progress import Progress, Resume, resume_from
+from edge.subscribers import Following, Listener, Subscriber, Whereabouts
+from resolvers.progress import Mark, Progress, Resume, resume_from
 from resolvers.subscribing import Shared
 
 _Asked = tuple[PreparedOperation, bytes]
@@ -96,7 +96,7 @@ class Streams:
             listener.finish(None)
         return _ENDED
 
-    async def stream(self, request: Request) -> AsyncGenerator[Outcome, None]:
+    async def stream(self, request: Request, whereabouts: Whereabouts) -> AsyncGenerator[Outcome, None]:
         """The answers, as they are asked for. The caller closes the generator: that releases the source."""
         subscriber = Subscriber(self._accounts, self._places, request)
         begun = await self._begun(subscriber)
@@ -106,11 +106,13 @@ class Streams:
             return
         if isinstance(begun, _Shared):
             group, missed = begun
-            outcomes = pulled(lambda listener: group.join(subscriber, listener, missed), self._most_bytes)
+            outcomes = pulled(lambda listener: group.join(subscriber, listener, missed), whereabouts, self._most_bytes)
         elif begun.keeping is not None:
             own = begun
-            outcomes = pulled(lambda listener: self._driven(listener, subscriber, own), self._most_bytes)
+            outcomes = pulled(lambda listener: self._driven(listener, subscriber, own), whereabouts, self._most_bytes)
         else:
+            own = begun
+            whereabouts.how = lambda: own.progress.standing
             outcomes = self._executed(subscriber, begun)
         async with aclosing(outcomes):
             async for outcome in outcomes:
@@ -272,7 +274,7 @@ class Streams:
             await subscriber.end()
 
     def _driven(self, listener: Listener, subscriber: Subscriber, own: Own) -> "_Driven":
-        driven = _Driven(listener, own.keeping or Keeping(), subscriber.report)
+        driven = _Driven(listener, own.keeping or Keeping(), subscriber.report, own.progress)
         driven.task = asyncio.create_task(self._drive(driven, subscriber, own))
         return driven
 
@@ -346,6 +348,7 @@ class _Ended:
     keeping = Keeping()
 
     def stop(self, problem: Exception | None = None) -> None: ...
+    def standing(self) -> Mark | None: ...
     def withdraw(self, outcome: Outcome) -> None: ...
 
 
@@ -355,11 +358,12 @@ _ENDED = _Ended()
 class _Driven:
     """A subscription that nobody else has, and that a task asks for its answers."""
 
-    def __init__(self, listener: Listener, keeping: Keeping, report: Report) -> None:
+    def __init__(self, listener: Listener, keeping: Keeping, report: Report, progress: Progress) -> None:
         self.listener = listener
         self.keeping = keeping
         self.problem: Exception | None = None
         self._report = report
+        self._progress = progress
         self.is_over = self.has_begun = False
         self.task: asyncio.Task[None] | None = None
 
@@ -372,6 +376,9 @@ class _Driven:
             self.task.cancel()
         if problem is not None:
             self.listener.finish(failure(problem))
+
+    def standing(self) -> Mark | None:
+        return None if self.is_over else self._progress.standing
 
     def withdraw(self, outcome: Outcome) -> None:
         self._report.events -= 1

@@ -1,7 +1,7 @@
 """A caller's subscription: his place, what he has paid and owes, and what will be told of it when it is over."""
 
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from datastore.errors import DomainError
@@ -12,6 +12,7 @@ from edge.answers import Allowance, Outcome, Stage
 from edge.capacity.addresses import payer
 from edge.capacity.places import Places
 from edge.requests import Request, report_on
+from resolvers.progress import Mark
 
 
 class Listener(Protocol):
@@ -46,8 +47,22 @@ class Following(Protocol):
         May be called again, and after the end.
         """
 
+    def standing(self) -> Mark | None:
+        """Up to where all that comes of it has been delivered; None while more is being made, or waits to be."""
+
     def withdraw(self, outcome: Outcome) -> None:
         """It was delivered and will not be sent: it was left out, or the listener fell too far behind."""
+
+
+class Whereabouts:
+    """Where a subscription stands whose answers are asked for one by one: whoever makes them says `how` to tell."""
+
+    def __init__(self) -> None:
+        self.how: Callable[[], Mark | None] | None = None
+
+    def standing(self) -> Mark | None:
+        """Up to where all has been taken, while the next answer is waited for; None at other times."""
+        return None if self.how is None else self.how()
 
 
 class Subscriber:

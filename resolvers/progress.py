@@ -47,6 +47,10 @@ class Mark(NamedTuple):
         id = f"{self.place}~{known}" if known else str(self.place)
         return id if len(id) <= LONGEST_RESUME else str(UNKNOWN)
 
+    def id_after(self, event_id: str) -> str:
+        """For one who was told that event last, and nothing of what came since: what they know is the same."""
+        return self.id(event_id.partition("~")[2])
+
 
 class Progress:
     """What `follow` tells beside its events. `mark` is that of the event which it gave last.
@@ -56,6 +60,7 @@ class Progress:
     `here_at` is the number of the last change by then.
     `left_out` counts the events that others of the same key have replaced on the way, until they are told.
     `is_too_old`: it is not known any more, and `tells_first` whether how things stand is the first event then.
+    `has_given_all`: of a source that reads ahead, whether nothing that it has read is still to be given.
     """
 
     def __init__(self, resume: Resume | None = None) -> None:
@@ -68,6 +73,8 @@ class Progress:
         self.here_at = 0
         self.left_out = 0
         self.when_begun: Callable[[], None] | None = None
+        self.has_given_all = False
+        self._ahead: Progress | None = None
         self._read_at = -1
         self._following: Following[Any] | None = None
 
@@ -123,9 +130,20 @@ class Progress:
             return self.mark
         return Mark(following.told_until, following.last_place)
 
+    @property
+    def standing(self) -> Mark | None:
+        """The last change that was looked at while the next event is waited for; None while one is being made."""
+        if self._ahead is not None:
+            return self._ahead.standing if self.has_given_all else None
+        following = self._following
+        return (
+            Mark(following.told_until, following.last_place) if following is not None and following.is_at_rest else None
+        )
+
     def as_ahead(self) -> "Progress":
         """For the `follow` of a source that reads ahead of what it gives."""
-        return Ahead(self)
+        self._ahead = Ahead(self)
+        return self._ahead
 
     def at(self, mark: Mark | None) -> None:
         self.mark = mark

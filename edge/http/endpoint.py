@@ -28,6 +28,7 @@ from edge.identity import bearer
 from edge.operations import Caller, Operation, Transport, read_operation
 from edge.origins import canonical_all
 from edge.requests import Identify, Request
+from edge.subscribers import Whereabouts
 from resolvers.access import Identity
 
 _METHODS = "GET, POST"
@@ -42,6 +43,7 @@ class Streamed(NamedTuple):
 
     outcomes: AsyncGenerator[Outcome, None]
     caller: Caller
+    whereabouts: Whereabouts | None = None
     ends_soon: bool = True
 
 
@@ -98,7 +100,8 @@ class GraphQLHTTP:
         if isinstance(answer, Streamed):
             if exchange is not None:
                 exchange.begin_stream()
-            reads = await self.streams.serve(answer.outcomes, answer.caller, receive, send, ends_soon=answer.ends_soon)
+            outcomes, caller, whereabouts, ends_soon = answer
+            reads = await self.streams.serve(outcomes, caller, receive, send, whereabouts, ends_soon=ends_soon)
             if exchange is not None and not reads:
                 exchange.abort()
         elif exchange is None:
@@ -163,7 +166,8 @@ class GraphQLHTTP:
             _check_carried(kind, method, accepted)
         if kind is _SUBSCRIPTION:
             request.transport = Transport.EVENTS
-            return Streamed(self._runner.stream(request), caller, ends_soon=False)
+            whereabouts = Whereabouts()
+            return Streamed(self._runner.stream(request, whereabouts), caller, whereabouts, ends_soon=False)
         if single is None:
             return Streamed(self._single(request), caller)
         outcome = await self._runner.run(request)

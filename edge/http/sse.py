@@ -19,6 +19,7 @@ from edge.answers import Outcome, failure
 from edge.draining import Delays, one_after_another
 from edge.http.media_types import EVENTS
 from edge.operations import Caller
+from edge.subscribers import Whereabouts
 
 EVENTS_PER_TURN = 16
 HEADERS = [
@@ -65,14 +66,15 @@ class EventStreams:
         caller: Caller,
         receive: Receive,
         send: Send,
+        whereabouts: Whereabouts | None = None,
         *,
         ends_soon: bool = False,
     ) -> bool:
         """Answer with the outcomes, which are closed when this returns: False when the client does not read.
 
-        What `ends_soon` is no subscription.
+        `whereabouts` tell where the outcomes are while there are none. What `ends_soon` is no subscription.
         """
-        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send)
+        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send, whereabouts or Whereabouts())
         stream.ends_soon = ends_soon
         self._open[stream] = asyncio.current_task()
         try:
@@ -117,6 +119,7 @@ class _Stream:
         clock: Callable[[], float],
         receive: Receive,
         send: Send,
+        whereabouts: Whereabouts,
     ) -> None:
         self._outcomes = outcomes
         self._expires_at = caller.identity.expires_at if caller.identity else None
@@ -124,10 +127,11 @@ class _Stream:
         self._clock = clock
         self._receive = receive
         self._send = send
+        self._whereabouts = whereabouts
         self._writing = asyncio.Lock()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told = 0
-        self._has_places = False
+        self._place: str | None = None  # the last that was told, where ids are places
         self._retry_ms: int | None = None
         self.ends_soon = False
 
@@ -145,6 +149,7 @@ class _Stream:
         telling, attending = asyncio.create_task(self._tell()), asyncio.create_task(self._attend())
         try:
             await asyncio.wait((telling, attending, self._over), return_when=asyncio.FIRST_COMPLETED)
+            place = self._gone_forward()
         finally:
             await self._stop(telling, attending)
         for task in (telling, attending):
@@ -152,8 +157,10 @@ class _Stream:
                 task.result()
         if not attending.cancelled() and attending.result():
             await self._tell_expiry()
+            place = b""
         # It counts for the next connection alone: each begins with what is usual.
-        await self._write(b"" if self._retry_ms is None else b"retry: %d\n\n" % self._retry_ms, more=False)
+        retry = b"" if self._retry_ms is None else b"retry: %d\n\n" % self._retry_ms
+        await self._write(place + retry, more=False)
 
     async def _stop(self, *tasks: asyncio.Task[Any]) -> None:
         for task in tasks:
@@ -192,7 +199,15 @@ class _Stream:
             except TimeoutError:
                 if self._has_expired():
                     return True
-                await self._write(_HEARTBEAT)
+                await self._write(self._gone_forward() or _HEARTBEAT)
+
+    def _gone_forward(self) -> bytes:
+        """The last id, where it is another than the client was told: nothing came of what happened since."""
+        mark, place = self._whereabouts.standing(), self._place
+        if mark is None or place is None or (moved := mark.id_after(place)) == place:
+            return b""
+        self._place = moved
+        return _last_id(moved)
 
     def _has_expired(self) -> bool:
         return self._expires_at is not None and self._clock() >= self._expires_at
@@ -206,13 +221,13 @@ class _Stream:
         # A source that always has an event ready, and a client that takes it, would leave nobody else a turn.
         if self._told % EVENTS_PER_TURN == 0:
             await asyncio.sleep(0)
-        if outcome.is_place:  # without data it is no event to a client, but it is the last id
-            self._has_places = True
-            await self._write(b"id: %b\n\n" % (outcome.event_id or "").encode())
+        if outcome.is_place:
+            self._place = outcome.event_id or ""
+            await self._write(_last_id(self._place))
             return
-        self._has_places = self._has_places or outcome.event_id is not None
+        self._place = outcome.event_id or self._place
         # Where ids are places, what has none leaves the one before it.
-        id = outcome.event_id if self._has_places else str(self._told)
+        id = str(self._told) if self._place is None else outcome.event_id
         line = b"" if id is None else b"id: %b\n" % id.encode()
         # JSON has no line breaks but those that it escapes.
         await self._write(b"%bevent: next\ndata: %b\n\n" % (line, outcome.body))
@@ -225,6 +240,11 @@ class _Stream:
                     await self._send({"type": "http.response.body", "body": text, "more_body": more})
             except TimeoutError:
                 raise _NotReading from None
+
+
+def _last_id(id: str) -> bytes:
+    """Without data it is no event to a client, but it is the last id."""
+    return b"id: %b\n\n" % id.encode()
 
 
 async def send_end(send: Send) -> None:

@@ -19,6 +19,8 @@ from edge.websocket.carrying import Carrier
 from edge.websocket.messages import Broken, Farewell
 
 EVENTS_PER_TURN = 16
+# A ping tells places of so many characters, and the next one the others.
+PLACES_PER_PING = 16_384
 
 
 class Mouth(Protocol):
@@ -44,8 +46,8 @@ class Mouth(Protocol):
     def over(self, operation: "OpenOperation") -> None:
         """Its id is free again."""
 
-    def tell_places(self) -> None:
-        """Say after which events its subscriptions can go on, as far as their client wants to know."""
+    def tell_place(self, operation: "OpenOperation") -> None:
+        """Say after which event it can go on."""
 
     def end(self, farewell: Farewell) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
@@ -102,6 +104,15 @@ class OpenOperation:
     def place(self) -> str | None:
         """After which event its client can go on elsewhere; None where it did not ask to be told."""
         return self.event_id if self._wants_places else None
+
+    def go_forward(self) -> bool:
+        """Whether its place is another than its client was told last: nothing came of what happened since."""
+        following, event_id = self._following, self.place
+        if following is None or event_id is None or self._over or self._waiting is not None:
+            return False
+        mark = following.standing()
+        self.event_id = event_id if mark is None else mark.id_after(event_id)
+        return self.event_id != event_id
 
     def begin(self, asked: Operation) -> None:
         self._wants_places = asked.wants_places
@@ -164,7 +175,7 @@ class OpenOperation:
     def stands(self, event_id: str) -> None:
         self.event_id = event_id
         if self._wants_places and not self._over:
-            self._mouth.tell_places()
+            self._mouth.tell_place(self)
 
     def finish(self, outcome: Outcome | None) -> None:
         if self._over or (outcome is not None and not self._mouth.may_speak()):
@@ -242,6 +253,30 @@ class OpenOperation:
         self._over = True
         self._mouth.over(self)
         self._carrier.send(last)
+
+
+def gone_forward(operations: dict[str, OpenOperation]) -> dict[str, str]:
+    """Where they are now whose place is another than their client was told, by their ids, as many as a ping takes.
+
+    Those whose place is told have their turn after all others the next time.
+    """
+    places: dict[str, str] = {}
+    size = 0
+    for id, operation in tuple(operations.items()):
+        if size >= PLACES_PER_PING:
+            break
+        if operation.go_forward() and operation.place is not None:
+            places[id] = operation.place
+            size += len(id) + len(operation.place)
+            operations[id] = operations.pop(id)
+    return places
+
+
+def all_places(operations: dict[str, OpenOperation]) -> dict[str, str]:
+    """Where all are whose client wants to know."""
+    for operation in operations.values():
+        operation.go_forward()
+    return {id: place for id, one in operations.items() if (place := one.place) is not None}
 
 
 def _with_wishes(asked: Operation) -> Operation:

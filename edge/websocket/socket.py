@@ -21,7 +21,7 @@ from edge.requests import Identify
 from edge.websocket.carrying import CLOSE_SECONDS, Carrier
 from edge.websocket.limits import SocketLimits
 from edge.websocket.messages import Broken, Farewell, Message, places_told, read_message, requested_operation, restart
-from edge.websocket.operation import OpenOperation
+from edge.websocket.operation import OpenOperation, all_places, gone_forward
 from edge.websocket.rounds import Rounds
 from edge.websocket.speaker import Speaker, renews, without_authorization
 
@@ -167,7 +167,8 @@ class Socket:
     def _leave_if_answered(self) -> None:
         waits = any(not operation.is_subscription for operation in self._operations.values())
         if self._again_ms is not None and not (waits or self._identifying):
-            self.tell_places(self._again_ms)
+            if places := all_places(self._operations):
+                self._say(places_told(places, self._again_ms))
             self.end(restart(self._again_ms))
 
     def _leave(self) -> None:
@@ -291,7 +292,8 @@ class Socket:
             return
         self._unanswered += 1
         self._service.pings.add(self)
-        self._say(_PING)
+        places = gone_forward(self._operations)
+        self._say(places_told(places) if places else _PING)
 
     def may_speak(self) -> bool:
         if self.clock() < self._speaker.expires_at:
@@ -387,10 +389,8 @@ class Socket:
             self.over(operation)
             operation.stop()
 
-    def tell_places(self, again_ms: int | None = None) -> None:
-        places = {id: place for id, one in self._operations.items() if (place := one.place) is not None}
-        if places:
-            self._say(places_told(places, again_ms))
+    def tell_place(self, operation: OpenOperation) -> None:
+        self._say(places_told({operation.id: operation.place}))
 
     def over(self, operation: OpenOperation) -> None:
         self._operations.pop(operation.id, None)

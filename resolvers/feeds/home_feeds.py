@@ -102,6 +102,7 @@ async def _arriving(
     began = context.services.now() - (timedelta() if progress.resume is None else LOOKING_BACK)
     sources = _Sources()
     ahead, taken = progress.as_ahead(), progress.mark
+    progress.has_given_all = True  # each before the next is read
 
     async def read_sources() -> None:
         found = await context.home_feeds.sources_at_start(user_id)

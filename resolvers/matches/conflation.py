@@ -38,7 +38,9 @@ async def conflated(
     try:
         while True:
             wait = max(0.0, min(due[id] for id in pending) - loop.time()) if pending else None
+            told.has_given_all = not pending
             await asyncio.wait([coming], timeout=wait)
+            told.has_given_all = False
             urgent: set[str] = set()
             if coming.done():
                 batch = coming.result()

@@ -303,7 +303,9 @@ async def _with_time(
     coming = asyncio.ensure_future(anext(changes))
     try:
         while True:
+            progress.has_given_all = True
             await asyncio.wait([coming], timeout=schedule.nap())
+            progress.has_given_all = False
             if coming.done():
                 event, mark = coming.result(), ahead.mark
                 is_lost = since.is_lost and isinstance(event, _Changed)
