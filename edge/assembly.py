@@ -236,6 +236,7 @@ class Edge:
             self.tokens.identify,
             allowed_origins=self.settings.allowed_origins,
             limits=SocketLimits(
+                ping_every=self.settings.heartbeat_seconds,
                 max_operations=self.settings.capacity.operations_per_websocket,
                 waiting_bytes=self.settings.capacity.waiting_bytes,
             ),

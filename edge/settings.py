@@ -106,8 +106,8 @@ class Settings:
     `shared_reads` tells whether requests are served by each other's point reads.
 
     `http_profile` names the edition of GraphQL over HTTP whose statuses are sent; streams of server-sent events give a
-    sign of life every `heartbeat_seconds`. A process that is to end is not ready, and goes on taking connections, for
-    `drain_seconds`: none on this machine alone, else 5 if nothing is said.
+    sign of life every `heartbeat_seconds`, and WebSockets are pinged. A process that is to end is not ready, and goes
+    on taking connections, for `drain_seconds`: none on this machine alone, else 5 if nothing is said.
 
     Raises `Misconfigured` for a JWKS without an issuer and an audience, and for an `s3_url` without a bucket.
     """

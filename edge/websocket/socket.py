@@ -278,9 +278,7 @@ class Socket:
 
     def check_introduced(self) -> None:
         """The peer has to introduce itself in time."""
-        if self._initialised:
-            self._service.pings.add(self)
-        else:
+        if not self._initialised:
             self.end(Farewell(4408, "Connection initialisation timeout"))
 
     def ping(self) -> None:
@@ -340,6 +338,8 @@ class Socket:
         await self._speaker.introduce(payload)
         self._take_place()
         self._acknowledged = True
+        self._service.introductions.drop(self)
+        self._service.pings.add(self)
         self._identified(_ACKNOWLEDGED)
 
     def _identified(self, text: bytes) -> None:
