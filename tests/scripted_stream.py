@@ -14,6 +14,7 @@ class Shard:
     records: list[dict[str, Any]] = field(default_factory=list)
     closed: bool = False
     trimmed: int = 0
+    empty: int = 0  # so many answers with nothing come before each record
 
 
 class Script:
@@ -77,14 +78,17 @@ class Script:
         return {"ShardIterator": f"{payload['ShardId']} {place} {self.generation}"}
 
     def GetRecords(self, payload: dict[str, Any]) -> dict[str, Any]:
-        name, place, generation = payload["ShardIterator"].split()
+        name, place, generation, *rest = payload["ShardIterator"].split()
         shard, start = self.shards[name], int(place)
         if int(generation) < self.generation:
             raise RequestRefused("ExpiredIteratorException", "expired")
         if start < shard.trimmed:
             raise RequestRefused("TrimmedDataAccessException", "trimmed")
-        end = min(start + payload["Limit"], len(shard.records))
         self.read.append(name)
+        told = int(rest[0]) if rest else 0
+        if told < shard.empty and start < len(shard.records):
+            return {"Records": [], "NextShardIterator": f"{name} {start} {self.generation} {told + 1}"}
+        end = min(start + (1 if shard.empty else payload["Limit"]), len(shard.records))
         done = shard.closed and end == len(shard.records)
         more = {} if done else {"NextShardIterator": f"{name} {end} {self.generation}"}
         return {"Records": shard.records[start:end], **more}

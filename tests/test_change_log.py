@@ -136,6 +136,25 @@ async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
     ]
 
 
+async def test_what_was_read_again_leads_no_further_than_to_what_was_kept_then() -> None:
+    async def read(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
+        return [change(number) for number in range(after + 1, before or 0)]
+
+    published: list[Entry] = []
+    kept = Log(published.append, lambda _: None, read, most_changes=2)
+    kept.begin("o", "arn", single="s")
+    for number in (10, 11):
+        kept.tell("s", change(number))
+    place = published[0].place._replace(sequence=7)
+    assert await kept.reach(place) == 7
+    assert told_after(kept, 7) == [8, 9, 10, 11]
+    kept.tell("s", change(12))  # 10 is forgotten, and was not among what was read
+    assert kept.number_of(place) is None
+    assert told_after(kept, 7) is None
+    assert await kept.reach(place) == 7
+    assert told_after(kept, 7) == [8, 9, 10, 11, 12]
+
+
 async def test_what_was_read_beyond_what_was_told_comes_once() -> None:
     async def read(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
         return [change(number) for number in range(after + 1, 8)]

@@ -18,6 +18,7 @@ import pytest
 from scripted_stream import Script, Shard
 
 from datastore import streams as module
+from datastore.change_reading import OlderChanges
 from datastore.changes import ChangeFeed, Following
 from datastore.client import RequestRefused
 from datastore.declarations import Table
@@ -648,3 +649,22 @@ async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, 
     async with feed_of(engine, session).follow(BLIP, number_of, after=place) as events:
         engine.put(1500)
         assert await take(events, 1499) == [*range(2, 1501)]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool) -> None:
+    """As a stream of AWS has them where little happens; `is_known`: something came after it."""
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(5)]
+    script.shards["a"].empty = 40 if is_known else 20
+    older = OlderChanges(script)
+    found = await older.read("arn:1", "a", numbers[0], numbers[4] if is_known else None)
+    assert found is not None
+    assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
+
+
+async def test_what_is_not_reached_in_time_is_too_old() -> None:
+    script = Script(a=Shard())
+    first, last = script.write("a", "x"), script.write("a", "x")
+    script.shards["a"].empty = 1_000_000_000
+    assert await OlderChanges(script, seconds=0.05).read("arn:1", "a", first, last + 1) is None

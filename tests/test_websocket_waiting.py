@@ -389,7 +389,7 @@ def test_a_peer_that_answers_pings_stays_until_it_does_not() -> None:
     async def work() -> None:
         talk = Talk(init_timeout=5, ping_every=12, unanswered_pings=2)
         talk.hear(type="connection_init")
-        await asyncio.sleep(16)
+        await asyncio.sleep(11)
         assert [message["type"] for message in talk.peer.said] == ["connection_ack"]
         for count in range(2, 8):
             await asyncio.sleep(12)
