@@ -4,12 +4,16 @@ import asyncio
 import json
 import random
 from collections import Counter
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
 import pytest
 from conftest import Served as Gateway
+from earthquake_samples import put_raw
 from http_server import served as http_serving
+from resuming_clients import OverEvents, OverSocket
+from test_resume import told_all
 from test_sse import blocks, next_of
 from test_sse import edge as events
 from test_websocket import deaf
@@ -154,10 +158,28 @@ async def test_who_asked_for_places_is_told_them_in_the_end(served: Gateway) -> 
     assert 0 <= told["payload"]["reconnectAfterMs"] <= 10
 
 
+WEAK = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
+
+
+async def test_in_the_end_places_are_told_that_have_moved_on_without_an_event(served: Gateway) -> None:
+    clients = [kind(served.http, WEAK, {}) for kind in (OverSocket, OverEvents)]
+    async with AsyncExitStack() as stack:
+        told = [await stack.enter_async_context(client.connected(served.url)) for client in clients]
+        for stream in told:
+            assert await anext(stream) == {"begun": True}
+        begun = [client.last for client in clients]
+        await put_raw(served, "q1", mag=2.5)
+        await told_all(served)
+        await served.gateway.edge.end_streams(random.Random(8), 5)
+        for stream in told:
+            assert await anext(stream) == {"begun": True}
+    assert begun[0] == begun[1] != clients[0].last == clients[1].last
+
+
 # Server-sent events
 
 
-async def test_a_stream_of_events_ends_with_a_moment_to_come_again() -> None:
+async def test_a_stream_of_streamends_with_a_moment_to_come_again() -> None:
     async with events() as here, here.ask("subscription { held }") as response:
         stream = blocks(response)
         assert [await anext(stream) for _ in range(2)][1] == next_of(1, {"data": {"held": 0}})

@@ -386,6 +386,45 @@ def explaining(query: str) -> dict[str, Any]:
     return {"query": query, "extensions": {"explain": True}}
 
 
+async def test_what_was_missed_is_explained_to_one_who_goes_on(served: Served, socket: Any) -> None:
+    posts = [post_item(name, "bob") for name in ("one", "two", "three")]
+    await put(served, user_item("ada"), user_item("bob"), *posts)
+    query = 'subscription { homeFeedUpdated(userId: "ada") { post { text author { name } } } }'
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
+    await served.settle(FEED)
+    await put(served, entry(posts[0]))
+    last = (await received(socket))["payload"]["extensions"]["eventId"]
+    await socket.send_json({"id": "1", "type": "complete"})
+    await put(served, entry(posts[1]))
+
+    again = explaining(query)
+    again["extensions"]["resumeAfter"] = last
+    await socket.send_json({"id": "2", "type": "subscribe", "payload": again})
+    told = [(await received(socket))["payload"]]
+    await put(served, entry(posts[2]))
+    told.append((await received(socket))["payload"])
+    texts = [one["data"]["homeFeedUpdated"]["post"]["text"] for one in told]
+    assert texts == [posts[1]["text"], posts[2]["text"]]
+    assert [explanation(one)["requests"] for one in told] == [3, 2]
+    assert len({last, *(one["extensions"]["eventId"] for one in told)}) == 3
+    assert not any("resync" in one["extensions"] for one in told)
+
+
+@pytest.mark.parametrize("last", ["nobody.0.0", "nobody.123abc.5"])
+async def test_that_what_was_missed_is_not_known_is_told_once_to_one_who_has_it_explained(
+    served: Served, socket: Any, last: str
+) -> None:
+    query = 'subscription { homeFeedUpdated(userId: "ada") { post { text } } }'
+    payload = explaining(query)
+    payload["extensions"]["resumeAfter"] = last
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
+    told = (await received(socket))["payload"]
+    assert (told["data"], [error["extensions"]["code"] for error in told["errors"]]) == (None, ["RESYNC"])
+    await put(served, user_item("bob"), post_item("one", "bob"))
+    await put(served, entry(post_item("one", "bob")))
+    assert explanation((await received(socket))["payload"])["requests"] == 2
+
+
 @pytest.fixture
 async def socket(served: Served) -> AsyncIterator[Any]:
     """A connection of a user."""
