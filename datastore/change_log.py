@@ -64,13 +64,17 @@ class Entry(NamedTuple):
     at: float = 0.0
 
 
+# The sequence of the first change that is kept, if any is by now.
+Before = Callable[[], int | None]
+
+
 class ReadOlder(Protocol):
     """Reads a shard again: the changes after a sequence and before another, or up to its present end (None).
 
     None for what the stream holds no more, refuses to tell, or is more than `MOST_CHANGES`.
     """
 
-    def __call__(self, stream: str, shard: str, after: int, before: int | None) -> Awaitable[list[Change] | None]: ...
+    def __call__(self, stream: str, shard: str, after: int, before: Before) -> Awaitable[list[Change] | None]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,7 @@ class Log:
             assert self._older is not None
             older = self._older.entries
             start = bisect_right(older, number, key=_number)
-            before = self._entries[self._first].number if self._has_entries else None
+            before = self._begins()
             found = [entry for entry in older[start : start + most] if before is None or entry.number < before]
             if found:
                 return found
@@ -203,6 +207,9 @@ class Log:
     @property
     def _has_entries(self) -> bool:
         return len(self._entries) > self._first
+
+    def _begins(self) -> int | None:
+        return self._entries[self._first].number if self._has_entries else None
 
     def _is_older(self, number: int) -> bool:
         """Whether what was read again goes on from there up to what is kept."""
@@ -219,8 +226,7 @@ class Log:
         if not self._is_of_single(place):
             return None
         number = place.sequence
-        begins = self._entries[self._first].number if self._has_entries else None
-        floor = begins if self._complete_after is None else self._complete_after
+        floor = self._begins() if self._complete_after is None else self._complete_after
         return number if (floor is not None and number >= floor) or self._is_older(number) else None
 
     def _is_of_single(self, place: Place) -> bool:
@@ -250,13 +256,13 @@ class Log:
         if single is None:
             return
         after = min(self._wanted)
-        before = self._entries[self._first].number if self._has_entries else None
-        changes = await self._read_older(stream, single, after, before)
+        changes = await self._read_older(stream, single, after, self._begins)
         if changes is None or (stream, single) != (self._stream, self._single):
             return
         shard = self._hash(single)
         places = [Place(self._order, shard, int(change.sequence)) for change in changes]
         entries = [Entry(place.sequence, place, change) for place, change in zip(places, changes, strict=True)]
+        before = self._begins()
         until = before - 1 if before is not None else max([after, *[entry.number for entry in entries]])
         self._older = _Older(after, until, entries)
         asyncio.get_running_loop().call_later(self._kept, self._forget_older, self._older)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from datastore.change_log import MOST_CHANGES
+from datastore.change_log import MOST_CHANGES, Before
 from datastore.client import RequestRefused
 from datastore.errors import DomainError
 from datastore.shards import ShardCursor, ShardGone, Trimmed, Wire
@@ -21,7 +21,7 @@ class OlderChanges:
         self._wire = wire
         self._seconds = seconds
 
-    async def read(self, stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
+    async def read(self, stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
         cursor = ShardCursor(self._wire, stream, shard, str(after))
         table = stream.partition("table/")[2].partition("/")[0]
         try:
@@ -31,7 +31,7 @@ class OlderChanges:
             return None  # too old is what it comes to for whoever asked; the reader of the table tells of outages
 
 
-async def _changes(cursor: ShardCursor, table: str, before: int | None) -> list[Change] | None:
+async def _changes(cursor: ShardCursor, table: str, before: Before) -> list[Change] | None:
     """None where they are too many."""
     found: list[Change] = []
     empty = 0
@@ -42,10 +42,11 @@ async def _changes(cursor: ShardCursor, table: str, before: int | None) -> list[
                 change = decode_change(table, record)
             except (KeyError, TypeError, ValueError):
                 continue  # as the reader of the table passes it over, and tells of it
-            if before is not None and int(change.sequence) >= before:
+            known = before()  # as soon as anything new is told: who writes on and on would be read after for ever
+            if known is not None and int(change.sequence) >= known:
                 return found
             found.append(change)
         empty = 0 if page.records else empty + 1
-        if page.ended or (before is None and empty == EMPTY_PAGES):
+        if page.ended or (before() is None and empty == EMPTY_PAGES):
             return found if len(found) <= MOST_CHANGES else None
     return None

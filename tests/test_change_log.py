@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datastore.change_log import Entry, Log, Place, place_from
+from datastore.change_log import Before, Entry, Log, Place, place_from
 from datastore.errors import BadUserInput
 from datastore.streams import Change
 
@@ -16,7 +16,7 @@ def change(sequence: int) -> Change:
     return Change("t", "INSERT", {"pk": "k"}, None, {"n": sequence}, str(sequence), datetime.now(UTC), False)
 
 
-async def no_older(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
+async def no_older(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
     return None
 
 
@@ -114,10 +114,10 @@ def test_the_places_before_a_split_are_good_after_it() -> None:
 async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
     asked: list[tuple[int, int | None]] = []
 
-    async def read(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
-        asked.append((after, before))
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        asked.append((after, before()))
         await asyncio.sleep(0.01)
-        return [change(number) for number in range(after + 1, before or 12)]
+        return [change(number) for number in range(after + 1, before() or 12)]
 
     published: list[Entry] = []
     kept = Log(published.append, lambda _: None, read)
@@ -137,8 +137,8 @@ async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
 
 
 async def test_what_was_read_again_leads_no_further_than_to_what_was_kept_then() -> None:
-    async def read(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
-        return [change(number) for number in range(after + 1, before or 0)]
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        return [change(number) for number in range(after + 1, before() or 0)]
 
     published: list[Entry] = []
     kept = Log(published.append, lambda _: None, read, most_changes=2)
@@ -156,7 +156,7 @@ async def test_what_was_read_again_leads_no_further_than_to_what_was_kept_then()
 
 
 async def test_what_was_read_beyond_what_was_told_comes_once() -> None:
-    async def read(stream: str, shard: str, after: int, before: int | None) -> list[Change] | None:
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
         return [change(number) for number in range(after + 1, 8)]
 
     kept = Log(lambda _: None, lambda _: None, read)

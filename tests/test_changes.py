@@ -658,7 +658,7 @@ async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool)
     numbers = [script.write("a", "x") for _ in range(5)]
     script.shards["a"].empty = 40 if is_known else 20
     older = OlderChanges(script)
-    found = await older.read("arn:1", "a", numbers[0], numbers[4] if is_known else None)
+    found = await older.read("arn:1", "a", numbers[0], lambda: numbers[4] if is_known else None)
     assert found is not None
     assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
 
@@ -667,4 +667,19 @@ async def test_what_is_not_reached_in_time_is_too_old() -> None:
     script = Script(a=Shard())
     first, last = script.write("a", "x"), script.write("a", "x")
     script.shards["a"].empty = 1_000_000_000
-    assert await OlderChanges(script, seconds=0.05).read("arn:1", "a", first, last + 1) is None
+    assert await OlderChanges(script, seconds=0.05).read("arn:1", "a", first, lambda: last + 1) is None
+
+
+async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> None:
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(3)]
+    reads: list[int] = []
+
+    def before() -> int | None:
+        reads.append(script.write("a", "x"))
+        return reads[0] if len(reads) > 5 else None
+
+    found = await OlderChanges(script).read("arn:1", "a", numbers[0], before)
+    assert found is not None
+    assert {*numbers[1:]} <= {number_of(change) for change in found}
+    assert len(found) < 20
