@@ -13,12 +13,21 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
+from datastore.change_sizes import size_of
 from datastore.errors import BadUserInput
 from datastore.streams import Change
 
 MOST_CHANGES = 10_000
 MOST_BYTES = 16_000_000
 KEPT_SECONDS = 300.0
+# Nobody waits longer for what is read again; for so long it is remembered what cannot be.
+REACH_SECONDS = 30.0
+REMEMBERED_SECONDS = 10.0
+# Then so many readings may fail; each further one waits a little first.
+FREE_FAILURES = 10
+PAUSE_SECONDS = 1.0
+# What it costs whoever asks for a reading, in read units.
+READING_UNITS = 10.0
 # Where an order began and nothing had been told in it.
 NOWHERE = "0"
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -68,22 +77,52 @@ class Entry(NamedTuple):
 Before = Callable[[], int | None]
 
 
+class PlaceRefused(Exception):
+    """The stream does not take the sequence for one of the shard: it may be older than all there is, or invented."""
+
+
 class ReadOlder(Protocol):
     """Reads a shard again: the changes after a sequence and before another, or up to its present end (None).
 
-    None for what the stream holds no more, refuses to tell, or is more than `MOST_CHANGES`.
+    `before` is asked after each page: it may become known, or rise, meanwhile.
+    None for what the stream holds no more or does not tell in time, and for more than `MOST_CHANGES` or `MOST_BYTES`.
+    Raises `PlaceRefused`.
     """
 
     def __call__(self, stream: str, shard: str, after: int, before: Before) -> Awaitable[list[Change] | None]: ...
 
 
-@dataclass(frozen=True, slots=True)
 class _Older:
-    """What was read from the stream again: all after a sequence, up to another."""
+    """What was read from the stream again: all after a sequence, up to where the log begins, which adds what it drops.
 
-    after: int
-    until: int
-    entries: list[Entry]
+    Where the log was empty it may reach further than what was told until now.
+    """
+
+    def __init__(self, after: int, entries: list[Entry]) -> None:
+        self.after = after
+        self.entries = entries
+        self.bytes = sum(entry.size for entry in entries)
+
+    def add(self, gone: list[Entry], most_changes: int, most_bytes: int) -> None:
+        entries = self.entries
+        while entries and entries[-1].number >= gone[0].number:
+            self.bytes -= entries.pop().size
+        entries += gone
+        self.bytes += sum(entry.size for entry in gone)
+        dropped = 0
+        while len(entries) - dropped > most_changes or self.bytes > most_bytes:
+            self.after = entries[dropped].number
+            self.bytes -= entries[dropped].size
+            dropped += 1
+        del entries[:dropped]
+
+
+@dataclass(eq=False, slots=True)
+class _Wanted:
+    """A sequence after which somebody wants to go on."""
+
+    sequence: int
+    is_refused: bool = False
 
 
 class Log:
@@ -112,14 +151,18 @@ class Log:
         self._single: str | None = None  # the only shard there has been
         self._hashes: dict[str, str] = {}
         self._older: _Older | None = None
+        self._forgetting: asyncio.TimerHandle | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._wanted: list[int] = []
+        self._wanted: list[_Wanted] = []
+        self._is_closed = False
         self._clear()
 
     def _clear(self) -> None:
+        self._forget_older()
         self._entries: list[Entry] = []
-        self._first = 0  # of those, which is the first that is still kept
         self._bytes = 0
+        # Nothing up to there can be read again; and how often that was found out lately.
+        self._unreachable, self._failures, self._remembered_until = -1, 0, 0.0
         self._numbers: dict[Place, int] = {}
         # All after it are here: what is not known of a shard that was joined at its end.
         self._complete_after: int | None = None
@@ -132,7 +175,6 @@ class Log:
         if stream != self._stream:
             self._clear()
             self._hashes.clear()
-            self._older = None
         self._order, self._stream, self._single = order, stream, single
         if is_new and (not self._entries or single is None):
             self.last_place = Place(order, NOWHERE, 0)
@@ -143,7 +185,7 @@ class Log:
         place = Place(self._order, self._hash(shard), sequence)
         follows = self._single == shard and sequence > self.last_number
         number = sequence if follows else self.last_number + 1
-        entry = Entry(number, place, change, _size(change), self._clock())
+        entry = Entry(number, place, change, size_of(change), self._clock())
         self._entries.append(entry)
         self._bytes += entry.size
         self._numbers[place] = self.last_number = number
@@ -154,7 +196,6 @@ class Log:
 
     def lost(self, problem: Exception) -> None:
         self._clear()
-        self._older = None
         self._lost(problem)
 
     def _hash(self, shard: str) -> str:
@@ -166,21 +207,23 @@ class Log:
 
     def _drop(self) -> None:
         oldest = self._clock() - self._kept
-        entries = self._entries
-        while len(entries) - self._first > 1 and (
-            len(entries) - self._first > self._most_changes
+        entries, dropped = self._entries, 0
+        while len(entries) - dropped > 1 and (
+            len(entries) - dropped > self._most_changes
             or self._bytes > self._most_bytes
-            or entries[self._first].at < oldest
+            or entries[dropped].at < oldest
         ):
-            gone = entries[self._first]
-            # Whoever saw it last misses nothing: only what came before is forgotten.
-            self._forget_before(gone)
-            self._complete_after = gone.number
-            self._bytes -= gone.size
-            self._first += 1
-        if self._first > self._most_changes:
-            del entries[: self._first]
-            self._first = 0
+            self._bytes -= entries[dropped].size
+            dropped += 1
+        if not dropped:
+            return
+        gone = entries[:dropped]
+        del entries[:dropped]  # at once: they would be held
+        # Whoever saw the last of them misses nothing: only what came before is forgotten.
+        self._forget_before(gone[-1])
+        self._complete_after = gone[-1].number
+        if self._older is not None:
+            self._older.add(gone, self._most_changes, self._most_bytes)
 
     def _forget_before(self, gone: Entry) -> None:
         for place, number in list(_until(self._numbers, gone.number)):
@@ -193,30 +236,23 @@ class Log:
         """The first that were told after a number; None where some of them are kept no longer."""
         if self._complete_after is not None and number < self._complete_after and not self._is_older(number):
             return None
-        if self._is_older(number):
-            assert self._older is not None
+        if self._older is not None and self._is_older(number):
             older = self._older.entries
             start = bisect_right(older, number, key=_number)
-            before = self._begins()
-            found = [entry for entry in older[start : start + most] if before is None or entry.number < before]
+            begins = self._begins
+            found = [entry for entry in older[start : start + most] if begins is None or entry.number < begins]
             if found:
                 return found
-        start = bisect_right(self._entries, number, lo=self._first, key=_number)
+        start = bisect_right(self._entries, number, key=_number)
         return self._entries[start : start + most]
 
     @property
-    def _has_entries(self) -> bool:
-        return len(self._entries) > self._first
-
     def _begins(self) -> int | None:
-        return self._entries[self._first].number if self._has_entries else None
+        return self._entries[0].number if self._entries else None
 
     def _is_older(self, number: int) -> bool:
         """Whether what was read again goes on from there up to what is kept."""
-        older = self._older
-        if older is None or not older.after <= number:
-            return False
-        return self._complete_after is None or self._complete_after <= older.until
+        return self._older is not None and self._older.after <= number
 
     def number_of(self, place: Place) -> int | None:
         """From which number on whoever saw that last has to go on; None where this cannot be told from what is here."""
@@ -226,50 +262,121 @@ class Log:
         if not self._is_of_single(place):
             return None
         number = place.sequence
-        floor = self._begins() if self._complete_after is None else self._complete_after
+        floor = self._begins if self._complete_after is None else self._complete_after
         return number if (floor is not None and number >= floor) or self._is_older(number) else None
 
     def _is_of_single(self, place: Place) -> bool:
         return self._single is not None and place.shard == self._hash(self._single)
 
-    async def reach(self, place: Place) -> int | None:
-        """As `number_of`, and where it may help the stream is read again: once for all who wait. None is too old."""
+    async def reach(self, place: Place, charge: Callable[[float], None] = lambda _: None) -> int | None:
+        """As `number_of`, and where it may help the stream is read again: once for all who wait. None is too old.
+
+        Each who waits for that is charged `READING_UNITS`.
+        """
         number = self.number_of(place)
-        if number is not None or not self._is_of_single(place):
+        if number is not None or not self._is_readable(place):
             return number
-        self._wanted.append(place.sequence)
+        charge(READING_UNITS)
+        wanted = _Wanted(place.sequence)
+        self._wanted.append(wanted)
         try:
-            while True:
-                is_mine = self._reading is None or self._reading.done()
-                if is_mine:
-                    self._reading = asyncio.create_task(self._read())
-                assert self._reading is not None
-                await asyncio.wait([self._reading])
-                number = self.number_of(place)
-                if number is not None or is_mine:
-                    return number
+            async with asyncio.timeout(REACH_SECONDS):
+                while number is None and not wanted.is_refused and self._is_readable(place):
+                    if self._reading is None or self._reading.done():
+                        self._reading = asyncio.create_task(self._read())
+                    reading = self._reading
+                    await asyncio.wait([reading])
+                    if not reading.cancelled() and (problem := reading.exception()) is not None:
+                        raise problem
+                    number = self.number_of(place)
+        except TimeoutError:
+            return None
         finally:
-            self._wanted.remove(place.sequence)
+            self._wanted.remove(wanted)
+        return number
+
+    async def aclose(self) -> None:
+        """Read nothing again any more: whoever waits for that is told that it is too old."""
+        self._is_closed = True
+        self._forget_older()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+
+    def _is_readable(self, place: Place) -> bool:
+        if self._clock() >= self._remembered_until:
+            self._unreachable, self._failures = -1, 0
+        return not self._is_closed and self._is_of_single(place) and place.sequence > self._unreachable
 
     async def _read(self) -> None:
-        single, stream = self._single, self._stream
-        if single is None:
+        """One reading: what is missing before what is here."""
+        if self._failures >= FREE_FAILURES:
+            await asyncio.sleep(PAUSE_SECONDS)
+        single, stream, kept, after = self._single, self._stream, self._entries, self._next_wanted()
+        if single is None or after is None:
             return
-        after = min(self._wanted)
-        changes = await self._read_older(stream, single, after, self._begins)
-        if changes is None or (stream, single) != (self._stream, self._single):
-            return
+        try:
+            changes = await self._read_older(stream, single, after, self._held_from)
+        except PlaceRefused:
+            # Before what is here it is older than all there is; else nothing is known of others.
+            if self._held_from() is None:
+                self._refuse(after)
+                return
+            changes = None
+        if kept is not self._entries or single != self._single:
+            return  # another stream is told meanwhile, or shards that sequences do not order
+        if changes is None or not self._take(single, after, changes):
+            self._fail()
+            self._unreachable = max(self._unreachable, after)
+
+    def _next_wanted(self) -> int | None:
+        """The oldest, which brings all; once one was too old by halves, so that such do not spoil it for others."""
+        floor = self._older.after if self._older is not None else None
+        open_ = sorted(
+            {
+                one.sequence
+                for one in self._wanted
+                if not one.is_refused and one.sequence > self._unreachable and (floor is None or one.sequence < floor)
+            }
+        )
+        if not open_:
+            return None
+        return open_[len(open_) // 2 if self._failures else 0]
+
+    def _held_from(self) -> int | None:
+        """The first change that is here: where a reading has to arrive."""
+        if self._older is not None and self._older.entries:
+            return self._older.entries[0].number
+        return self._begins
+
+    def _fail(self) -> None:
+        self._failures += 1
+        self._remembered_until = self._clock() + REMEMBERED_SECONDS
+
+    def _refuse(self, sequence: int) -> None:
+        self._fail()
+        for one in self._wanted:
+            one.is_refused = one.is_refused or one.sequence == sequence
+
+    def _take(self, single: str, after: int, changes: list[Change]) -> bool:
+        """Have what was read before what is here; False where that is too much."""
         shard = self._hash(single)
         places = [Place(self._order, shard, int(change.sequence)) for change in changes]
-        entries = [Entry(place.sequence, place, change) for place, change in zip(places, changes, strict=True)]
-        before = self._begins()
-        until = before - 1 if before is not None else max([after, *[entry.number for entry in entries]])
-        self._older = _Older(after, until, entries)
-        asyncio.get_running_loop().call_later(self._kept, self._forget_older, self._older)
+        entries = [
+            Entry(place.sequence, place, change, size_of(change)) for place, change in zip(places, changes, strict=True)
+        ]
+        older = _Older(after, entries + ([] if self._older is None else self._older.entries))
+        if len(older.entries) > self._most_changes or older.bytes > self._most_bytes:
+            return False
+        self._forget_older()
+        self._older = older
+        self._forgetting = asyncio.get_running_loop().call_later(self._kept, self._forget_older)
+        return True
 
-    def _forget_older(self, older: _Older) -> None:
-        if self._older is older:
-            self._older = None
+    def _forget_older(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._older = self._forgetting = None
 
 
 def _number(entry: Entry) -> int:
@@ -282,18 +389,3 @@ def _until(numbers: dict[Place, int], most: int) -> Any:
         if number > most:
             return
         yield place, number
-
-
-def _size(change: Change) -> int:
-    return 500 + sum(_bytes(image) for image in (change.old, change.new) if image is not None)
-
-
-def _bytes(value: Any) -> int:
-    """About what it takes in memory."""
-    if isinstance(value, (str, bytes)):
-        return 50 + len(value)
-    if isinstance(value, dict):
-        return 64 + sum(50 + len(key) + _bytes(one) for key, one in value.items())
-    if isinstance(value, (list, set, tuple, frozenset)):
-        return 64 + sum(map(_bytes, value))
-    return 32

@@ -27,8 +27,11 @@ T = TypeVar("T")
 R = TypeVar("R", bound=StreamReader)
 
 LINGER_SECONDS = 30.0
-# So many changes are looked through before others have a turn.
+# So many changes are looked through before others have a turn, by so many followers in one turn of the loop.
 CHANGES_PER_TURN = 250
+REPLAYS_PER_TURN = 16
+# What it costs to look through them, in read units.
+TURN_UNITS = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +77,7 @@ class ChangeFeed:
         self._linger = linger
         self._stopping: set[asyncio.Task[None]] = set()
         self._older = OlderChanges(wire)
+        self._turns = asyncio.Semaphore(REPLAYS_PER_TURN)
         self._bus = bus
 
         def make(table: Table, kind: type[R], sink: Sink, start: Reached | None = None) -> R:
@@ -96,20 +100,22 @@ class ChangeFeed:
         key: Callable[[T], Hashable] | None = None,
         stands_for: Callable[[], int] = lambda: 1,
         after: Place | None = None,
+        charge: Callable[[float], None] = lambda _: None,
     ) -> AsyncIterator["Following[T]"]:
         """Entered when every write acknowledged from then on will be seen; a few older ones may be seen too.
 
         With `after` what was told since then comes first, each once, and then what is new; see `Following.is_too_old`.
-        `stands_for` tells how many have its events, for figures.
+        `stands_for` tells how many have its events, for figures; `charge` is told what it takes to find what was
+        missed, in read units.
         Raises what the store raises when it cannot be reached at first. Once entered, outages are waited out, and the
         iteration raises `ChangesLost` when something was lost.
         """
         followed = self._join(table)
         try:
-            following = Following(followed.log, select, key)
+            following = Following(followed.log, select, key, self._turns, charge)
             async with self._hub.subscribe(table.name, following.live, keeping=keeping, key=following.key) as events:
                 await followed.source.attached()
-                number = None if after is None else await followed.log.reach(after)
+                number = None if after is None else await followed.log.reach(after, charge)
                 following.begin(events, after, number)
                 self._heads.setdefault(table.name, {})[id(events)] = stands_for
                 try:
@@ -133,6 +139,7 @@ class ChangeFeed:
                 followed.lingering.cancel()
             self._hub.end(name)
             await followed.source.stop()
+            await followed.log.aclose()
         if self._stopping:
             await asyncio.wait(self._stopping)
         if self._bus is not None:
@@ -143,6 +150,7 @@ class ChangeFeed:
         if followed is None or followed.source.problem is not None:
             if followed is not None and followed.lingering is not None:
                 followed.lingering.cancel()
+                self._stop_soon(table, followed)
             log = Log(partial(self._hub.publish, table.name), partial(self._hub.end, table.name), self._older.read)
             followed = self._tables[table.name] = _Followed(log, self._read(table, log))
         if followed.lingering is not None:
@@ -171,6 +179,7 @@ class ChangeFeed:
         if self._tables.get(table.name) is followed:
             del self._tables[table.name]
         await followed.source.stop()
+        await followed.log.aclose()
 
 
 class Following(Generic[T]):
@@ -181,12 +190,21 @@ class Following(Generic[T]):
     now on. `is_behind`: something may still have been missed.
     """
 
-    def __init__(self, log: Log, select: Callable[[Change], T | None], key: Callable[[T], Hashable] | None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        select: Callable[[Change], T | None],
+        key: Callable[[T], Hashable] | None,
+        turns: asyncio.Semaphore,
+        charge: Callable[[float], None],
+    ) -> None:
         self._log = log
         self._select = select
         self._key = key
+        self._turns = turns
+        self._charge = charge
         self._events: Subscription[tuple[T, Entry]] | None = None
-        self._looking_at: list[Entry] = []
+        self._left = 0  # to be looked at in this turn
         self._is_asked = False
         self.is_behind = True
         self.is_too_old = False
@@ -244,23 +262,34 @@ class Following(Generic[T]):
     async def missed(self) -> T | None:
         """The next of what was missed; None once there is no more, and from then on. Raises `ChangesLost`."""
         while self.is_behind:
-            if not self._looking_at:
-                entries = self._log.after(self.number, CHANGES_PER_TURN)
-                if entries is None:
-                    raise ChangesLost(
-                        "You fell too far behind the changes: read the current state and subscribe again."
-                    )
-                if not entries:
-                    self._is_here()
-                    break
-                self._looking_at = entries[::-1]
-            entry = self._looking_at.pop()
-            self.number, self.place = entry.number, entry.place
-            event = self._select(entry.change)
+            if not self._left:
+                async with self._turns:
+                    await asyncio.sleep(0)
+                self._left = CHANGES_PER_TURN
+            # Asked for again each time: what a slow follower held would be held though the log had dropped it.
+            entries = self._log.after(self.number, self._left)
+            if entries is None:
+                raise ChangesLost("You fell too far behind the changes: read the current state and subscribe again.")
+            if not entries:
+                self._is_here()
+                break
+            event = self._look_through(entries)
             if event is not None:
                 return event
-            if not self._looking_at:
-                await asyncio.sleep(0)
+        return None
+
+    def _look_through(self, entries: list[Entry]) -> T | None:
+        """The first event of them."""
+        left = self._left
+        try:
+            for entry in entries:
+                self._left -= 1
+                self.number, self.place = entry.number, entry.place
+                event = self._select(entry.change)
+                if event is not None:
+                    return event
+        finally:
+            self._charge((left - self._left) * TURN_UNITS / CHANGES_PER_TURN)
         return None
 
     def __aiter__(self) -> "Following[T]":

@@ -128,6 +128,10 @@ class Meter:
         """Count write units that are consumed once nobody waits for them any more."""
         self.behind += units * WRITE_PRICE
 
+    def charge(self, units: float) -> None:
+        """Count read units for work that is no call of ours."""
+        self.behind += units
+
     def add(self, other: "Meter") -> None:
         """Have what another added up, too."""
         self.calls += other.calls

@@ -122,6 +122,7 @@ class Streams:
         """What is to be joined, or the answer that is all there is. The subscriber is ended if this is cancelled."""
         request = subscriber.request
         context: OperationContext | None = None
+        missed: Missed | None = None
         try:
             resume = _resume(request)
             subscriber.take_place()
@@ -133,7 +134,6 @@ class Streams:
                     return _Shared(group)
                 context = self._opened(request, resume)
                 begun = await self._source(request, context)
-                missed = None
                 if resume is not None and (missed := _missed(begun, context, asked)) is not None:
                     context = self._opened(request, None)
                     begun = await self._source(request, context)
@@ -149,19 +149,20 @@ class Streams:
         except Exception as error:
             outcome = failure(error)
         except BaseException:
-            self._put_down(subscriber, context)
+            self._put_down(subscriber, context, missed)
             await subscriber.end()
             raise
         if context is not None:
             self._accounts.explain(request, outcome, context.meter)
-        self._put_down(subscriber, context)
+        self._put_down(subscriber, context, missed)
         subscriber.note(outcome)
         return outcome
 
-    def _put_down(self, subscriber: Subscriber, context: OperationContext | None) -> None:
-        if context is not None:
-            context.close()
-            subscriber.measure(context.meter)
+    def _put_down(self, subscriber: Subscriber, context: OperationContext | None, missed: Missed | None = None) -> None:
+        for one in (context, None if missed is None else missed.context):
+            if one is not None:
+                one.close()
+                subscriber.measure(one.meter)
 
     async def _source(
         self, request: Request, context: OperationContext

@@ -151,6 +151,7 @@ async def follow(
         key=key,
         stands_for=lambda: context.stands_for(),
         after=None if progress.resume is None else progress.resume.place,
+        charge=context.meter.charge,
     )
     async with changes as events:
         context.told()  # also of what happened before: whoever comes back is told that, too
