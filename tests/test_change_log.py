@@ -1,7 +1,10 @@
 """The log of a table against a plain list: whoever goes on after any change gets all that came after it, or is told."""
 
 import asyncio
+import gc
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -62,6 +65,7 @@ def test_what_follows_any_change_is_all_there_is_or_too_old(
 
 @pytest.mark.parametrize("bounds", [{"most_bytes": 2000}, {"kept_seconds": 10.0}])
 def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
+    before = sum(isinstance(one, Change) for one in gc.get_objects())
     published: list[Entry] = []
     seconds = iter(range(1000))
     kept = log(published, clock=lambda: float(next(seconds)), **bounds)  # type: ignore[arg-type]
@@ -70,7 +74,8 @@ def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
         kept.tell("s", change(number + 1))
     assert kept.number_of(published[0].place) is None
     assert told_after(kept, published[-2].number) == [100]
-    assert len(kept._entries) - kept._first < 12
+    published.clear()
+    assert sum(isinstance(one, Change) for one in gc.get_objects()) < 12 + before
 
 
 def test_a_place_of_a_single_shard_is_good_whoever_gave_it_the_order() -> None:
@@ -116,7 +121,7 @@ async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
 
     async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
         asked.append((after, before()))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         return [change(number) for number in range(after + 1, before() or 12)]
 
     published: list[Entry] = []
@@ -136,7 +141,7 @@ async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
     ]
 
 
-async def test_what_was_read_again_leads_no_further_than_to_what_was_kept_then() -> None:
+async def test_what_was_read_again_leads_on_to_what_is_kept_though_some_of_that_is_dropped() -> None:
     async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
         return [change(number) for number in range(after + 1, before() or 0)]
 
@@ -148,10 +153,8 @@ async def test_what_was_read_again_leads_no_further_than_to_what_was_kept_then()
     place = published[0].place._replace(sequence=7)
     assert await kept.reach(place) == 7
     assert told_after(kept, 7) == [8, 9, 10, 11]
-    kept.tell("s", change(12))  # 10 is forgotten, and was not among what was read
-    assert kept.number_of(place) is None
-    assert told_after(kept, 7) is None
-    assert await kept.reach(place) == 7
+    kept.tell("s", change(12))  # 10 is dropped, and was not among what was read
+    assert kept.number_of(place) == 7
     assert told_after(kept, 7) == [8, 9, 10, 11, 12]
 
 
@@ -166,6 +169,83 @@ async def test_what_was_read_beyond_what_was_told_comes_once() -> None:
     for sequence in (6, 7, 8):
         kept.tell("s", change(sequence))
     assert told_after(kept, number) == [4, 5, 6, 7, 8]
+
+
+def big(sequence: int) -> Change:
+    return Change("t", "INSERT", {"pk": "k"}, None, {"t": "x" * 1000}, str(sequence), datetime.now(UTC), False)
+
+
+def holding(read: Any, **bounds: float) -> tuple[Log, Callable[[int], Place]]:
+    """A log of a single shard that begins with change 100, and the places of that shard."""
+    kept = Log(lambda _: None, lambda _: None, read, **bounds)  # type: ignore[arg-type]
+    kept.begin("o", "arn", single="s")
+    kept.tell("s", change(100))
+    return kept, lambda sequence: kept.last_place._replace(sequence=sequence)
+
+
+async def test_only_what_is_missing_is_read_again_for_who_wants_more() -> None:
+    asked: list[tuple[int, int | None]] = []
+
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        asked.append((after, before()))
+        return [change(number) for number in range(after + 1, before() or 0)]
+
+    kept, place = holding(read)
+    for sequence in (95, 90, 97, 85):
+        assert await kept.reach(place(sequence)) == sequence
+        assert told_after(kept, sequence) == [*range(sequence + 1, 101)]
+    assert asked == [(95, 100), (90, 96), (85, 91)]
+
+
+async def test_what_is_read_again_is_bounded_by_bytes() -> None:
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        return [big(number) for number in range(after + 1, before() or 0)]
+
+    kept, place = holding(read, most_bytes=20_000)
+    assert await kept.reach(place(95)) == 95
+    assert await kept.reach(place(50)) is None
+    assert told_after(kept, 95) == [*range(96, 101)]
+
+
+async def test_a_place_that_is_too_old_spoils_no_other_and_is_read_for_once() -> None:
+    asked: list[int] = []
+
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        asked.append(after)
+        await asyncio.sleep(0)
+        return None if after < 80 else [change(number) for number in range(after + 1, before() or 0)]
+
+    kept, place = holding(read)
+    wanted = [10, 90, 20, 85, 30]
+    assert await asyncio.gather(*[kept.reach(place(sequence)) for sequence in wanted]) == [None, 90, None, 85, None]
+    assert len(asked) < 2 * len(wanted)
+    asked.clear()
+    for sequence in range(30):
+        assert await kept.reach(place(sequence)) is None
+    assert asked == []
+
+
+async def test_who_has_it_read_again_is_charged() -> None:
+    kept, place = holding(no_older)
+    charged: list[float] = []
+    assert await kept.reach(place(100), charged.append) == 100
+    assert charged == []
+    assert await kept.reach(place(50), charged.append) is None
+    assert len(charged) == 1
+
+
+async def test_nobody_waits_for_a_log_that_is_closed() -> None:
+    async def hanging(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        await asyncio.Event().wait()
+        return None
+
+    kept, place = holding(hanging)
+    waiting = asyncio.create_task(kept.reach(place(50)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await kept.aclose()
+    async with asyncio.timeout(5):
+        assert await waiting is None
 
 
 @pytest.mark.parametrize("text", ["", "a", "a.b", "a..c", "a.b.C", "a.b.c.d", "a.b.-1", "a.b.c ", "a.b." + "z" * 40])
