@@ -146,16 +146,16 @@ async def test_what_was_read_again_leads_on_to_what_is_kept_though_some_of_that_
         return [change(number) for number in range(after + 1, before() or 0)]
 
     published: list[Entry] = []
-    kept = Log(published.append, lambda _: None, read, most_changes=2)
+    kept = Log(published.append, lambda _: None, read, most_changes=3)
     kept.begin("o", "arn", single="s")
-    for number in (10, 11):
+    for number in (10, 11, 12):
         kept.tell("s", change(number))
-    place = published[0].place._replace(sequence=7)
-    assert await kept.reach(place) == 7
-    assert told_after(kept, 7) == [8, 9, 10, 11]
-    kept.tell("s", change(12))  # 10 is dropped, and was not among what was read
-    assert kept.number_of(place) == 7
-    assert told_after(kept, 7) == [8, 9, 10, 11, 12]
+    place = published[0].place._replace(sequence=8)
+    assert await kept.reach(place) == 8
+    assert told_after(kept, 8) == [9, 10, 11, 12]
+    kept.tell("s", change(13))  # 10 is dropped, and was not among what was read
+    assert kept.number_of(place) == 8
+    assert told_after(kept, 8) == [9, 10, 11, 12, 13]
 
 
 async def test_what_was_read_beyond_what_was_told_comes_once() -> None:

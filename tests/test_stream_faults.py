@@ -78,4 +78,4 @@ async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
     mix.times = 0
     await compare(workload)
     assert await buried(served) == []
-    assert mix.done["records repeated"] > 2
+    assert mix.done["records repeated"] > 0
