@@ -24,7 +24,7 @@ from runtime import Gateway, Part
 VARIABLE = "WORKER_OF_GATEWAY"
 READY = b"ready\n"
 # Workers have ended by then, or are killed; and what works behind them is given what is left.
-LEAVE_SECONDS, JOBS_SECONDS = WORKER_SECONDS + 0.5, 2.5
+LEAVE_SECONDS, ALL_SECONDS = WORKER_SECONDS + 0.5, 23.0
 START_SECONDS = 60.0
 # Before one that died is started again; a life of STEADY seconds makes it NONE again.
 NONE, FIRST_DELAY, LONGEST_DELAY, STEADY = 0.0, 0.5, 30.0, 10.0
@@ -51,10 +51,14 @@ class Assignment:
         return cls(Part(given["part"]), given["number"], given["line"], tuple(given["listening"]))
 
     def sockets(self) -> list[socket.socket]:
-        return [socket.socket(fileno=descriptor) for descriptor in self.listening]
+        sockets = [socket.socket(fileno=descriptor) for descriptor in self.listening]
+        for one in sockets:
+            one.set_inheritable(False)  # an engine that this process starts would go on listening
+        return sockets
 
     def open_line(self) -> socket.socket:
         line = socket.socket(fileno=self.line)
+        line.set_inheritable(False)
         line.setblocking(False)
         return line
 
@@ -83,6 +87,8 @@ class Worker:
                 env={**os.environ, VARIABLE: json.dumps(asdict(assignment))},
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *listening),
+                # A terminal's signals are for the supervisor, which has the workers leave in good order.
+                start_new_session=True,
             )
         return cls(part, number, process, ours)
 
@@ -94,6 +100,8 @@ class Worker:
         with suppress(TimeoutError, OSError):
             async with asyncio.timeout(START_SECONDS):
                 return await asyncio.get_running_loop().sock_recv(self._line, len(READY)) == READY
+        if self._process.returncode is None:
+            logger.error("%s did not come to be ready in %.0f s", self.name, START_SECONDS)
         return False
 
     async def wait(self) -> int:
@@ -151,10 +159,15 @@ class Slot:
         self._start = start
         self._address = address
         self._delay = NONE
+        self._changing = asyncio.Lock()  # a worker that dies while its successor begins would get another one
 
     async def fill(self) -> bool:
-        """Begin. False when the worker did not come to be ready."""
-        self.worker = await self._start()
+        """Begin. False when the worker did not come to be ready: why has been told."""
+        try:
+            self.worker = await self._start()
+        except OSError as problem:
+            logger.error("No worker could be started (%s)", problem)
+            return False
         return await self.worker.is_ready()
 
     async def keep(self) -> None:
@@ -163,11 +176,12 @@ class Slot:
         while True:
             began, ended = loop.time(), ""
             try:
-                worker = self.worker = self.worker or await self._start()
-                ended = f"{worker.name} ended ({_told(await worker.wait())})"
+                async with self._changing:
+                    worker = self.worker = self.worker or await self._start()
             except OSError as problem:
                 ended = f"No worker could be started ({problem})"
             else:
+                ended = f"{worker.name} ended ({_told(await worker.wait())})"
                 if self.worker is not worker:  # it was replaced
                     continue
             self.worker = None
@@ -180,20 +194,26 @@ class Slot:
 
     async def renew(self) -> bool:
         """Put another in the worker's place. False when it did not come to be ready: then the old one stays."""
-        old = self.worker
-        if old is None:  # it has died, and another is about to begin
+        async with self._changing:
+            if self.worker is None:  # it has died, and another is about to begin
+                return True
+            if self._address is None:
+                new = None
+            else:
+                try:
+                    new = await self._start()
+                except OSError as problem:
+                    logger.error("%s was not replaced: no process could be started (%s)", self.worker.name, problem)
+                    return False
+                if not await new.is_ready():
+                    await new.end(0)
+                    logger.error("A worker was not replaced: the new process did not come to be ready")
+                    return False
+            # The old one may have died meanwhile.
+            old, self.worker = self.worker, new
+            if old is not None:
+                await old.end(LEAVE_SECONDS)
             return True
-        if self._address is None:
-            self.worker = None
-        else:
-            new = await self._start()
-            if not await new.is_ready():
-                await new.end(0)
-                logger.error("%s was not replaced: the new process did not come to be ready", old.name)
-                return False
-            self.worker = new
-        await old.end(LEAVE_SECONDS)
-        return True
 
 
 def _told(status: int) -> str:
@@ -262,8 +282,10 @@ class Supervisor:
 
     async def _end(self) -> None:
         """Those that serve first: they may have asked for work that is done behind them."""
-        for part, seconds in ((Part.SERVING, LEAVE_SECONDS), (Part.JOBS, JOBS_SECONDS)):
-            await asyncio.gather(*[worker.end(seconds) for worker in self._workers if worker.part is part])
+        over = asyncio.get_running_loop().time() + ALL_SECONDS
+        for part, seconds in ((Part.SERVING, LEAVE_SECONDS), (Part.JOBS, ALL_SECONDS)):
+            left = min(seconds, over - asyncio.get_running_loop().time())
+            await asyncio.gather(*[worker.end(left) for worker in self._workers if worker.part is part])
 
     def _renew(self) -> None:
         if self._renewing is None or self._renewing.done():

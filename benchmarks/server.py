@@ -193,6 +193,7 @@ def main() -> None:
         port=given.port,
         poll_interval=given.poll_interval,
         capacity=AMPLE,
+        shared_reads=False,  # its rivals read anew for each request, too
     )
     run(_serve(settings, StoreOptions(store=given.store), profiled=given.profile))
 

@@ -200,6 +200,7 @@ class Client:
         """
         call.unsure |= problem.unsure
         if problem.stale and not fresh and call.operation.startswith(READS):
+            problem.price = PLAIN  # it is charged nothing, and has nothing to give back
             return True
         delay = next(delays, None)
         if self._pool is not None and self._pool.shut:

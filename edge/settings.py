@@ -157,9 +157,9 @@ class Settings:
                 f"Set {' and '.join(missing)} beside GATEWAY_JWKS_URL: "
                 "without them a token for any other app of that key set would count here."
             )
-        if self.bus is not None and not self.bus.startswith(("redis://", "rediss://", "unix://")):
+        if self.bus is not None and not _is_redis_url(self.bus):
             # What it holds may be a password.
-            raise Misconfigured("GATEWAY_BUS must begin with redis://, rediss:// or unix://.")
+            raise Misconfigured("GATEWAY_BUS must be a URL of Redis that begins with redis://, rediss:// or unix://.")
         if self.s3_url is not None and self.photo_bucket is None:
             raise Misconfigured("Set GATEWAY_PHOTO_BUCKET beside GATEWAY_S3_URL: it is where photos are kept there.")
 
@@ -342,3 +342,13 @@ def _positive(name: str, text: str) -> float:
     if not 0 < value < float("inf"):
         raise Misconfigured(f"{name} must be a number of seconds above 0, not {text!r}.")
     return value
+
+
+def _is_redis_url(text: str) -> bool:
+    from redis.asyncio.connection import parse_url  # for those only who use it
+
+    try:
+        parse_url(text)
+    except ValueError:
+        return False
+    return text.startswith(("redis://", "rediss://", "unix://"))

@@ -147,7 +147,16 @@ async def test_a_client_that_was_cut_off_goes_on_at_another_gateway(
     assert [(await stays.event())["earthquakeDetected"]["eventId"] for _ in range(8)] == told
 
 
-def test_a_bus_that_is_no_redis_is_refused_and_its_address_not_told(settings: Settings) -> None:
-    with pytest.raises(Misconfigured, match="GATEWAY_BUS must begin with redis://") as refusal:
-        replace(settings, bus="kafka://user:hidden-word@bus")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "kafka://user:hidden-word@bus",
+        "redis://:hidden-word@bus:99999/0",
+        "redis://:hidden-word@bus:port/0",
+        "redis://:hidden-word@bus?socket_timeout=abc",
+    ],
+)
+def test_a_bus_that_is_no_redis_is_refused_and_its_address_not_told(settings: Settings, url: str) -> None:
+    with pytest.raises(Misconfigured, match="GATEWAY_BUS must be a URL of Redis") as refusal:
+        replace(settings, bus=url)
     assert "hidden-word" not in str(refusal.value)

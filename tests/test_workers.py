@@ -13,6 +13,9 @@ import pytest
 from command_line import Process, _until, refused_in_a_line, run_here, serving, serving_anew
 from conftest import SECRET, free_port
 
+from runtime import Part
+from workers import Address, Slot, Worker
+
 # Four interpreters that start on a busy machine take their time.
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
@@ -180,3 +183,41 @@ def test_several_workers_on_aws_need_a_bus(tmp_path: Path) -> None:
 def test_a_number_of_workers_that_cannot_be_is_told(told: str, tmp_path: Path) -> None:
     done = run_here("serve", "--workers", told, "--data-dir", tmp_path)
     refused_in_a_line(done, 2, "--workers: must be auto, or a number from 1 to 256.")
+
+
+# A process that is ready at once, and leaves when its supervisor has it leave.
+READY_AT_ONCE = """
+import json, os, socket
+line = socket.socket(fileno=json.loads(os.environ["WORKER_OF_GATEWAY"])["line"])
+line.sendall(b"ready\\n")
+line.recv(1)
+"""
+
+
+async def test_a_worker_that_dies_while_its_successor_begins_has_one_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.FIRST_DELAY", 0.0)
+    started, begins, may_begin = list[Worker](), asyncio.Event(), asyncio.Event()
+
+    async def start() -> Worker:
+        if started:
+            begins.set()
+            await may_begin.wait()
+        started.append(await Worker.start([sys.executable, "-c", READY_AT_ONCE], Part.SERVING, 1))
+        return started[-1]
+
+    slot = Slot(start, Address("127.0.0.1", free_port(), []))
+    assert await slot.fill()
+    keeping, renewing = asyncio.create_task(slot.keep()), asyncio.create_task(slot.renew())
+    await begins.wait()
+    started[0].kill()
+    await started[0].wait()
+    for _ in range(10):
+        await asyncio.sleep(0)  # its end is noticed
+    may_begin.set()
+    assert await renewing
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert len(started) == 2
+    assert slot.worker is started[1]
+    keeping.cancel()
+    await asyncio.gather(keeping, *[worker.end(5) for worker in started], return_exceptions=True)
