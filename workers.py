@@ -163,12 +163,13 @@ class Slot:
 
     async def fill(self) -> bool:
         """Begin. False when the worker did not come to be ready: why has been told."""
-        try:
-            self.worker = await self._start()
-        except OSError as problem:
-            logger.error("No worker could be started (%s)", problem)
-            return False
-        return await self.worker.is_ready()
+        async with self._changing:
+            try:
+                worker = self.worker = await self._start()
+            except OSError as problem:
+                logger.error("No worker could be started (%s)", problem)
+                return False
+            return await worker.is_ready()
 
     async def keep(self) -> None:
         """Start another whenever one dies, for ever."""
@@ -198,22 +199,31 @@ class Slot:
             if self.worker is None:  # it has died, and another is about to begin
                 return True
             if self._address is None:
-                new = None
-            else:
-                try:
-                    new = await self._start()
-                except OSError as problem:
-                    logger.error("%s was not replaced: no process could be started (%s)", self.worker.name, problem)
-                    return False
-                if not await new.is_ready():
-                    await new.end(0)
-                    logger.error("A worker was not replaced: the new process did not come to be ready")
-                    return False
-            # The old one may have died meanwhile.
-            old, self.worker = self.worker, new
-            if old is not None:
+                # Of its kind there is never more than one: `keep` starts the next once this one has ended.
+                old, self.worker = self.worker, None
                 await old.end(LEAVE_SECONDS)
-            return True
+                return True
+            new = await self._successor(self.worker.name)
+            if new is None:
+                return False
+            # The one before may have died meanwhile.
+            before, self.worker = self.worker, new
+        if before is not None:
+            await before.end(LEAVE_SECONDS)
+        return True
+
+    async def _successor(self, name: str) -> Worker | None:
+        """One that is ready; None when it did not come to be: why has been told."""
+        try:
+            new = await self._start()
+        except OSError as problem:
+            logger.error("%s was not replaced: no process could be started (%s)", name, problem)
+            return None
+        if await new.is_ready():
+            return new
+        await new.end(0)
+        logger.error("%s was not replaced: the new process did not come to be ready", name)
+        return None
 
 
 def _told(status: int) -> str:
