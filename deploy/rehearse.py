@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BOUND = ("usr", "dev", "proc", "sys")
 PYTHON = sys.base_prefix.lstrip("/")  # at its own place: it looks for its libraries there
 LINKS = ("bin", "sbin", "lib", "lib64")
+NPM_SETTINGS = "npm-settings"
 # How packages are fetched here.
 OF_THIS_MACHINE = ("PIP_", "NPM_", "npm_", "SSL_CERT_", "NODE_EXTRA_", "HTTP", "http", "NO_PROXY", "no_proxy")
 PORT = 18099
@@ -161,11 +162,12 @@ def entering(
     mounts += [f"mount -o remount,bind,ro {root}/{name}" for name in ("usr", PYTHON)]
     npm = Path.home() / ".npmrc"  # where this machine's packages come from
     if npm.is_file():
-        mounts += [f"touch {root}/root/.npmrc", f"mount --bind {npm} {root}/root/.npmrc"]
+        mounts += [f"touch {root}/{NPM_SETTINGS}", f"mount --bind {npm} {root}/{NPM_SETTINGS}"]
     if volumes is not None:
         mounts += [f"mount --bind {shlex.quote(str(kept))} {root}{place}" for place, kept in volumes.items()]
         mounts += [f"mount -o remount,bind,ro {root}", f"mount -t tmpfs tmpfs {root}/tmp"]
-    told = [f"{name}={value}" for name, value in {**stage.environment, **environment}.items()]
+    environment = {"NPM_CONFIG_USERCONFIG": f"/{NPM_SETTINGS}", **stage.environment, **environment}
+    told = [f"{name}={value}" for name, value in environment.items()]
     inside = ["chroot", f"--userspec={stage.user}", str(stage.folder), "/usr/bin/env", "-i", "-C", stage.workdir]
     script = " && ".join([*mounts, "exec " + shlex.join([*inside, *told, *command])])
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]

@@ -15,6 +15,8 @@ WORKER_SECONDS = 20.0
 MOST_GRACE_SECONDS = 10.0
 # For what was asked to be answered, once nothing new is taken.
 ANSWER_SECONDS = 9.0
+# After that none is waited for, however long the grace was: what a worker has yet to put away takes some seconds.
+LAST_ANSWER_SECONDS = 16.0
 # Streams end, and come again, so many a second: each of them makes a connection elsewhere, and begins anew there.
 ENDED_PER_SECOND, LONGEST_SPREAD_SECONDS = 250.0, 3.0
 BACK_PER_SECOND, LONGEST_DELAY_SECONDS = 100.0, 10.0

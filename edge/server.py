@@ -17,7 +17,7 @@ from typing import Any
 import uvicorn
 
 from edge.application import Behind, application
-from edge.draining import ANSWER_SECONDS, EXIT_SECONDS, WORKER_SECONDS
+from edge.draining import ANSWER_SECONDS, EXIT_SECONDS, LAST_ANSWER_SECONDS, WORKER_SECONDS
 from edge.http.protocol import UVICORN_OPTIONS
 
 BACKLOG = 2048
@@ -151,9 +151,10 @@ class _Server(uvicorn.Server):
         await asyncio.sleep(self._left(grace))
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
-        await edge.end_streams(self._chance, self._left(grace + ANSWER_SECONDS))
+        answered = min(grace + ANSWER_SECONDS, LAST_ANSWER_SECONDS)
+        await edge.end_streams(self._chance, self._left(answered))
         # uvicorn only passes it on: a fraction is as good.
-        self.config.timeout_graceful_shutdown = 1.0 + self._left(grace + ANSWER_SECONDS)  # type: ignore[assignment]
+        self.config.timeout_graceful_shutdown = 1.0 + self._left(answered)  # type: ignore[assignment]
         await super().shutdown()
 
     def _left(self, seconds: float) -> float:

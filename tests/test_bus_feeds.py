@@ -167,6 +167,23 @@ async def test_a_redis_that_goes_back_to_an_older_copy_loses_nothing(hosts: Host
     await reads_settle(holder, slow)
 
 
+async def test_a_fault_in_taking_changes_loses_none_and_holds_up_nothing(hosts: Hosts) -> None:
+    holder, other = hosts.process(), hosts.process()
+    await hosts.follow(holder)
+    events = await hosts.follow(other)
+    receive = other.source.receive
+
+    async def broken(*_: Any) -> None:
+        other.source.receive = receive
+        raise ValueError("a fault")
+
+    other.source.receive = broken
+    written = await hosts.write(5)
+
+    assert await take(events, 5) == written
+    assert [str(problem) for problem in other.problems] == ["a fault"]
+
+
 async def held_up(process: Process) -> asyncio.Event:
     """Read nothing from the bus in it until the event is set; what it was reading has been read."""
     go_on, waiting, read = asyncio.Event(), asyncio.Event(), process.bus.connection.read

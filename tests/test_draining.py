@@ -5,6 +5,7 @@ import json
 import random
 from collections import Counter
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -32,7 +33,8 @@ from edge.draining import (
     one_after_another,
 )
 from edge.http.protocol import UVICORN_OPTIONS
-from edge.websocket.endpoint import SUBPROTOCOL
+from edge.http.sse import EventStreams
+from edge.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
 from edge.websocket.messages import restart
 
 FEW, MANY = 10, 5_000
@@ -85,6 +87,31 @@ def test_many_streams_end_over_some_seconds_and_no_more(streams: int) -> None:
     assert expected * 0.9 - STEP_SECONDS <= ended[-1] - ended[0] <= expected
     most = max(Counter(ended).values())
     assert most <= streams * (STEP_SECONDS * 2 / expected) + 1
+
+
+def test_what_hangs_is_waited_for_no_longer_for_the_time_it_took_to_end_others() -> None:
+    """In virtual time, for streams and sockets alike."""
+    took: list[float] = []
+
+    class Hanging:
+        ends_soon = is_over = False
+
+        def take_leave(self, _: int) -> None: ...
+        def end(self, _: object) -> None: ...
+
+    async def work() -> None:
+        streams: Any = EventStreams()
+        sockets: Any = SimpleNamespace(_sockets=[Hanging() for _ in range(MANY)])
+        sockets._open = sockets._sockets
+        hanging = asyncio.create_task(asyncio.Event().wait())
+        streams._open = dict.fromkeys([Hanging() for _ in range(MANY)], hanging)
+        for drained in (streams.drain(delays(), 4.0), GraphQLWebSocket.drain(sockets, delays(), 4.0)):
+            began = asyncio.get_running_loop().time()
+            await drained
+            took.append(asyncio.get_running_loop().time() - began)
+
+    in_virtual_time(work)
+    assert took == pytest.approx([4.0, 4.0], abs=2 * STEP_SECONDS)
 
 
 # WebSockets

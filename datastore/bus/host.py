@@ -163,7 +163,10 @@ class Bus:
                 self.leave(problem)
                 continue
             for table, entries in told.items():
-                await following[table].receive(places[table], entries)
+                try:
+                    await following[table].receive(places[table], entries)
+                except Exception as problem:  # of one table: the others' changes go on
+                    following[table].doubt(problem)
 
     async def _look_for_it(self) -> None:
         while True:

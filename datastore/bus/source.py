@@ -143,6 +143,12 @@ class BusSource:
                 return
             self.place = place = entry_id
 
+    def doubt(self, problem: Exception) -> None:
+        """Something is wrong with what comes on the bus, or with taking it: it is found out what was missed."""
+        self._on_error(self.table, problem)
+        self._is_doubtful = True
+        self.wake()
+
     def _new_in(self, entry_id: str, entry: Entry) -> Iterable[tuple[str, Record]]:
         if not isinstance(entry, Relayed):
             if b"free" in entry:
@@ -153,9 +159,7 @@ class BusSource:
         records = self._told.new_in(entry) if entry.epoch == self._epoch else None
         if records is None:
             # Of another order, or without what came before. Which of the two is wrong, is told by what is noted.
-            self._on_error(self.table, ValueError(f"The bus has changes that do not follow: {entry_id}."))
-            self._is_doubtful = True
-            self.wake()
+            self.doubt(ValueError(f"The bus has changes that do not follow: {entry_id}."))
             return []
         self._host.count_received(entry, len(records))
         return [(entry.shard, record) for record in records]

@@ -13,6 +13,8 @@ from datastore.sources import Sink
 from datastore.streams import Change, decode_change
 
 Record = dict[str, Any]
+# Of shards: more are not listed in the day for which a stream is kept, but for the busiest of tables.
+MOST_FORGOTTEN = 1_000
 
 
 class Told:
@@ -24,6 +26,8 @@ class Told:
         self._on_error = on_error
         self.stream = ""
         self.shards: dict[str, str] = {}
+        # How far shards were told that the bus has forgotten: it may begin with them anew.
+        self._forgotten: dict[str, str] = {}
         self.order = ""
         self._single: str | None = None
 
@@ -55,9 +59,10 @@ class Told:
         records = self._records(entry)
         if not records:
             return None
-        at = self.shards.get(entry.shard)
+        at = self._last(entry.shard)
         last = sequence_at(at)
-        if last is not None and last >= _number(records[0]):
+        if at is not None and last is not None and last >= _number(records[0]):
+            self.shards[entry.shard] = at
             return [record for record in records if _number(record) > last]
         return None if lacks(at, entry.follows) else records
 
@@ -71,12 +76,17 @@ class Told:
     def note(self, reached: Reached | None) -> None:
         """How far a reader of the table's own stream has got, whose changes were told here."""
         if reached is not None:
-            self.stream, self.shards = reached.stream, dict(reached.shards)
+            self._in_stream(reached.stream)
+            self.shards = dict(reached.shards)
 
     def agree(self, positions: Mapping[str, str], before: Mapping[str, str]) -> None:
         """All that is noted had been told `before`: iterators may be newer there, and shards forgotten."""
         for shard in before.keys() - positions.keys():
-            del self.shards[shard]
+            at = self.shards.pop(shard)
+            if sequence_at(at) is not None:
+                self._forgotten[shard] = at
+        while len(self._forgotten) > MOST_FORGOTTEN:
+            del self._forgotten[next(iter(self._forgotten))]
         for shard, at in positions.items():
             if joined_by(at) is not None and not lacks(self.shards.get(shard), at):
                 self.shards[shard] = at
@@ -84,17 +94,28 @@ class Told:
     # A sink itself, for a reader of the table's own stream.
 
     def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
-        self.order, self.stream, self._single = order, stream, single
+        self._in_stream(stream)
+        self.order, self._single = order, single
         self._sink.begin(order, stream, single=single, is_new=is_new)
 
     def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
-        last = sequence_at(self.shards.get(shard))
+        last = sequence_at(self._last(shard))
         if last is None or int(change.sequence) > last:
             self.shards[shard] = change.sequence
             self._sink.tell(shard, change, is_past=is_past)
 
     def lost(self, problem: Exception) -> None:
         """The source tells of it, which sees the reader end."""
+
+    def _in_stream(self, stream: str) -> None:
+        if stream != self.stream:
+            self._forgotten.clear()
+        self.stream = stream
+
+    def _last(self, shard: str) -> str | None:
+        """The position up to which a shard has been told, also where the bus, or a reader, begins with it anew."""
+        at, before = self.shards.get(shard), self._forgotten.get(shard)
+        return before if before is not None and lacks(at, before) else at
 
     def _move(self, shard: str, sequence: str) -> None:
         self.shards[shard] = sequence

@@ -87,11 +87,13 @@ class EventStreams:
 
     async def drain(self, delays: Delays, seconds: float) -> None:
         """End all without `complete`, each with a moment to come again; answers are waited for. In so many seconds."""
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + seconds
         served = [task for task in self._open.values() if task is not None]
         lasting = [stream for stream in self._open if not stream.ends_soon]
         await one_after_another(lasting, lambda stream: stream.take_leave(delays.next_ms()))
         if served:
-            _, late = await asyncio.wait(served, timeout=seconds)
+            _, late = await asyncio.wait(served, timeout=max(0.0, deadline - clock()))
             for task in late:
                 task.cancel()
 

@@ -101,13 +101,14 @@ class GraphQLWebSocket:
 
     async def drain(self, delays: Delays, seconds: float) -> None:
         """Have everybody come again after a while, once they have what they asked for; in so many seconds."""
+        deadline = asyncio.get_running_loop().time() + seconds
 
         def take_leave(socket: Socket) -> None:
             socket.take_leave(delays.next_ms())
 
         await one_after_another(self._sockets, take_leave)
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout_at(deadline):
                 while self._open:  # noqa: ASYNC110 - each ends in its own way, seldom here
                     await asyncio.sleep(STEP_SECONDS)
         for socket in self._open:
