@@ -160,6 +160,7 @@ class Client:
             call.unreported = failed.units
             raise
         except TransactionCancelled as cancelled:
+            cancelled.repeated = call.unsure
             call.unreported = cancelled.units
             raise
         finally:

@@ -8,7 +8,7 @@ from typing import Any
 
 from datastore.asking import Ask, asking
 from datastore.attributes import Item, Raw, decode_item, encode, encode_item
-from datastore.client import Client, ConditionFailed, RequestRefused
+from datastore.client import Client, ConditionFailed, RequestRefused, TransactionCancelled
 from datastore.declarations import AccessPattern, Table, aliases_in, values_in
 from datastore.found import Found
 from datastore.keyspace.parts import Key, checked, key_attributes, key_of
@@ -269,7 +269,9 @@ class Store:
 
         They are on that table, or on the pattern's, unless they name another.
 
-        The request carries a token, so that a try repeated after a lost answer is applied once.
+        The request carries a token, so that a try repeated after a lost answer is applied once. DynamoDB keeps it for
+        ten minutes, and an embedded engine for as long as its process lives: one that was applied before it was killed
+        is known by what it has put.
         """
         table = _table(where)
         bodies = [self._action(action.table or table, action) for action in actions]
@@ -281,6 +283,9 @@ class Store:
         }
         try:
             await self._call(where, "TransactWriteItems", request)
+        except TransactionCancelled as cancelled:
+            if not (cancelled.repeated and _has_put(actions, cancelled)):
+                raise
         finally:
             for place in places:
                 self.forget(*place)
@@ -352,6 +357,14 @@ class Store:
 
 def _table(where: AccessPattern | Table) -> Table:
     return where.table if isinstance(where, AccessPattern) else where
+
+
+def _has_put(actions: Sequence[Action], cancelled: TransactionCancelled) -> bool:
+    """Whether what was refused is there as one of the actions puts it."""
+    return any(
+        there is not None and action.item is not None and there == decode_item(encode_item(action.item))
+        for action, there in zip(actions, cancelled.items, strict=True)
+    )
 
 
 def _placeholders(expressions: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:

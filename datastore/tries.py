@@ -55,7 +55,7 @@ class ConditionFailed(Exception):
 class TransactionCancelled(Exception):
     """A transaction was cancelled; one reason and one item (or None) for each of its actions, in order.
 
-    `units` are the write units that it is billed.
+    `units` are the write units that it is billed. `repeated` means that the answer to an earlier try was lost.
     """
 
     def __init__(self, reasons: list[str], items: list[Item | None], units: int) -> None:
@@ -63,6 +63,7 @@ class TransactionCancelled(Exception):
         self.reasons = reasons
         self.items = items
         self.units = units
+        self.repeated = False
 
 
 class Transient(Exception):

@@ -156,6 +156,12 @@ async def lose_answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
     return _abort(seen)
 
 
+async def forget_token(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """The engine has not seen it before: as when it was killed meanwhile, and with it what it remembers of tokens."""
+    seen.body["ClientRequestToken"] += " forgotten"
+    return await forward(proxy, seen)
+
+
 async def hang(proxy: Proxy, _seen: Seen) -> web.StreamResponse:
     await proxy.closing.wait()
     return web.Response(status=500)

@@ -1,10 +1,11 @@
 """What is known of a write whose answer was lost, and of one that was refused."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from client_faults import CONSISTENT, PUT_NEW, READ, TRANSIENT, store_on
-from fault_proxy import Fault, Proxy, cut_body, damage, hang, lose_answer, plain, refuse, reset
+from fault_proxy import Fault, Proxy, cut_body, damage, forget_token, hang, lose_answer, plain, refuse, reset
 
 from datastore.client import Client, TransactionCancelled
 from datastore.database import Database
@@ -32,6 +33,25 @@ async def test_a_transaction_whose_answer_is_lost_is_applied_once(
     assert await store.get(CONSISTENT, key) == {"PK": "COUNTER", "SK": "ONE", "hits": 2}
     tokens = [seen.body["ClientRequestToken"] for seen in proxy.seen if seen.operation == "TransactWriteItems"]
     assert tokens == [database.prefix + number for number in "0001"]
+
+
+async def test_a_transaction_that_was_applied_before_its_engine_was_killed_is_recognised_as_ours(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    store = store_on(client, database)
+    post = Action("Put", item={"PK": "A", "SK": "B", "value": 1}, condition="attribute_not_exists(PK)")
+    count = Action("Update", key=Key("COUNTER", "ONE"), update="ADD hits :one", values={"one": 1})
+    proxy.faults.extend([lose_answer, forget_token])
+
+    await store.transact(BLIP, [post, count])
+
+    assert proxy.operations() == ["TransactWriteItems"] * 2
+    assert await store.get(CONSISTENT, Key("COUNTER", "ONE")) == {"PK": "COUNTER", "SK": "ONE", "hits": 1}
+    with pytest.raises(TransactionCancelled):  # no answer was lost: this one is another
+        await store.transact(BLIP, [post, count])
+    proxy.faults.extend([lose_answer, forget_token])
+    with pytest.raises(TransactionCancelled):
+        await store.transact(BLIP, [replace(post, item={"PK": "A", "SK": "B", "value": 2}), count])
 
 
 @pytest.mark.parametrize("fault", [lose_answer, cut_body, damage])
