@@ -1,17 +1,19 @@
 """Answers of mutations, kept under Idempotency-Keys for a day (GW-I1…I5).
 
 Who claims a key executes its mutation, and keeps the answer under that claim. A claim is held by its fence and owner:
-what a former holder does after another took over fails.
+what a former holder does after another took over fails. The mutation's `Origin` goes with the claim: who takes it over
+makes the ids that its former holder made.
 """
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from datastore.ids import Origin
 from datastore.keyspace.gateway import answers as keys
-from datastore.moments import to_seconds
+from datastore.moments import from_iso, iso, to_seconds
 from datastore.store import Store, Written
 
 LIFETIME = timedelta(hours=24)
@@ -31,13 +33,19 @@ class Claim:
     fingerprint: str
     owner: str
     fence: int
+    origin: Origin
+
+    def taken_over(self, seen: "Entry") -> "Claim":
+        """The claim that comes after the one that was seen. Earlier versions kept no origin."""
+        origin = replace(seen.origin or self.origin, again=True)
+        return replace(self, fence=seen.fence + 1, origin=origin)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """What is known of a key that another request used: its answer, or until when (epoch seconds) it is claimed.
 
-    `fingerprint` tells what was asked then.
+    `fingerprint` tells what was asked then, and `origin` what is made from; None where an earlier version claimed it.
     """
 
     fingerprint: str
@@ -45,6 +53,7 @@ class Entry:
     fence: int
     held_until: float
     body: bytes | None
+    origin: Origin | None = None
 
 
 Found = Claim | Entry | None
@@ -122,6 +131,8 @@ class Answers:
             "fingerprint": claim.fingerprint,
             "owner": claim.owner,
             "fence": claim.fence,
+            "moment": iso(claim.origin.moment),
+            "seed": claim.origin.seed,
             "held_until": (now + self._lease).timestamp(),
             "expiresAt": to_seconds(now + LIFETIME),
         }
@@ -141,4 +152,5 @@ def entry_from(item: Mapping[str, Any]) -> Entry:
     body = item.get("body")
     if body is not None and item["coding"] == DEFLATED:
         body = zlib.decompress(body)
-    return Entry(item["fingerprint"], item["owner"], item["fence"], item.get("held_until", 0.0), body)
+    origin = Origin(from_iso(item["moment"]), item["seed"]) if "seed" in item else None
+    return Entry(item["fingerprint"], item["owner"], item["fence"], item.get("held_until", 0.0), body, origin)

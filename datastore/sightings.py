@@ -166,19 +166,36 @@ class Sightings:
             raise _no_sighting(sighting_id)
         return sighting_from(item)
 
-    async def report(self, *, sighting_id: str, area: str, category: str, description: str, user_id: str) -> Sighting:
+    async def report(
+        self,
+        *,
+        sighting_id: str,
+        area: str,
+        category: str,
+        description: str,
+        user_id: str,
+        reported_at: datetime | None = None,
+    ) -> Sighting:
         """BLIP-6: store a new sighting and count it in the reporter's totals and streak, in one transaction.
 
-        Raises `Conflict` if the area has a sighting of this id and moment already.
+        One of this id and moment that says the same is answered as it stands, and not counted again.
+        Raises `Conflict` if it says anything else, and for one of a moment (now if nothing is said) so long ago that it
+        has expired: whether it was stored then nobody can tell any more.
         """
+        reported_at = reported_at or self._now
+        if reported_at + LIFETIME <= self._now:
+            raise Conflict("This was asked for so long ago that the sighting has expired.", mayHaveBeenApplied=True)
         for _ in range(REPORT_TRIES):
             profile = await self._store.get(keys.REPORT, keys.profile(user_id))
-            sighting = self._new(sighting_id, area, category, description, user_id, profile)
+            tier = profile_from(profile).trust_tier if profile else TrustTier.BRONZE
+            sighting = new_sighting(sighting_id, area, category, description, user_id, tier, reported_at)
             try:
-                await self._store.transact(keys.REPORT, [_put_new(sighting), count_report(user_id, profile, self._now)])
+                await self._store.transact(
+                    keys.REPORT, [_put_new(sighting), count_report(user_id, profile, reported_at)]
+                )
             except TransactionCancelled as cancelled:
                 if cancelled.reasons[0] == "ConditionalCheckFailed":
-                    raise Conflict(f"Sighting {sighting_id!r} is already reported.") from cancelled
+                    return _reported_before(cancelled, sighting)
                 if cancelled.reasons[1] != "ConditionalCheckFailed":
                     raise
                 # Another report of the same user moved the streak to a new day meanwhile: look again.
@@ -186,12 +203,6 @@ class Sightings:
                 continue
             return sighting
         raise Conflict("The reporter's profile changes too often at the moment; try again.", retryable=True)
-
-    def _new(
-        self, sighting_id: str, area: str, category: str, description: str, user_id: str, profile: Item | None
-    ) -> Sighting:
-        tier = profile_from(profile).trust_tier if profile else TrustTier.BRONZE
-        return new_sighting(sighting_id, area, category, description, user_id, tier, self._now)
 
     async def seed(self, sightings: Sequence[Sighting], profiles: Sequence[UserProfile]) -> None:
         """BLIP-8: store demo sightings and their reporters, all or none. A reporter who is there stays as they are."""
@@ -233,6 +244,15 @@ def is_sighting(key: Mapping[str, Any]) -> bool:
 
 def _put_new(sighting: Sighting) -> Action:
     return Action("Put", item=_sighting_item(sighting), condition=keys.REPORT.condition)
+
+
+def _reported_before(cancelled: TransactionCancelled, wanted: Sighting) -> Sighting:
+    """The sighting that was in the way of one with its key, if it says the same."""
+    there = record(sighting_from, cancelled.items[0])
+    said = (wanted.category, wanted.description, wanted.reporter_id)
+    if there is None or (there.category, there.description, there.reporter_id) != said:
+        raise Conflict(f"Sighting {wanted.sighting_id!r} is already reported.") from cancelled
+    return there
 
 
 def _counted(item: Item, user_id: str) -> bool:

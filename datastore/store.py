@@ -25,7 +25,8 @@ from datastore.writing import write_batches
 class Written:
     """How a conditional write ended: `ok` with the item as it is now, or not, with the item that was in the way.
 
-    `repeated` tells that the answer to an earlier try was lost, so that the write may itself have put that item there.
+    `repeated` tells that the answer to an earlier try was lost, or who executed this mutation before is gone: the write
+    may itself have put that item there.
     """
 
     ok: bool
@@ -78,7 +79,8 @@ class QueryPage:
 class Store:
     """A request's view of the store. Point reads of one tick go out as one BatchGetItem (see `loading`).
 
-    `sharing` tells which reads of other requests serve this one; it may be set until the first is made.
+    `sharing` tells which reads of other requests serve this one; it may be set until the first is made. `repeats` tells
+    that all that is written may have been written before, by another process that is gone.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class Store:
         self.meter = Meter() if meter is None else meter
         self.deadline = deadline
         self.sharing = Sharing.NEW
+        self.repeats = False
         self._client = client
         self._prefix = prefix
         self._token = token
@@ -316,7 +319,7 @@ class Store:
         try:
             answer = await self._call(pattern, operation, request)
         except ConditionFailed as failed:
-            return Written(False, failed.item, repeated=failed.repeated)
+            return Written(False, failed.item, repeated=failed.repeated or self.repeats)
         finally:
             self.forget(pattern.table, key)  # if the write failed, what was read before is no longer true either
         item = result(answer)

@@ -72,6 +72,11 @@ def check_version(item: Item, expected: int | None, convert: Callable[[Mapping[s
         raise Outdated(expected, version_of(item), record(convert, item))
 
 
+def is_made(item: Item, expected: int | None, changes: Mapping[str, Any]) -> bool:
+    """Whether an update that went by that version may have left the item as it is."""
+    return expected is not None and version_of(item) == expected + 1 and holds(item, changes)
+
+
 def updated(
     written: Written,
     expected: int | None,

@@ -9,6 +9,7 @@ from typing import Any
 from graphql.language import OperationType
 
 from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
+from datastore.ids import Origin
 from datastore.metering import Meter
 from edge.accounts import Accounts, not_admitted, owed
 from edge.answers import Outcome, Stage, failure
@@ -169,16 +170,18 @@ class Runner:
     async def _answered_once(self, once: Once, request: Request, report: Report) -> Outcome:
         """Only what is executed takes a turn: twins wait without one. What they have not cost is given back."""
 
+        def executed(origin: Origin) -> Coroutine[Any, Any, Outcome]:
+            return self._in_time(request, report, partial(self._executed, origin=origin))
+
         async def answer(request: Request, report: Report) -> Outcome:
             meter = Meter()
             meter.detailed = request.asked.explain
             try:
-                run = partial(self._in_time, request, report, self._executed)
-                return await once.answered(request, run, meter)
+                return await once.answered(request, executed, meter)
             finally:
-                executed = report.latest
+                made = report.latest
                 self.accounts.measure(report, meter)
-                report.latest = [*executed, *report.latest]
+                report.latest = [*made, *report.latest]
 
         return await self._paid(answer, request, report)
 
@@ -214,8 +217,10 @@ class Runner:
         outcome.allowance = settled or allowance
         return outcome
 
-    async def _executed(self, request: Request, report: Report) -> Outcome:
+    async def _executed(self, request: Request, report: Report, origin: Origin | None = None) -> Outcome:
         context = self.accounts.opened(request)
+        if origin is not None:
+            context.make_from(origin)
         meter = context.meter
         try:
             outcome = await executed(self._documents, request, context)

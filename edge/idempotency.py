@@ -9,7 +9,7 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -26,7 +26,9 @@ from datastore.errors import (
     Unauthenticated,
     Unavailable,
 )
+from datastore.ids import Origin
 from datastore.metering import Meter
+from datastore.moments import from_iso, iso
 from datastore.store import Store
 from edge.answers import Outcome, encode, replayed, told_error
 from edge.requests import Request
@@ -52,7 +54,7 @@ _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _log = logging.getLogger(__name__)
 
 OpenStore = Callable[[float, Meter], Store]
-Run = Callable[[], Awaitable[Outcome]]
+Run = Callable[[Origin], Awaitable[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Idempotency:
     async def answered(self, request: Request, run: Run, meter: Meter) -> Outcome:
         """What `run` answers, or what it answered to the first request of this caller with this key.
 
+        `run` is given what its ids are to be made from: the same if it is executed anew, after who executed it is gone.
         Raises `BadUserInput` for a key that is none, `Unauthenticated` without a caller, `IdempotencyMismatch` for a
         key that was used for something else, `Timeout` when the first request takes too long, and what `run` raises.
         """
@@ -154,7 +157,7 @@ class Idempotency:
         if isinstance(claimed, bytes):
             return replayed(claimed)
         try:
-            outcome = await run()
+            outcome = await run(claimed.origin)
         except DomainError:
             await self._release(self._answers(meter, KEEPING_SECONDS), claimed)
             raise
@@ -167,7 +170,8 @@ class Idempotency:
 
     async def _claim(self, scope: tuple[str, str], fingerprint: str, meter: Meter) -> Claim | bytes:
         """A claim, or the answer that another process has given: it is waited for."""
-        mine = Claim(*scope, fingerprint, self._new_id(), 1)
+        owner = self._new_id()
+        mine = Claim(*scope, fingerprint, owner, 1, Origin(from_iso(iso(self._now())), owner))
         waiting, delays = self._answers(meter, self._deadline), POLLING.delays()
         found = await self._tried(mine, None, meter)
         while not isinstance(found, Claim):
@@ -178,8 +182,7 @@ class Idempotency:
             if found.body is not None:
                 return found.body
             if found.held_until <= self._now().timestamp():
-                next_one = replace(mine, fence=found.fence + 1)
-                found = await self._tried(next_one, found, meter)
+                found = await self._tried(mine.taken_over(found), found, meter)
                 continue
             try:
                 await asyncio.sleep(next(delays))

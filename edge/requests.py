@@ -11,6 +11,7 @@ from graphql.language import OperationType
 
 from datastore.emails import without_emails
 from datastore.errors import Throttled
+from datastore.ids import Origin
 from datastore.metering import Call, Meter
 from datastore.shared_reads import Sharing
 from edge.answers import Allowance, Outcome, Stage
@@ -46,6 +47,9 @@ class OperationContext(Protocol):
 
     def share(self, sharing: Sharing) -> None:
         """Say which reads of other operations may serve this one: called before it reads."""
+
+    def make_from(self, origin: Origin) -> None:
+        """Say what ids and keys are made from, called before anything is written; else they are new ones."""
 
     def told(self) -> None:
         """Show nothing older from now on: called when a subscription has read how things stand."""
@@ -104,10 +108,11 @@ class OverBudget(Throttled):
 class Once(Protocol):
     """Answers of mutations that are kept under their Idempotency-Key."""
 
-    async def answered(self, request: "Request", run: Callable[[], Awaitable[Outcome]], meter: Meter) -> Outcome:
+    async def answered(self, request: "Request", run: Callable[[Origin], Awaitable[Outcome]], meter: Meter) -> Outcome:
         """What `run` answers, or what it answered to the first request with this caller and key.
 
-        `run` raises `DomainError` when nothing was executed. What keeping it does to the store is added to the meter.
+        `run` is given what its ids are to be made from, and raises `DomainError` when nothing was executed. What
+        keeping its answer does to the store is added to the meter.
         """
 
     async def lasting(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:

@@ -21,6 +21,7 @@ from datastore.feeds.notifications import Notifications
 from datastore.feeds.posts import Posts
 from datastore.feeds.users import Users
 from datastore.feeds.visibility import Sight, Viewer
+from datastore.ids import Origin
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.devices import Devices
 from datastore.matches.display_states import DisplayStates
@@ -139,6 +140,8 @@ class Context:
         self._others: WeakSet[Store] | None = None
         self._made: list[str] = []
         self._sharing = Sharing.NEW
+        self._origin: Origin | None = None
+        self._ids_made: dict[str, int] = {}
         self.now = services.now()
         self.store = self._opened()
 
@@ -151,6 +154,29 @@ class Context:
     def share(self, sharing: Sharing) -> None:
         """Say which reads of other operations may serve this one, before it reads."""
         self._sharing = self.store.sharing = sharing
+
+    def make_from(self, origin: Origin) -> None:
+        """Say what ids and keys are made from, before anything is written: the mutation has an Idempotency-Key."""
+        self._origin = origin
+        self.store.repeats = origin.again
+
+    @property
+    def asked_at(self) -> datetime:
+        """The moment for keys: when a mutation was first asked for, where it may be executed anew under its key."""
+        return self.now if self._origin is None else self._origin.moment
+
+    @property
+    def is_again(self) -> bool:
+        """Whether another process, which is gone, may have executed this mutation before."""
+        return self._origin is not None and self._origin.again
+
+    def new_id(self, info: "Info") -> str:
+        """An id that comes once: for the root field that asks, by its place in the mutation, if it has a key."""
+        if self._origin is None:
+            return self.services.new_id()
+        field = str(info.path.key)
+        number = self._ids_made[field] = self._ids_made.get(field, 0) + 1
+        return self._origin.id(f"{field} {number}")
 
     def told(self) -> None:
         """Something was told of how things stand: nothing older is shown beside it, here or in another event."""
@@ -194,6 +220,7 @@ class Context:
             meter=self.meter,
         )
         store.sharing = self._sharing
+        store.repeats = self.is_again
         return store
 
     def _note(self, store: Store) -> None:

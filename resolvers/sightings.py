@@ -147,7 +147,7 @@ async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> S
     context = info.context
     caller = require(context.identity, keys.CONFIRM)
     _known(context, area=area)
-    return await context.sightings.confirm(area, sighting_id, user_id=caller.user_id, nano_id=context.services.new_id())
+    return await context.sightings.confirm(area, sighting_id, user_id=caller.user_id, nano_id=context.new_id(info))
 
 
 async def report_sighting(
@@ -162,11 +162,12 @@ async def report_sighting(
             f"`description` must have between 1 and {LONGEST_DESCRIPTION} characters.", field="description"
         )
     return await context.sightings.report(
-        sighting_id=context.services.new_id(),
+        sighting_id=context.new_id(info),
         area=input.area,
         category=input.category,
         description=description,
         user_id=caller.user_id,
+        reported_at=context.asked_at,
     )
 
 
@@ -191,9 +192,9 @@ async def delete_watch(info: Info, area: Area, category: Category, watch_id: Wat
 async def seed_demo(info: Info) -> list[Sighting]:
     context = info.context
     require(context.identity, keys.SEED)
-    places, new_id = context.services.places, context.services.new_id
-    seeded = demo_sightings(places.areas, places.categories, context.now, [new_id() for _ in SEEN])
-    await context.sightings.seed(seeded, demo_reporters(context.now))
+    places, moment = context.services.places, context.asked_at
+    seeded = demo_sightings(places.areas, places.categories, moment, [context.new_id(info) for _ in SEEN])
+    await context.sightings.seed(seeded, demo_reporters(moment))
     return seeded
 
 

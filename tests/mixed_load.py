@@ -56,8 +56,6 @@ class Told:
     codes: Counter[tuple[str, str]] = field(default_factory=Counter)
     unsure: int = 0
     asked_again: int = 0
-    # Facts whose writes were sent more than once.
-    repeated: set[Fact] = field(default_factory=set)
     undeclared: list[Any] = field(default_factory=list)
     wrong: list[Any] = field(default_factory=list)
 
@@ -141,7 +139,6 @@ class Actor:
         for number in range(KEY_TRIES if keyed else 1):
             if number > 0:
                 self.load.told.asked_again += 1
-                self.load.told.repeated.add(write.fact)
             answer = await self._ask(write.name, write.query, write.variables, write.role, key)
             if answer.get("errors") is None:
                 self.load.truth.acknowledged(write.fact, write.value)

@@ -488,10 +488,14 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
 
 @pytest.mark.parametrize("name", ASK)
 async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str, name: str) -> None:
+    await makes_these_calls(served, name, await put_in_place(served, name, feed))
+
+
+async def put_in_place(served: Served, name: str, feed: str) -> dict[str, str]:
+    """What the operation needs. What stands for %s in the operations, by their names."""
     if name in photo_contract.ASK:
         await photo_contract.put_in_place(served)
-        await makes_these_calls(served, name, {})
-        return
+        return {}
     prepared = (await served.ask(SETUP, user="ada")).data
     assert (await served.ask(SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
     match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
@@ -499,13 +503,12 @@ async def test_a_field_makes_these_calls_and_no_others(served: Served, feed: str
     await play(served)
     assert (await served.ask(OTHER_SETUP, user="grace")).errors is None
     assert (await served.ask(FOLLOWER_SETUP, user="ada")).errors is None
-    ids = {
+    return {
         "confirmSighting": prepared["reportSighting"]["sightingId"],
         "deleteWatch": prepared["createWatch"]["watchId"],
         "ingestEarthquakes": feed,
         "follow": "ada",
     }
-    await makes_these_calls(served, name, ids)
 
 
 async def makes_these_calls(served: Served, name: str, ids: dict[str, str]) -> None:

@@ -14,6 +14,7 @@ from graphql import GraphQLError
 from http_server import served, until
 
 from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
+from datastore.ids import Origin
 from datastore.metering import Meter
 from datastore.shared_reads import Sharing
 from edge.documents.prepared import Documents
@@ -45,6 +46,9 @@ class Toy:
         pass
 
     def share(self, sharing: Sharing) -> None:
+        pass
+
+    def make_from(self, origin: Origin) -> None:
         pass
 
     def told(self) -> None:

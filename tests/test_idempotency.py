@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import orjson
 import pytest
-from conftest import Clock, call_name
+from conftest import NOON, Clock, call_name
 from fault_proxy import Fault, Proxy, Seen, client_of, forward, hang, lose_answer, plain, refuse, until
 from graphql import GraphQLError
 from hypothesis import HealthCheck, example, given, settings
@@ -32,6 +32,9 @@ from datastore.errors import (
     Unauthenticated,
     Unavailable,
 )
+from datastore.ids import Origin
+from datastore.keyspace.gateway import answers as keys
+from datastore.keyspace.gateway.table import GATEWAY
 from datastore.metering import Deadline, Meter
 from datastore.store import Store
 from edge import idempotency
@@ -48,6 +51,7 @@ ENGINE_SETTINGS = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 LEASE = timedelta(seconds=60)
+GONE = Origin(NOON, "gone")
 
 
 def request(key: str = "k", text: str = "mutation { a }", user: str = "ada", **variables: Any) -> Request:
@@ -74,7 +78,7 @@ class Work:
     def __post_init__(self) -> None:
         self.may_go_on.set()
 
-    async def __call__(self) -> Outcome:
+    async def __call__(self, origin: Origin) -> Outcome:
         self.times += 1
         number = self.times
         await self.may_go_on.wait()
@@ -89,7 +93,7 @@ class Process:
     store: Callable[[float, Meter], Store]
     clock: Clock
 
-    async def ask(self, asked: Request, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+    async def ask(self, asked: Request, work: Callable[[Origin], Awaitable[Outcome]]) -> Outcome:
         return await self.once.answered(asked, work, Meter())
 
     def answers(self) -> Answers:
@@ -150,7 +154,7 @@ async def test_an_operation_that_was_stopped_is_kept_if_it_may_have_written(proc
 
 
 async def test_what_is_not_begun_leaves_the_key_free(processes: tuple[Process, Process]) -> None:
-    async def shed() -> Outcome:
+    async def shed(_: Origin) -> Outcome:
         raise Unavailable("Too busy.")
 
     with pytest.raises(Unavailable, match="Too busy"):
@@ -228,11 +232,61 @@ async def test_a_claim_whose_holder_is_gone_is_taken_over(processes: tuple[Proce
     assert (await processes[0].ask(request(), Work())).data == {"a": "quick"}
 
 
+async def test_who_takes_a_claim_over_makes_of_it_what_its_holder_made(
+    processes: tuple[Process, Process], clock: Clock
+) -> None:
+    """However often it is taken over; and a key that is free again is begun anew."""
+    origins = []
+
+    async def fail(origin: Origin) -> Outcome:
+        origins.append(origin)
+        await processes[0].store(10, Meter()).write_all(GATEWAY, puts=[await left_claim(processes[0])])
+        raise Throttled("x")
+
+    for _ in range(3):
+        with pytest.raises(Throttled):
+            await processes[0].ask(request(), fail)
+        clock.forward(seconds=61)
+    first = origins[0]
+    assert [(one.moment, one.seed, one.again) for one in origins] == [
+        (NOON, first.seed, again) for again in (False, True, True)
+    ]
+    assert {one.id("a") for one in origins} == {first.id("a")}
+    assert first.id("a") != first.id("b")
+
+
+async def left_claim(process: Process) -> dict[str, Any]:
+    """The claim of the key, as somebody else holds it who is gone."""
+    item = await process.store(10, Meter()).get(keys.READ, keys.answer("ada", "k"))
+    assert item is not None
+    return {**item, "owner": "gone"}
+
+
+async def test_a_claim_of_an_earlier_version_is_taken_over(processes: tuple[Process, Process], clock: Clock) -> None:
+    """It has neither moment nor seed: what is made is new."""
+    origins = []
+
+    async def work(origin: Origin) -> Outcome:
+        origins.append(origin)
+        return Outcome({"a": 1}, wrote=True)
+
+    answers, fingerprint = processes[0].answers(), idempotency._fingerprint(request())
+    await answers.begin(Claim("ada", "k", fingerprint, "gone", 1, GONE))
+    item = await left_claim(processes[0])
+    del item["moment"], item["seed"]
+    await processes[0].store(10, Meter()).write_all(GATEWAY, puts=[item])
+    clock.forward(seconds=61)
+
+    assert (await processes[1].ask(request(), work)).data == {"a": 1}
+    assert [(one.moment, one.again) for one in origins] == [(clock(), True)]
+    assert origins[0].seed != GONE.seed
+
+
 async def test_of_those_who_wait_for_a_lost_claim_one_takes_it_over(
     processes: tuple[Process, Process], clock: Clock
 ) -> None:
     fingerprint = idempotency._fingerprint(request())
-    assert isinstance(await processes[0].answers().begin(Claim("ada", "k", fingerprint, "gone", 1)), Claim)
+    assert isinstance(await processes[0].answers().begin(Claim("ada", "k", fingerprint, "gone", 1, GONE)), Claim)
     clock.forward(seconds=61)
     work = Work()
     got = await asyncio.gather(*[processes[number % 2].ask(request(), work) for number in range(10)])
@@ -242,7 +296,7 @@ async def test_of_those_who_wait_for_a_lost_claim_one_takes_it_over(
 
 async def test_who_waits_takes_no_other_request_for_his_own(processes: tuple[Process, Process], clock: Clock) -> None:
     """A lost claim is still the claim of what was asked with it."""
-    await processes[0].answers().begin(Claim("ada", "k", "another", "gone", 1))
+    await processes[0].answers().begin(Claim("ada", "k", "another", "gone", 1, GONE))
     clock.forward(seconds=61)
     with pytest.raises(IdempotencyMismatch):
         await processes[1].ask(request(), Work())
@@ -461,7 +515,7 @@ async def test_each_key_answers_as_it_first_did_until_it_expires(
             del kept[step.key]
             known = None
 
-        async def run(kind: str = step.kind) -> Outcome:
+        async def run(_: Origin, kind: str = step.kind) -> Outcome:
             nonlocal executed
             if kind == "shed":
                 raise Unavailable("Too busy.")

@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
 from datastore.hub import Keeping, Policy
+from datastore.ids import Origin
 from datastore.metering import Meter
 from datastore.shared_reads import Sharing
 from edge.capacity.connections import Connections
@@ -79,6 +80,9 @@ class Toy:
         pass
 
     def share(self, sharing: Sharing) -> None:
+        pass
+
+    def make_from(self, origin: Origin) -> None:
         pass
 
     def told(self) -> None:

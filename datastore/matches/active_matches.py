@@ -70,6 +70,8 @@ class ActiveMatches:
         same, and only what a fixture has heard of can go on when the state is gone.
         """
         resting = await self.latest(match.match_id)
+        if resting is not None and resting.status is ActiveStatus.ACTIVE and self._store.repeats:
+            return resting  # by this mutation itself, as far as anybody can tell
         if resting is not None and resting.status is not ActiveStatus.IDLE:
             raise _not_idle(match.match_id)
         active = begun(match) if resting is None else resting

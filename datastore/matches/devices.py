@@ -15,7 +15,7 @@ from datastore.keyspace.parts import Key
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.records import record
 from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, check_version, expecting, updated, version_of
+from datastore.versions import PUT_VERSIONS, check_version, expecting, is_made, updated, version_of
 
 LIFETIME = timedelta(days=90)
 
@@ -112,7 +112,8 @@ class Devices:
         device = self._living(item)
         if device is None or item is None:
             raise _no_device()
-        check_version(item, expected, device_from)
+        if not (self._store.repeats and is_made(item, expected, {"pushToStartToken": token})):
+            check_version(item, expected, device_from)
         if device.push_to_start_token == token:
             return device
         values: dict[str, Any] = {"token": token, "one": 1, **expecting(expected)}

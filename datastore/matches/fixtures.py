@@ -149,11 +149,10 @@ class Fixtures:
 
         Raises `NotFound` when there is no such match, `Outdated` when it is not at the revision that is expected.
         """
-        changes = {**attributes, "updatedAt": iso(self._now)}
-        expression, values = versioned(changes, REVISION)
+        expression, values = versioned({**attributes, "updatedAt": iso(self._now)}, REVISION)
         values |= expecting(expected)
         written = await self._store.update(keys.UPDATE_FIXTURE, keys.fixture(match_id), update=expression, **values)
-        return updated(written, expected, changes, match_from, lambda: no_match(match_id), REVISION)
+        return updated(written, expected, attributes, match_from, lambda: no_match(match_id), REVISION)
 
     async def write_live(self, match: Match) -> bool:
         """FIX-5: how the match stands. False when a later holder of its lock has written, or it is not there."""

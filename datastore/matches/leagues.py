@@ -102,10 +102,10 @@ class Leagues:
 
         Raises `NotFound` when there is no such league, `Outdated` when it is not at the version that is expected.
         """
-        attributes = {ATTRIBUTES[name]: value for name, value in changes.items()} | {"updatedAt": iso(self._now)}
+        attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
         if "code" in attributes:
             attributes["code"] = attributes["code"].upper()
-        expression, values = versioned(attributes)
+        expression, values = versioned(attributes | {"updatedAt": iso(self._now)})
         values |= expecting(expected)
         try:
             written = await self._store.update(keys.UPDATE_LEAGUE, Key(league_id), update=expression, **values)

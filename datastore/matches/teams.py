@@ -86,8 +86,8 @@ class Teams:
 
         Raises `NotFound` when there is no such team, `Outdated` when it is not at the version that is expected.
         """
-        attributes = {ATTRIBUTES[name]: value for name, value in changes.items()} | {"updatedAt": iso(self._now)}
-        expression, values = versioned(attributes)
+        attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
+        expression, values = versioned(attributes | {"updatedAt": iso(self._now)})
         values |= expecting(expected)
         try:
             written = await self._store.update(keys.UPDATE_TEAM, Key(team_id), update=expression, **values)

@@ -18,7 +18,7 @@ from datastore.pages import Page, SortOrder, Span, in_order, read_page
 from datastore.photos.lookups import Lookups
 from datastore.records import readable, record
 from datastore.store import Store, Written
-from datastore.versions import check_version, expecting, updated, version_of, versioned
+from datastore.versions import check_version, expecting, is_made, updated, version_of, versioned
 
 LONGEST = timedelta(days=30)
 # How many of those made last a subscriber hears of when they begin or end without being changed.
@@ -170,14 +170,30 @@ class Livestreams:
         """What `decide` makes of it as it is, written only while its times are those that were read."""
         for _ in range(TRIES):
             item, there = await self._there(keys.UPDATE_LIVESTREAM, livestream_id)
-            check_version(item, expected, livestream_from)
-            changes = decide(there)
+            changes = self._decided(item, there, decide, expected)
             if not changes:
                 return there
             written = await self._write(item, changes, expected)
             with suppress(_TimesChanged):
                 return updated(written, expected, changes, livestream_from, _TimesChanged)
         raise Conflict("The livestream is being changed by others at the same time; try again.")
+
+    def _decided(
+        self,
+        item: Item,
+        there: Livestream,
+        decide: Callable[[Livestream], Mapping[str, Any]],
+        expected: int | None,
+    ) -> Mapping[str, Any]:
+        """What `decide` makes of it, or nothing where this mutation did it before. Raises `Outdated`."""
+        if not self._store.repeats:
+            check_version(item, expected, livestream_from)
+            return decide(there)
+        changes = decide(there)
+        if is_made(item, expected, changes):
+            return {}
+        check_version(item, expected, livestream_from)
+        return changes
 
     async def _write(self, item: Item, changes: Mapping[str, Any], expected: int | None) -> Written:
         expression, values = versioned(changes)

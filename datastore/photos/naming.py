@@ -16,7 +16,7 @@ from datastore.photos.lookups import Lookups
 from datastore.photos.persons import Person, person_from, person_item
 from datastore.records import record
 from datastore.store import Action, Store
-from datastore.versions import check_version, expecting, updated, version_of, versioned
+from datastore.versions import check_version, expecting, is_made, updated, version_of, versioned
 
 # What others may change of a person while they move.
 CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto", "mergedAt", "receives", "version")
@@ -64,6 +64,8 @@ class Naming:
         before = await current.person(person_id)
         if before is None:
             raise no_person(person_id)
+        if self.store.repeats and is_made(before, expected, changes):
+            return whole(before)
         check_version(before, expected, person_from)
         after = {name: value for name, value in {**before, **changes}.items() if value is not None}
         key = keys.person(person_id, after["name"])

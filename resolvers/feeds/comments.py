@@ -19,7 +19,7 @@ from resolvers import bounds
 from resolvers.access import require
 from resolvers.arguments import After, Before, First, Last, PostId
 from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Context, Info
+from resolvers.context import Info
 from resolvers.feeds.answering import post_to_answer
 from resolvers.selection import leads_on
 
@@ -82,20 +82,21 @@ async def add_comment(
 ) -> Comment:
     context = info.context
     caller = require(context.identity, keys.ADD_COMMENT)
-    comment_id = _comment_id(context, input.comment_id)
+    comment_id = _comment_id(info, input.comment_id)
     text = bounds.text("text", input.text, longest=LONGEST_TEXT)
     mentions = texts.mentions(text)
     post = await post_to_answer(context, bounds.id("postId", input.post_id), caller.user_id, keys.ADD_COMMENT)
     return await context.comments.add(post, comment_id, caller.user_id, text, mentions)
 
 
-def _comment_id(context: Context, given: str | None) -> str:
+def _comment_id(info: Info, given: str | None) -> str:
+    context = info.context
     if given is None:
-        return uuid7(context.now, context.services.new_id())
+        return uuid7(context.asked_at, context.new_id(info))
     moment = uuid7_moment(given)
     if moment is None:
         raise BadUserInput("`commentId` must be a UUID of version 7, in lower case.", field="commentId")
-    if not context.now - MOST_BEHIND <= moment <= context.now + MOST_AHEAD:
+    if not context.asked_at - MOST_BEHIND <= moment <= context.asked_at + MOST_AHEAD:
         limits = "at most a day ago and at most five minutes ahead"
         raise BadUserInput(f"`commentId` must have a time {limits}.", field="commentId")
     return given

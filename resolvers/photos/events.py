@@ -18,7 +18,7 @@ from datastore.photos.events import LoggedEvent
 from datastore.writing import BATCH_WRITES
 from resolvers import bounds
 from resolvers.access import require
-from resolvers.context import Context, Info
+from resolvers.context import Info
 from resolvers.photos.callers import caller_email
 
 EVENT_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,50}")
@@ -53,15 +53,17 @@ async def log_event(info: Info, events: Events) -> list[LoggedEvent]:
     require(context.identity, keys.LOG_EVENT)
     if not 1 <= len(events) <= BATCH_WRITES:
         raise BadUserInput(f"`events` must hold between 1 and {BATCH_WRITES}, not {len(events)}.", field="events")
-    logged = [_logged(context, event, f"events[{place}].") for place, event in enumerate(events)]
+    logged = [_logged(info, event, f"events[{place}].") for place, event in enumerate(events)]
     await context.photo_events.log(logged)
     return logged
 
 
-def _logged(context: Context, event: LogEventInput, at: str) -> LoggedEvent:
-    happened = context.now if event.at is None else _happened(f"{at}at", event.at, context.now)
+def _logged(info: Info, event: LogEventInput, at: str) -> LoggedEvent:
+    context = info.context
+    moment = context.asked_at
+    happened = moment if event.at is None else _happened(f"{at}at", event.at, moment)
     return LoggedEvent(
-        event_id=uuid7(context.now, context.services.new_id()),
+        event_id=uuid7(moment, context.new_id(info)),
         event_type=_event_type(f"{at}eventType", event.event_type),
         event_data={} if event.event_data is None else event_data(f"{at}eventData", event.event_data),
         email=caller_email(context.identity),

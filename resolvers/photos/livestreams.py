@@ -34,7 +34,7 @@ from resolvers import bounds
 from resolvers.access import require
 from resolvers.arguments import EXPECTED_VERSION, After, Before, Buffer, ExpectedVersion, First, Last, Order, WhenSlow
 from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Context, Info
+from resolvers.context import Info
 from resolvers.photos import texts
 from resolvers.photos.callers import Consistent, NotConsistent, from_index
 from resolvers.photos.since import Since
@@ -152,15 +152,16 @@ async def create_livestream(info: Info, input: NewLivestream) -> Livestream:
     given = bounds.checked(input, CHECKS)
     check_times(given["start_time"], given["end_time"])
     announced = Livestream(
-        livestream_id=_new_id(context, input.livestream_id), created_at=moment("createdAt", context.now), **given
+        livestream_id=_new_id(info, input.livestream_id), created_at=moment("createdAt", context.asked_at), **given
     )
     return await context.livestreams.create(announced)
 
 
-def _new_id(context: Context, given: str | None) -> str:
+def _new_id(info: Info, given: str | None) -> str:
+    context = info.context
     if given is None:
-        return uuid7(context.now, context.services.new_id())
-    return texts.recent_id("livestreamId", given, context.now)
+        return uuid7(context.asked_at, context.new_id(info))
+    return texts.recent_id("livestreamId", given, context.asked_at)
 
 
 async def update_livestream(info: Info, input: Changes) -> Livestream:

@@ -111,10 +111,10 @@ async def create_person(info: Info, input: NewPerson) -> Person:
     require(context.identity, keys.CREATE_PERSON)
     given = bounds.checked(input, NEW)
     return await context.naming.create(
-        given["person_id"] or uuid7(context.now, context.services.new_id()),
+        given["person_id"] or uuid7(context.asked_at, context.new_id(info)),
         name=given["name"],
         thumbnail_url=given["thumbnail_url"],
-        may_be_there=given["person_id"] is not None,
+        may_be_there=given["person_id"] is not None or context.is_again,
     )
 
 

@@ -10,7 +10,7 @@ from datastore.keyspace.photos import faces as keys
 from datastore.moments import from_iso, iso
 from datastore.photos.faces import BoundingBox, Face
 from resolvers import bounds
-from resolvers.context import Context, Info
+from resolvers.context import Info
 from resolvers.photos import texts
 from resolvers.photos.callers import moderator, uploader
 from resolvers.photos.editing import OfPhoto, moment_given
@@ -53,7 +53,10 @@ async def tag_face(info: Info, input: NewFace, taken_at: TakenAt = None) -> Face
     context = info.context
     me = uploader(context.identity, keys.TAG_FACE)
     return await context.tagging.tag(
-        _face(context, input), me, taken_at=moment_given(taken_at), may_be_there=input.face_id is not None
+        _face(info, input),
+        me,
+        taken_at=moment_given(taken_at),
+        may_be_there=input.face_id is not None or context.is_again,
     )
 
 
@@ -64,18 +67,19 @@ async def untag_face(info: Info, face_id: OfFace, image_id: OfPhoto) -> Face | N
     )
 
 
-def _face(context: Context, input: TagFaceInput) -> Face:
+def _face(info: Info, input: TagFaceInput) -> Face:
+    context = info.context
     if input.face_id is None:
-        face_id = uuid7(context.now, context.services.new_id())
+        face_id = uuid7(context.asked_at, context.new_id(info))
     else:
-        face_id = texts.recent_id("faceId", input.face_id, context.now)
+        face_id = texts.recent_id("faceId", input.face_id, context.asked_at)
     return Face(
         face_id=face_id,
         image_id=bounds.id("imageId", input.image_id),
         person_id=bounds.id("personId", input.person_id),
         confidence=_fraction("confidence", input.confidence),
         bounding_box=_box(input.bounding_box),
-        created_at=from_iso(iso(context.now)),
+        created_at=from_iso(iso(context.asked_at)),
         photo_sort=None,
     )
 

@@ -14,7 +14,7 @@ from datastore.photos.releases import LIFETIME
 from datastore.photos.reservations import Reservation
 from datastore.photos.uploads import PhotoUpload
 from resolvers import bounds
-from resolvers.context import Context, Info
+from resolvers.context import Info
 from resolvers.photos import texts
 from resolvers.photos.callers import uploader
 
@@ -58,7 +58,7 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     email = uploader(context.identity, keys.CREATE_PHOTO)
     given = bounds.checked(input, CHECKS)
     wanted = Reservation(
-        image_id=_image_id(context, input.image_id),
+        image_id=_image_id(info, input.image_id),
         email=email,
         content_type=input.content_type,
         description=given["description"],
@@ -66,16 +66,17 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         taken_at=given["taken_at"] or context.now,
         created_at=context.now,
         expires_at=context.now + LIFETIME,
-        nonce=context.services.new_id(),
+        nonce=context.new_id(info),
     )
     said = ["content_type", *(name for name, value in given.items() if value is not None)]
-    return await context.uploads.reserve(wanted, chosen=input.image_id is not None, said=said)
+    return await context.uploads.reserve(wanted, chosen=input.image_id is not None or context.is_again, said=said)
 
 
-def _image_id(context: Context, given: str | None) -> str:
+def _image_id(info: Info, given: str | None) -> str:
+    context = info.context
     if given is None:
-        return uuid7(context.now, context.services.new_id())
-    return texts.recent_id("imageId", given, context.now)
+        return uuid7(context.asked_at, context.new_id(info))
+    return texts.recent_id("imageId", given, context.asked_at)
 
 
 async def complete_photo(info: Info, image_id: ImageId) -> Photo:
