@@ -31,7 +31,7 @@ COPY --from=packages /opt/venv /opt/venv
 COPY --from=web /build/node_modules/@dynoxide node_modules/@dynoxide
 COPY --from=web /build/web/dist web/dist
 COPY web/examples web/examples
-COPY gateway.py console.py runtime.py workers.py ./
+COPY gateway.py console.py runtime.py ./
 COPY commands commands
 COPY compiled compiled
 COPY datastore datastore
@@ -39,6 +39,7 @@ COPY edge edge
 COPY pipelines pipelines
 COPY resolvers resolvers
 COPY schema schema
+COPY workers workers
 # The root may be read-only, so all bytecode is made here.
 RUN /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /app
 ENV PATH=/opt/venv/bin:$PATH \

@@ -5,7 +5,7 @@ import os
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -41,7 +41,7 @@ from edge.capacity.descriptors import fitting, most_descriptors
 from edge.identity import Tokens, TokenSettings
 from edge.observing.operation_log import JsonLines
 from edge.server import listen, serve_until_signal, serve_until_told, work_until_told
-from edge.settings import VARIABLES, Settings
+from edge.settings import VARIABLES, Misconfigured, Settings
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
 from pipelines.matches.setup import Source
@@ -50,7 +50,8 @@ from pipelines.usgs_feed import FeedError
 from pipelines.usgs_fetch import feed_url
 from resolvers.access import Role
 from runtime import Gateway, Part
-from workers import READY, Assignment, Supervisor
+from workers.assignment import READY, Assignment
+from workers.supervisor import Supervisor
 
 T = TypeVar("T")
 
@@ -191,8 +192,7 @@ def serve(
         # Each would read the streams by itself: AWS has a shard read five times a second by all together.
         raise mistake("several workers on AWS need a bus: set --bus or GATEWAY_BUS to the URL of a Redis.", 2)
     _log_as(settings.log_format)
-    assignment = Assignment.of(os.environ)
-    if assignment is not None:
+    if (assignment := _assignment()) is not None:
         _work(assignment, settings, options)
     elif wanted:
         _supervise(wanted, settings, options)
@@ -211,6 +211,13 @@ def _workers(told: str | None) -> int:
     if sys.platform == "win32":
         raise typer.BadParameter("needs a system with signals, which Windows is not", param_hint="--workers")
     return int(told)
+
+
+def _assignment() -> Assignment | None:
+    try:
+        return Assignment.of(os.environ)
+    except Misconfigured as problem:
+        raise mistake(problem, 2) from None
 
 
 def _serve(settings: Settings, options: StoreOptions) -> None:
@@ -245,7 +252,8 @@ def _work(assignment: Assignment, settings: Settings, options: StoreOptions) -> 
     with assignment.open_line() as line:
 
         async def started() -> None:
-            line.send(READY)
+            with suppress(OSError):  # where nobody is left to be told, the line's end is what tells
+                line.send(READY)
 
         if assignment.part is Part.JOBS:
             run(lambda: work_until_told(gateway, started, line))

@@ -21,6 +21,8 @@ from edge.draining import ANSWER_SECONDS, EXIT_SECONDS, LAST_ANSWER_SECONDS, WOR
 from edge.http.protocol import UVICORN_OPTIONS
 
 BACKLOG = 2048
+STOPPING = (signal.SIGINT, signal.SIGTERM)
+HANG_UP = () if sys.platform == "win32" else (signal.SIGHUP,)
 UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 # What is made for a request seldom holds cycles, and a large answer is ten thousand objects at once. With 20,000 such
 # an answer took a tenth more CPU than without any collection, with these a twentieth; see docs/benchmarks.md.
@@ -33,18 +35,19 @@ async def serve_until_signal(
     on_started: Callable[[], Awaitable[None]],
     chance: random.Random,
 ) -> None:
-    """Serve until SIGINT or SIGTERM; one that comes early also ends a start that takes its time.
+    """Serve until SIGINT or SIGTERM, or the terminal is closed; what comes early also ends a start that takes its time.
 
-    Then leave in good order, within `EXIT_SECONDS`; a second signal ends the process as it is. `chance` draws the
-    moments at which clients are to come again.
+    Then leave in good order, within `EXIT_SECONDS`; a second signal ends the process as it is, but for SIGHUP: whose
+    terminal is closed is often sent two. `chance` draws the moments at which clients are to come again.
     """
     server = _Server(behind, on_started, chance)
 
     def stop(number: int, frame: object) -> None:
-        if server.should_exit:
+        if not server.should_exit:
+            end_process_in()
+            server.leave()
+        elif number in STOPPING:
             os._exit(128 + number)
-        end_process_in()
-        server.leave()
 
     with _on_signals(stop):
         await server.run_to_the_end(sockets)
@@ -74,21 +77,25 @@ async def serve_until_told(
 
 async def work_until_told(behind: Behind, on_started: Callable[[], Awaitable[None]], line: socket.socket) -> None:
     """The same for a worker that serves nobody."""
-    loop, over = asyncio.get_running_loop(), asyncio.Event()
+    loop, task, is_leaving = asyncio.get_running_loop(), asyncio.current_task(), False
+    assert task is not None
 
     def leave() -> None:
-        end_process_in(WORKER_SECONDS)
-        loop.call_soon_threadsafe(over.set)
+        nonlocal is_leaving
+        if not is_leaving:
+            is_leaving = True
+            end_process_in(WORKER_SECONDS)
+            loop.call_soon_threadsafe(task.cancel)
 
-    with _told_on(line, leave):
+    with _told_on(line, leave), suppress(asyncio.CancelledError):
         async with behind.running():
             await on_started()
-            await over.wait()
+            await asyncio.Event().wait()
 
 
 @contextmanager
 def _told_on(line: socket.socket, act: Callable[[], None]) -> Iterator[None]:
-    """Have this done when the line ends, or SIGTERM comes; SIGINT is another's."""
+    """Have this done when the line ends, or SIGTERM comes; a terminal's signals are another's."""
     loop = asyncio.get_running_loop()
 
     def end() -> None:
@@ -164,7 +171,9 @@ class _Server(uvicorn.Server):
 
 @contextmanager
 def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, act) for number in (signal.SIGINT, signal.SIGTERM)}
+    """SIGHUP among them, but where whoever began the process has it ignored, as `nohup` does."""
+    hang_up = [number for number in HANG_UP if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, act) for number in (*STOPPING, *hang_up)}
     try:
         yield
     finally:
@@ -176,8 +185,10 @@ def end_process_in(seconds: float = EXIT_SECONDS) -> None:
     """Whatever hangs: a peer, a job, a thread, the event loop."""
 
     def end() -> None:
-        print(f"The process did not end within {seconds:g} s: it is ended as it is.", file=sys.stderr, flush=True)
-        os._exit(1)
+        try:
+            print(f"The process did not end within {seconds:g} s: it is ended as it is.", file=sys.stderr, flush=True)
+        finally:  # the terminal may have gone, too
+            os._exit(1)
 
     timer = threading.Timer(seconds, end)
     timer.daemon = True

@@ -106,14 +106,14 @@ def refused_in_a_line(done: subprocess.CompletedProcess[str], status: int, words
 class Process:
     """A gateway that serves in a process of its own."""
 
-    def __init__(self, process: Forked | subprocess.Popen[bytes], url: str, log: Path) -> None:
+    def __init__(self, process: Forked | subprocess.Popen[bytes], url: str, folder: Path) -> None:
         self.process = process
         self.url = url
-        self._log = log
+        self.folder = folder
 
     @property
     def told(self) -> str:
-        return self._log.read_text()
+        return self.folder.with_suffix(".log").read_text()
 
     def get(self, path: str, accept: str = "*/*") -> tuple[int, str, str]:
         """Status, content type and body."""
@@ -182,7 +182,7 @@ def _serving(
     given = {"GATEWAY_PORT": str(port), "GATEWAY_DATA_DIR": str(folder)} | environment
     process = start(surroundings(**given), log)
     try:
-        gateway = Process(process, f"http://127.0.0.1:{port}", log)
+        gateway = Process(process, f"http://127.0.0.1:{port}", folder)
         _until(lambda: "Stop with" in gateway.told or process.poll() is not None, 50)
         assert process.poll() is None, gateway.told
         yield gateway

@@ -4,8 +4,6 @@ import asyncio
 import json
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -14,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 from command_line import Process, serving
-from conftest import ROOT
+from forking import Forked
 from websockets.asyncio.client import connect
 
 from benchmarks import rolling
@@ -95,17 +93,26 @@ async def test_who_reads_nothing_does_not_hold_up_the_end(tmp_path: Path) -> Non
         assert gateway.process.returncode == 0
 
 
-def test_a_process_whose_event_loop_hangs_ends_all_the_same() -> None:
-    hangs = "import threading, edge.server; edge.server.end_process_in(0.1); threading.Event().wait()"
-    done = subprocess.run([sys.executable, "-c", hangs], cwd=ROOT, capture_output=True, text=True, timeout=40)
-    assert done.returncode == 1
-    assert done.stderr == "The process did not end within 0.1 s: it is ended as it is.\n"
+def test_a_process_whose_event_loop_hangs_ends_all_the_same(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    assert Forked("tests/hanging_process.py", [], stderr=told).wait(20) == 1
+    assert told.read_text() == "The process did not end within 0.1 s: it is ended as it is.\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that takes nothing")
+def test_nor_does_it_hang_where_it_cannot_tell_of_it() -> None:
+    """As when the terminal has gone."""
+    assert Forked("tests/hanging_process.py", [], stderr=Path("/dev/full")).wait(20) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "second"),
+    [(signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)],
+)
 def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_signal(
-    tmp_path: Path, number: signal.Signals
+    tmp_path: Path, number: signal.Signals, second: signal.Signals
 ) -> None:
+    """SIGHUP is no second one: whose terminal is closed is often sent two."""
     with serving(tmp_path / "data", "--no-demo", GATEWAY_DRAIN_SECONDS="10") as gateway:
         assert gateway.get("/readyz")[0] == 200
         gateway.process.send_signal(number)
@@ -113,11 +120,12 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
         while (told := gateway.get("/readyz"))[0] == 200:
             assert time.monotonic() < deadline
         assert (told[0], json.loads(told[2])) == (503, {"ready": False, "draining": True})
+        gateway.process.send_signal(signal.SIGHUP)
         assert gateway.get("/healthz")[0] == 200
         assert gateway.data("{ areas }")["areas"]
-        gateway.process.send_signal(number)
+        gateway.process.send_signal(second)
         gateway.process.wait(5)
-        assert gateway.process.returncode == 128 + number
+        assert gateway.process.returncode == 128 + second
 
 
 # Rolling

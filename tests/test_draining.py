@@ -3,8 +3,10 @@
 import asyncio
 import json
 import random
+import socket
 from collections import Counter
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,6 +21,7 @@ from test_sse import blocks, next_of
 from test_sse import edge as events
 from test_websocket import deaf
 from toy_sockets import Peer, Served, serving, until, world
+from uvicorn.lifespan.off import LifespanOff
 from virtual_time import in_virtual_time
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
@@ -29,11 +32,13 @@ from edge.draining import (
     LONGEST_DELAY_SECONDS,
     LONGEST_SPREAD_SECONDS,
     STEP_SECONDS,
+    WORKER_SECONDS,
     Delays,
     one_after_another,
 )
 from edge.http.protocol import UVICORN_OPTIONS
 from edge.http.sse import EventStreams
+from edge.server import _Server, work_until_told
 from edge.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
 from edge.websocket.messages import restart
 
@@ -112,6 +117,64 @@ def test_what_hangs_is_waited_for_no_longer_for_the_time_it_took_to_end_others()
 
     in_virtual_time(work)
     assert took == pytest.approx([4.0, 4.0], abs=2 * STEP_SECONDS)
+
+
+@pytest.mark.parametrize(("grace", "seconds"), [(1.0, 1 + 9 + 1), (10.0, 16 + 1)])
+def test_however_long_the_grace_what_hangs_leaves_time_to_put_things_away(
+    monkeypatch: pytest.MonkeyPatch, grace: float, seconds: float
+) -> None:
+    """In virtual time: streams that do not end, then requests that are not answered."""
+
+    async def end_streams(_: random.Random, most: float) -> None:
+        await asyncio.sleep(most)
+
+    async def work() -> float:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr("edge.server.time", SimpleNamespace(monotonic=loop.time))
+        monkeypatch.setattr("edge.server.application", lambda behind: None)
+        edge = SimpleNamespace(
+            settings=SimpleNamespace(grace_seconds=grace), begin_leaving=lambda: None, end_streams=end_streams
+        )
+        behind: Any = SimpleNamespace(edge=edge)
+        server = _Server(behind, lambda: asyncio.sleep(0), random.Random(8))
+        server.servers = []
+        server.lifespan = LifespanOff(server.config)
+        hanging: Any = asyncio.create_task(asyncio.Event().wait())
+        server.server_state.tasks.add(hanging)
+        server.leave()
+        await server.shutdown()
+        return loop.time()
+
+    took, _ = in_virtual_time(work)
+    assert took == pytest.approx(seconds, abs=0.2)
+    assert took < WORKER_SECONDS - 2
+
+
+# Workers
+
+
+async def test_a_worker_for_jobs_that_hangs_as_it_begins_leaves_when_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("edge.server.end_process_in", lambda seconds: None)
+    told: list[str] = []
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            told.append("closed")
+
+    behind: Any = SimpleNamespace(running=running)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        working = asyncio.create_task(work_until_told(behind, lambda: asyncio.sleep(0), theirs))
+        await asyncio.sleep(0)
+        ours.close()
+        await asyncio.wait_for(working, 5)
+    assert told == ["closed"]
 
 
 # WebSockets

@@ -4,17 +4,13 @@ import asyncio
 import os
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import aiohttp
 import pytest
-from command_line import Process, _until, refused_in_a_line, run_here, serving, serving_anew
+from command_line import Process, _until, refused_in_a_line, run_here, serving
 from conftest import SECRET, free_port
-
-from runtime import Part
-from workers import Address, Slot, Worker
 
 # Four interpreters that start on a busy machine take their time.
 pytestmark = [
@@ -22,24 +18,26 @@ pytestmark = [
     pytest.mark.timeout(180),
 ]
 # What they do in the background is tested elsewhere.
-QUIET = ("--matches", "none", "--no-feed-pipeline")
-ONE = ("--workers", "1", "--no-demo", *QUIET)
+QUIET = ("--no-demo", "--matches", "none", "--no-feed-pipeline")
 ASKED = {"query": "{ areas trending(windowHours: 1) { score } }"}
 UNLIMITED = {"GATEWAY_ANONYMOUS_BUDGET_UNITS": "0"}
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Two, which are replaced in some tests. In the end SIGTERM leaves nothing behind."""
-    port = str(free_port())
-    with serving(
-        tmp_path_factory.mktemp("workers") / "data", "--workers", "2", *QUIET, GATEWAY_METRICS_PORT=port, **UNLIMITED
-    ) as gateway:
+    """Two, which are replaced in some tests. In the end Ctrl-C, which a terminal sends to all, ends them once."""
+    folder = tmp_path_factory.mktemp("workers") / "data"
+    environment = {"GATEWAY_METRICS_PORT": str(free_port()), **UNLIMITED}
+    with serving(folder, "--workers", "2", *QUIET, **environment) as gateway:
         yield gateway
         there = children(gateway)
-        gateway.stop(signal.SIGTERM)
+        for child in workers(gateway) | workers(gateway, "jobs"):
+            os.kill(child, signal.SIGINT)
+            os.kill(child, signal.SIGHUP)
+        assert gateway.stop(signal.SIGINT) < 25
         assert gateway.process.returncode == 0
         assert [child for child in there if runs(child)] == []
+        assert "Traceback" not in gateway.told
 
 
 def children(gateway: Process) -> list[int]:
@@ -100,6 +98,7 @@ class Load:
                     async with session.post(self._url, json=ASKED) as response:
                         assert (response.status, "errors" in await response.json()) == (200, False)
                         self.answers += 1
+                    await asyncio.sleep(0.005)  # processes begin meanwhile, on the same CPUs
                 except aiohttp.ClientConnectionError:
                     self.broken += 1
 
@@ -141,29 +140,16 @@ async def test_all_are_replaced_at_a_sighup_and_no_request_fails(gateway: Proces
 
 async def test_tokens_of_one_are_good_for_all_and_each_tells_its_own_figures(gateway: Process) -> None:
     await ready(gateway)
-    token = gateway.token()
+    token = run_here("token", "--data-dir", gateway.folder).stdout.strip()
     assert {gateway.data("{ me { userId } }", token)["me"]["userId"] for _ in range(8)} == {"demo"}
-    assert gateway.told.count("Demo user token") == 1
+    assert gateway.told.count("Stop with Ctrl-C") == 1
     assert "read units in each process," in gateway.told
 
 
-def test_a_terminals_interrupt_which_goes_to_all_ends_them_once(tmp_path: Path) -> None:
-    with serving_anew(tmp_path / "data", *ONE) as gateway:
+def test_workers_end_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--workers", "1", *QUIET) as gateway:
         there = children(gateway)
         assert len(there) == 3  # one that serves, one for jobs, and the engine
-        began = time.monotonic()
-        for child in workers(gateway) | workers(gateway, "jobs"):
-            os.kill(child, signal.SIGINT)
-        gateway.process.send_signal(signal.SIGINT)
-        assert gateway.process.wait(25) == 0
-        assert time.monotonic() - began < 25
-        assert [child for child in there if runs(child)] == []
-        assert "Traceback" not in gateway.told
-
-
-def test_workers_end_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
-    with serving_anew(tmp_path / "data", *ONE) as gateway:
-        there = children(gateway)
         gateway.process.kill()
         _until(lambda: not any(runs(child) for child in there), 25)
 
@@ -172,6 +158,11 @@ def test_a_taken_address_is_told_although_workers_share_theirs(gateway: Process,
     port = gateway.url.rpartition(":")[2]
     done = run_here("serve", "--workers", "2", "--port", port, "--data-dir", tmp_path)
     refused_in_a_line(done, 1, f"Error: cannot listen on 127.0.0.1:{port}: Address already in use.")
+
+
+def test_what_is_for_workers_alone_is_told_where_a_user_has_set_it(tmp_path: Path) -> None:
+    done = run_here("serve", "--data-dir", tmp_path, WORKER_OF_GATEWAY="1")
+    refused_in_a_line(done, 2, "Error: WORKER_OF_GATEWAY is what `serve --workers` tells its processes")
 
 
 def test_several_workers_on_aws_need_a_bus(tmp_path: Path) -> None:
@@ -183,41 +174,3 @@ def test_several_workers_on_aws_need_a_bus(tmp_path: Path) -> None:
 def test_a_number_of_workers_that_cannot_be_is_told(told: str, tmp_path: Path) -> None:
     done = run_here("serve", "--workers", told, "--data-dir", tmp_path)
     refused_in_a_line(done, 2, "--workers: must be auto, or a number from 1 to 256.")
-
-
-# A process that is ready at once, and leaves when its supervisor has it leave.
-READY_AT_ONCE = """
-import json, os, socket
-line = socket.socket(fileno=json.loads(os.environ["WORKER_OF_GATEWAY"])["line"])
-line.sendall(b"ready\\n")
-line.recv(1)
-"""
-
-
-async def test_a_worker_that_dies_while_its_successor_begins_has_one_successor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.FIRST_DELAY", 0.0)
-    started, begins, may_begin = list[Worker](), asyncio.Event(), asyncio.Event()
-
-    async def start() -> Worker:
-        if started:
-            begins.set()
-            await may_begin.wait()
-        started.append(await Worker.start([sys.executable, "-c", READY_AT_ONCE], Part.SERVING, 1))
-        return started[-1]
-
-    slot = Slot(start, Address("127.0.0.1", free_port(), []))
-    assert await slot.fill()
-    keeping, renewing = asyncio.create_task(slot.keep()), asyncio.create_task(slot.renew())
-    await begins.wait()
-    started[0].kill()
-    await started[0].wait()
-    for _ in range(10):
-        await asyncio.sleep(0)  # its end is noticed
-    may_begin.set()
-    assert await renewing
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert len(started) == 2
-    assert slot.worker is started[1]
-    keeping.cancel()
-    await asyncio.gather(keeping, *[worker.end(5) for worker in started], return_exceptions=True)

@@ -1,0 +1,66 @@
+"""A supervisor without a store, whose workers are `standing_in.py`: a folder, how many, the port, a terminal to have.
+
+With `nohup` as a fifth argument it is to outlive the terminal.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import workers.slot
+import workers.worker
+from workers.supervisor import Supervisor
+
+STAND_IN = Path(__file__).with_name("standing_in.py")
+# Who hangs is killed after so long.
+START_SECONDS = 5.0
+LEAVE = {"LEAVE_SECONDS": 0.3, "ALL_SECONDS": 0.6}
+
+
+class NoStore:
+    """What of a gateway a supervisor uses. It opens once the folder has no file of the name `opening`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._opening = folder / "opening"
+
+    @asynccontextmanager
+    async def running(self, *, jobs: bool) -> AsyncIterator[None]:
+        assert not jobs
+        while self._opening.exists():  # noqa: ASYNC110 - another process's file tells no event
+            await asyncio.sleep(0.01)
+        yield
+
+
+def take(terminal: str) -> None:
+    os.setsid()
+    os.close(os.open(terminal, os.O_RDWR))  # that of the session from now on
+
+
+def main(folder: str, count: str, port: str, terminal: str = "", *rest: str) -> None:
+    workers.worker.START_SECONDS = float(os.environ.get("START_SECONDS", START_SECONDS))
+    workers.slot.FIRST_DELAY = 0.01
+    for module in (workers.slot, workers.supervisor):
+        vars(module).update(LEAVE)
+    if terminal:
+        take(terminal)
+    if "nohup" in rest:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    served = Path(folder, "served")
+
+    async def started() -> None:
+        served.touch()  # noqa: ASYNC240
+
+    command = [sys.executable, "-S", "-E", str(STAND_IN), folder]
+    gateway: Any = NoStore(Path(folder))
+    supervisor = Supervisor(command, int(count), "127.0.0.1", int(port))
+    sys.exit(0 if asyncio.run(supervisor.run(gateway, started)) else 1)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
