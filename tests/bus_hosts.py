@@ -14,6 +14,8 @@ from datastore.keyspace.sightings import BLIP
 from datastore.shards import Wire
 from datastore.streams import Change
 
+KEYS = 7
+
 
 class Counting:
     """The wire, and how often streams were read over it."""
@@ -83,7 +85,7 @@ class Hosts:
         numbers = [*range(self._written, self._written + many)]
         self._written += many
         for number in numbers:
-            item = {"PK": {"S": f"k{number % 3}"}, "SK": {"S": "x"}, "n": {"N": str(number)}}
+            item = {"PK": {"S": f"k{number % KEYS}"}, "SK": {"S": "x"}, "n": {"N": str(number)}}
             await self._wire.call("PutItem", {"TableName": self._prefix + BLIP.name, "Item": item}, timeout=10)
         return numbers
 

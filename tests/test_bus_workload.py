@@ -3,19 +3,23 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
-from bus_hosts import Hosts, Process, take
+from bus_hosts import KEYS, Hosts, Process, take
 from redis_server import RedisServer
+from split_stream import SplitStream
 
 from datastore.changes import Following
 from datastore.database import Database
+from datastore.keyspace.sightings import BLIP
 
 # BUS_EVENTS=200 takes some minutes.
 EVENTS = int(os.environ.get("BUS_EVENTS", "10"))
-KINDS = ("join", "join", "leave", "vanish", "flush", "restart", "hang", "trim", "copy", "go back", "nothing")
+KINDS = ("join", "join", "leave", "vanish", "flush", "restart", "hang", "trim", "copy", "go back", "split", "split")
 
 
 @pytest.fixture
@@ -26,48 +30,62 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def hosts(database: Database, redis: RedisServer) -> AsyncIterator[Hosts]:
+def stream(database: Database) -> SplitStream:
+    return SplitStream(database.client)
+
+
+@pytest.fixture
+async def hosts(stream: SplitStream, database: Database, redis: RedisServer) -> AsyncIterator[Hosts]:
     async with AsyncExitStack() as stack:
-        yield Hosts(database.client, database.prefix, redis, stack)
+        yield Hosts(stream, database.prefix, redis, stack)
+
+
+@dataclass(eq=False)
+class Follower:
+    """Of one process. `expected` is what it has to see: all that was written since it began, or was looked at last.
+
+    `last` is the number told last of each key.
+    """
+
+    events: Following[int]
+    expected: list[int] = field(default_factory=list)
+    last: dict[int, int] = field(default_factory=dict)
+
+    async def check(self) -> None:
+        """Of each key all, in order. Some that were written before it began may be seen, too, each once."""
+        missing = set(self.expected)
+        self.expected.clear()
+        while missing:
+            (number,) = await take(self.events, 1)
+            key = number % KEYS
+            assert self.last.get(key) in (None, number - KEYS)
+            self.last[key] = number
+            missing.discard(number)
 
 
 class Workload:
-    """`seen` is what each process's follower has to see: all that was written since it began."""
-
-    def __init__(self, hosts: Hosts, redis: RedisServer, chance: random.Random) -> None:
+    def __init__(
+        self, hosts: Hosts, split: Callable[[random.Random], Awaitable[None]], redis: RedisServer, chance: random.Random
+    ) -> None:
         self.hosts = hosts
+        self.split = split
         self.redis = redis
         self.chance = chance
-        self.seen: dict[Process, tuple[Following[int], list[int]]] = {}
-        self.checked: set[Process] = set()
+        self.followers: dict[Process, Follower] = {}
         self.copy = redis.copy()
 
-    async def write(self) -> None:
-        written = await self.hosts.write(self.chance.randrange(6))
-        for _, expected in self.seen.values():
-            expected += written
-
-    async def check(self, process: Process) -> None:
-        """A few that were written just before it began may be seen, too, but in their order."""
-        events, expected = self.seen[process]
-        if not expected:
-            return
-        told = await take(events, 1)
-        while told[-1] < expected[0] and process not in self.checked:
-            told += await take(events, 1)
-        told += await take(events, len(expected) - 1)
-        assert told == [*range(told[0], expected[0]), *expected]
-        expected.clear()
-        self.checked.add(process)
+    async def write(self, many: int | None = None) -> None:
+        written = await self.hosts.write(self.chance.randrange(6) if many is None else many)
+        for follower in self.followers.values():
+            follower.expected += written
 
     async def happen(self, kind: str) -> None:
-        if kind == "join" and len(self.seen) < 4:
+        if kind == "join" and len(self.followers) < 4:
             process = self.hosts.process(patience=0.5, lease_seconds=2)
-            self.seen[process] = await self.hosts.follow(process), []
-        elif kind in ("leave", "vanish") and len(self.seen) > 1:
-            process = self.chance.choice([*self.seen])
-            await self.check(process)
-            del self.seen[process]
+            self.followers[process] = Follower(await self.hosts.follow(process))
+        elif kind in ("leave", "vanish") and len(self.followers) > 1:
+            process = self.chance.choice([*self.followers])
+            await self.followers.pop(process).check()
             await (process.vanish() if kind == "vanish" else process.close())
         elif kind == "flush":
             self.redis.client.flushall()
@@ -88,17 +106,26 @@ class Workload:
             await self.write()
             await asyncio.sleep(self.chance.choice((0.1, 1)))
             self.redis.go_on()
+        elif kind == "split":  # with some to be read before it and behind it
+            await self.write(2 * KEYS)
+            await self.split(self.chance)
+            await self.write(2 * KEYS)
 
 
 @pytest.mark.timeout(60 + 5 * EVENTS)
-async def test_each_write_is_seen_once_by_all_who_follow(hosts: Hosts, redis: RedisServer) -> None:
-    workload = Workload(hosts, redis, random.Random(int(os.environ.get("BUS_SEED", "5"))))
+async def test_each_write_is_seen_once_by_all_who_follow(
+    hosts: Hosts, stream: SplitStream, database: Database, redis: RedisServer
+) -> None:
+    split = partial(stream.split, database.prefix + BLIP.name)
+    workload = Workload(hosts, split, redis, random.Random(int(os.environ.get("BUS_SEED", "5"))))
     await workload.happen("join")
     for _ in range(EVENTS):
         await workload.write()
         await workload.happen(workload.chance.choice(KINDS))
         await workload.write()
         if workload.chance.random() < 0.5:
-            await workload.check(workload.chance.choice([*workload.seen]))
-    for process in workload.seen:
-        await workload.check(process)
+            await workload.chance.choice([*workload.followers.values()]).check()
+    for _ in range(2):  # what came twice would come before what is written behind it
+        await workload.write(KEYS)
+        for follower in workload.followers.values():
+            await follower.check()
