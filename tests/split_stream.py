@@ -1,4 +1,4 @@
-"""Tables' streams as of several shards, which the embedded engine never has: its own records, dealt out by their keys."""
+"""Tables' streams as of several shards, which the embedded engine never has: its own records, split by their keys."""
 
 import random
 import zlib

@@ -1,5 +1,7 @@
 """Gateways that share a bus: what subscribers of each are told, and what it takes."""
 
+import asyncio
+import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -7,17 +9,28 @@ from typing import Any
 
 import pytest
 from bus_hosts import until
-from conftest import Clock, Served, Tidied, free_port, listening
-from earthquake_samples import put_raw
+from conftest import Clock, Engines, Served, Tidied, free_port, listening
+from earthquake_samples import put_raw, scan
+from fault_proxy import Proxy
 from redis_server import RedisServer
 from resuming_clients import Client, OverEvents, OverSocket
+from split_stream import SplitStream
+from test_active_matches import state
+from test_match_updates import advance, begun
+from test_resume import CUTS, cut_at_random, write_until
 
-from datastore.database import StoreOptions
+from datastore.database import StoreOptions, open_database
+from datastore.declarations import Table
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from edge.settings import Misconfigured, Settings
 from resolvers.access import Role
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
+SCORES = "subscription { liveScores { isSnapshot updates { matchId version conflated } } }"
+# After so many writes shards are no more, so that a long run is not about them alone.
+MOST_UNREST = 300
+TRANSPORTS = pytest.mark.parametrize("transport", [OverSocket, OverEvents])
 
 
 @pytest.fixture
@@ -30,6 +43,20 @@ def redis() -> Iterator[RedisServer]:
 @pytest.fixture
 def settings(settings: Settings, redis: RedisServer) -> Settings:
     return replace(settings, bus=redis.url)
+
+
+@pytest.fixture
+async def streams(engine: str, engines: Engines, proxy: Proxy) -> AsyncIterator[SplitStream]:
+    async with open_database(StoreOptions(store=engine, prefix=engines.prefix)) as database:
+        streams = SplitStream(database.client)
+        proxy.always = streams.answer
+        yield streams
+
+
+@pytest.fixture
+def store_options(engines: Engines, streams: SplitStream, proxy: Proxy) -> StoreOptions:
+    """By a way on which streams have several shards."""
+    return StoreOptions(store=proxy.url, prefix=engines.prefix)
 
 
 @pytest.fixture
@@ -63,7 +90,8 @@ def count_reads(served: Served, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def figure(served: Served, name: str) -> float:
-    headers = served.headers("root", Role.ADMIN)
+    # No connection is left over that a gateway would wait for at its end.
+    headers = served.headers("root", Role.ADMIN) | {"Connection": "close"}
     async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
         lines = (await response.text()).splitlines()
     return float(next(line for line in lines if line.startswith(f"{name} ")).rpartition(" ")[2])
@@ -114,7 +142,7 @@ async def test_a_gateway_is_ready_and_tells_its_subscribers_while_the_bus_is_awa
     assert (await readiness(served))["bus"] == "ok"
 
 
-@pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+@TRANSPORTS
 async def test_a_client_that_was_cut_off_goes_on_at_another_gateway(
     gateways: list[Served], transport: type[Client]
 ) -> None:
@@ -145,6 +173,104 @@ async def test_a_client_that_was_cut_off_goes_on_at_another_gateway(
 
     assert told == [f"us{number}" for number in range(8)]
     assert [(await stays.event())["earthquakeDetected"]["eventId"] for _ in range(8)] == told
+
+
+async def test_who_saw_nothing_yet_is_told_at_another_gateway_what_came_first(gateways: list[Served]) -> None:
+    client = OverEvents(gateways[0].http, QUAKES, {})
+    async with client.connected(gateways[0].url) as events:
+        assert await anext(events) == {"begun": True}
+    for number in range(3):
+        await put_raw(gateways[0], f"us{number}")
+    stays = await gateways[1].listen(QUAKES)
+    async with client.connected(gateways[1].url) as events, asyncio.timeout(10):
+        told = [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(3)]
+    assert told == ["us0", "us1", "us2"]
+    await stays.socket.close()
+
+
+class Unrest:
+    """Ends shards, and has other gateways read tables' streams for all. `holders` are those that did."""
+
+    def __init__(self, streams: SplitStream, gateways: list[Served]) -> None:
+        database = gateways[0].gateway.database
+        assert database is not None
+        self._streams = streams
+        self._prefix = database.prefix
+        self._buses = [served.gateway.bus for served in gateways if served.gateway.bus is not None]
+        self._chance = random.Random(3)
+        self.holders: set[str] = set()
+
+    async def rise(self) -> None:
+        table = self._chance.choice((EARTHQUAKES, ACTIVE_MATCHES))
+        await self._chance.choice((self._split, self._hand_over))(table)
+
+    async def _split(self, table: Table) -> None:
+        await self._streams.split(self._prefix + table.name, self._chance)
+
+    async def _hand_over(self, table: Table) -> None:
+        """Who held it hears of that when it appends, or claims again."""
+        follow = [bus for bus in self._buses if any(source.table == table.name for source in bus._sources)]
+        taker = self._chance.choice(follow)
+        held = await taker.connection.claim(table.name, taker.instance)
+        await taker.connection.release(table.name, held.lease)
+        held = await taker.connection.claim(table.name, taker.instance)
+        self.holders.add(held.lease.partition(":")[2])
+
+    def shards(self, table: Table) -> list[str]:
+        return self._streams.shards(self._prefix + table.name)
+
+
+@TRANSPORTS
+async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_them(
+    gateways: list[Served], streams: SplitStream, transport: type[Client]
+) -> None:
+    """What they were told comes to what is in the tables: no gap, and nothing twice."""
+    matches = [f"m{number}" for number in range(4)]
+    await begun(gateways[0], *matches)
+    unrest, over = Unrest(streams, gateways), asyncio.Event()
+    quakes, scores = transport(gateways[0].http, QUAKES, {}), transport(gateways[0].http, SCORES, {})
+    told, versions = list[str](), {match: list[int]() for match in matches}
+
+    async def write(number: int) -> None:
+        await put_raw(gateways[0], f"q{number}")
+        await advance(gateways[0], matches[number % 4])
+        if number % 3 == 2 and number < MOST_UNREST:
+            await unrest.rise()
+
+    def take_quake(payload: Any) -> None:
+        if not payload.get("begun"):
+            told.append(payload["data"]["earthquakeDetected"]["eventId"])
+
+    def take_scores(payload: Any) -> None:
+        if payload.get("begun"):
+            return
+        assert "resync" not in payload["extensions"]
+        for update in payload["data"]["liveScores"]["updates"]:
+            versions[update["matchId"]].append(update["version"])
+
+    async with quakes.connected(gateways[0].url) as events:
+        assert await anext(events) == {"begun": True}
+    urls = [served.url for served in gateways]
+    writing = asyncio.create_task(write_until(over, write))
+    await asyncio.gather(
+        cut_at_random(quakes, urls, lambda: True, take_quake), cut_at_random(scores, urls, lambda: True, take_scores)
+    )
+    over.set()
+    await writing
+    stored = {event["eventId"]["S"] for event in await scan(gateways[0], "EVENT")}
+    latest = {match: (await state(gateways[0], match)).version for match in matches}
+    async with quakes.connected(urls[1]) as events, asyncio.timeout(10):
+        while len(told) < len(stored):
+            take_quake(await anext(events))
+    async with scores.connected(urls[2]) as events, asyncio.timeout(10):
+        while {match: had[-1] for match, had in versions.items()} != latest:
+            take_scores(await anext(events))
+
+    assert (len(told), set(told)) == (len(stored), stored)
+    assert {match: [*range(had[0], latest[match] + 1)] for match, had in versions.items()} == versions
+    assert len(told) > CUTS
+    assert len(unrest.holders) > 1
+    assert min(len(unrest.shards(table)) for table in (EARTHQUAKES, ACTIVE_MATCHES)) > 1
 
 
 @pytest.mark.parametrize(

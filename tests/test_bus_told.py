@@ -31,7 +31,7 @@ def record(number: int) -> dict[str, Any]:
 
 
 def entry(numbers: Iterable[int], follows: str = START) -> Relayed:
-    return Relayed("1-1", "e", "child", follows, orjson.dumps([record(number) for number in numbers]))
+    return Relayed("1-1", "e", "child", follows, 0, orjson.dumps([record(number) for number in numbers]))
 
 
 @pytest.fixture

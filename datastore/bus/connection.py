@@ -68,13 +68,15 @@ class State:
 class Relayed:
     """Changes of a shard as Redis has them, one behind the other.
 
-    `follows` is the shard's position before them; `records` is a JSON list of the stream's.
+    `follows` is the shard's position before them; `before` is how many changes there were in the order, of all shards;
+    `records` is a JSON list of the stream's.
     """
 
     id: str
     epoch: str
     shard: str
     follows: str
+    before: int
     records: bytes
 
 
@@ -239,10 +241,11 @@ def _entries(told: Any) -> list[tuple[str, Entry]]:
 
 def _entry(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
     parts = fields.get(b"c", b"").split(b"\n", 4)
-    if len(parts) != 5:
+    before = parts[3].partition(b" ")[0] if len(parts) == 5 else b""
+    if not before.isdigit():
         return fields
     epoch, shard, follows = map(_text, parts[:3])
-    return Relayed(entry_id, epoch, shard, follows, parts[4])
+    return Relayed(entry_id, epoch, shard, follows, int(before), parts[4])
 
 
 def _flat(pairs: Mapping[str, str]) -> list[str]:

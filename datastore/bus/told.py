@@ -41,7 +41,9 @@ class Told:
         entries = [entry for entry in past if isinstance(entry, Relayed) and entry.epoch == state.epoch]
         self.shards = dict(state.positions)
         single = state.single if [*self.shards] == [state.single] else None
-        self.begin(state.epoch, state.stream, single=single, is_new=not state.changes)
+        # Who saw the order begin, and no change yet, goes on here as long as all of it is here.
+        is_whole = not (entries[0].before if entries else state.changes)
+        self.begin(state.epoch, state.stream, single=single, is_new=is_whole)
         for entry in entries:
             for record in self._records(entry):
                 change = self._decoded(record)
