@@ -1,6 +1,7 @@
 """Clients that leave: what was still to be read for them is not read."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -97,6 +98,19 @@ async def test_keys_that_the_store_left_over_are_not_asked_for_again(served: Ser
     proxy.always = None
     assert (await served.ask(PROFILES)).errors is None
     assert calls(proxy, "BatchGetItem") == before + 1
+
+
+async def test_who_leaves_is_no_error(served: Served, proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    proxy.always = met("BatchGetItem", BLIP.name, hang)
+    await leave(served, PROFILES, proxy, "BatchGetItem", 1)
+    await until(lambda: [report.codes for report in served.reports] == [["CANCELLED"]])
+    await still_answers(served)
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+async def still_answers(served: Served) -> None:
+    """What comes after what was under way has been answered, or given up."""
+    assert (await served.ask("{ areas }")).errors is None
 
 
 async def test_what_waits_for_its_turn_is_not_looked_up(served: Served, proxy: Proxy) -> None:

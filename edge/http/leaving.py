@@ -38,9 +38,10 @@ class Watch:
         self._leave()
 
     def _leave(self) -> None:
-        self._gone = True
-        if self._work is not None:
+        # Of a connection that is lost its newest and its running request are told, which may be the same one.
+        if not self._gone and self._work is not None:
             self._work.cancel()
+        self._gone = True
 
     def absolve(self) -> None:
         """Turn our own cancellation into `ClientGone`; one from outside is left as it is."""
