@@ -14,6 +14,7 @@ from test_notifications import notification_item
 
 from datastore.attributes import Item
 from datastore.feeds.home_feeds import HomeFeeds, Source, source_item
+from datastore.feeds.posts import Post, Posts
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import Key
 from datastore.metering import Call
@@ -267,6 +268,30 @@ async def test_a_slow_reader_of_counts_gets_the_latest(served: Served) -> None:
         ((likes, _),) = await counted(listener, 1)
         assert likes > last
         last = likes
+
+
+async def test_what_changes_no_count_is_none_of_those_that_were_left_out(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = post_item("p", "bob")
+    await put(served, post)
+    read = Posts.visible
+
+    async def slowly(posts: Posts, *asked: Any) -> Post | None:
+        found = await read(posts, *asked)
+        marker = await listening(served, RECEIVED % "", beside=1)
+        await put(served, *[post | {"likes": 1 + number // 3, "seen": number} for number in range(9)])
+        await put(served, notification_item("done"))
+        await marker.event()  # so that all of it has come through the stream, and waits
+        return found
+
+    monkeypatch.setattr(Posts, "visible", slowly)
+    listener = await listening(served, ENGAGEMENT % "")
+
+    assert await counted(listener, 1) == [(0, 0)]
+    payload = (await listener.message())["payload"]
+    assert payload["data"]["postEngagement"]["likeCount"] == 3
+    assert payload["extensions"]["conflated"] == 2
 
 
 async def test_who_follows_no_longer_is_told_no_more(served: Served) -> None:

@@ -87,7 +87,10 @@ class _Counts:
             return None
         if change.new is None or not is_live(change.new):
             return _Deleted()
-        return _engagement(post_from(change.new))
+        counts = _engagement(post_from(change.new))
+        # What changes no count is no event: it is not to be counted where a slow viewer's events are conflated.
+        is_news = change.old is None or not is_live(change.old) or _engagement(post_from(change.old)) != counts
+        return counts if is_news else None
 
 
 class _SinceCounted:
