@@ -31,7 +31,7 @@ COPY --from=packages /opt/venv /opt/venv
 COPY --from=web /build/node_modules/@dynoxide node_modules/@dynoxide
 COPY --from=web /build/web/dist web/dist
 COPY web/examples web/examples
-COPY gateway.py console.py runtime.py ./
+COPY gateway.py console.py runtime.py background.py ./
 COPY commands commands
 COPY compiled compiled
 COPY datastore datastore

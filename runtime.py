@@ -2,34 +2,27 @@
 
 import asyncio
 import logging
-import os
-import random
-import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import strawberry
 
+from background import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
 from datastore.bus import bus_at
 from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.cursors import Cursors
 from datastore.database import Database, StoreOptions, open_database
 from datastore.declarations import Table
-from datastore.earthquakes import IngestSummary
-from datastore.errors import BadUserInput, DomainError
-from datastore.expiry import sweep_forever
+from datastore.errors import DomainError
 from datastore.keyspace import TABLES
-from datastore.keyspace.matches.leagues import LEAGUES
-from datastore.keyspace.matches.teams import TEAMS
 from datastore.metering import Deadline, Meter
 from datastore.objects.opening import object_store
 from datastore.photos.user_ids import UserIds
@@ -40,33 +33,14 @@ from datastore.store import Store
 from edge.assembly import Edge
 from edge.observing.store_metrics import StoreMetrics
 from edge.requests import Observe
-from edge.settings import Misconfigured, Settings
-from pipelines.demo import Demo
+from edge.settings import Settings
+from pipelines.client_ingests import ClientIngests
 from pipelines.earthquakes import EarthquakeIngest
-from pipelines.feeds.pipeline import FeedPipeline
-from pipelines.jobs import every
-from pipelines.matches.pipeline import CricketPipeline
-from pipelines.matches.providers import Provider
-from pipelines.matches.setup import PipelineSetup, Source, pipeline_setup
-from pipelines.photos.janitor import Janitor
+from pipelines.jobs import keep, stop
+from pipelines.matches.setup import Source, pipeline_setup
 from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.shard_work import Pace
-from pipelines.usgs_feed import FeedError
-from pipelines.usgs_fetch import feed_url
 from resolvers.access import Identity
 from resolvers.context import Context, Places, Services
-
-INGEST_EVERY_SECONDS = 60.0
-INGEST_STOP_SECONDS = 5.0
-JOB_PAUSE_SECONDS = 10.0
-METRICS_PAUSE_SECONDS = 0.5
-# For jobs to give back what they hold, leases say.
-JOB_STOP_SECONDS = 4.0
-# Delivering to all phones of a match reads page after page while it sends.
-PIPELINE_DEADLINE_SECONDS = 120.0
-POLL_SECONDS, LOCAL_POLL_SECONDS = 0.25, 0.02
-# AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this.
-AWS_PIPELINE_POLL_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +86,7 @@ class Gateway:
     ) -> None:
         self.settings = settings
         self._part = part
-        self.matches = pipeline_setup(Source(settings.matches or Source.NONE))
+        self._matches = pipeline_setup(Source(settings.matches or Source.NONE))
         self._store = store
         self._now = now
         self._new_id = new_id
@@ -120,8 +94,8 @@ class Gateway:
         self.database: Database | None = None
         self.services: Services | None = None
         self.ingest: EarthquakeIngest | None = None
+        self._background: Background | None = None
         self.metrics = StreamMetrics()
-        self._ingests: set[asyncio.Task[IngestSummary]] = set()
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,
@@ -146,6 +120,11 @@ class Gateway:
         )
         StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
         self.bus = bus_at(settings.bus, store.prefix, self.edge.figures)
+
+    @property
+    def background(self) -> Background:
+        assert self._background is not None, "The gateway is used before it has started."
+        return self._background
 
     def open_context(self, identity: Identity | None) -> Context:
         assert self.services is not None, "The gateway is used before it has started."
@@ -179,44 +158,22 @@ class Gateway:
                 on_change=lambda change: shared.changed(self._store.prefix, change.table, change.keys),
             )
             self.ingest = self._make_ingest(logs)
-            self.services = self._make_services(logs, changes)
+            for_clients = ClientIngests(self.ingest, self.settings.ingest_hosts)
+            self.services = self._make_services(logs, changes, for_clients)
+            self._background = self._make_background(self.ingest, self.services)
             await self._prepare_store()
             logs.start()
             stack.push_async_callback(logs.stop)
             stack.push_async_callback(changes.aclose)
             stack.push_async_callback(self.services.remembered.aclose)
-            stack.push_async_callback(self._finish_ingests)
+            stack.push_async_callback(for_clients.finish)
             if self._part is Part.WHOLE:
-                stack.enter_context(self.metrics_served(self.settings.metrics_port, self.settings.metrics_host))
+                port, host = self.settings.metrics_port, self.settings.metrics_host
+                stack.enter_context(metrics_served(self.metrics, port, host))
             if jobs:
-                stack.push_async_callback(_stop, [asyncio.create_task(_keep(job)) for job in self._jobs()])
+                stack.push_async_callback(stop, [asyncio.create_task(keep(job)) for job in self._jobs()])
             await stack.enter_async_context(self.edge.running(serving=serves))
             yield self
-
-    @contextmanager
-    def metrics_served(self, port: int | None, host: str) -> Iterator[None]:
-        """Answer Prometheus at this address; with None as port, do not. Raises `Misconfigured` when it is taken."""
-        with ExitStack() as stack:
-            if port is not None:
-                try:
-                    stack.enter_context(self.metrics.served(port, host))
-                except OSError as problem:
-                    reason = problem.strerror or problem
-                    raise Misconfigured(f"cannot answer Prometheus on {host}:{port}: {reason}.") from None
-            yield
-
-    async def _serve_metrics(self, port: int) -> None:
-        """As one of several: the port may be that of a process whose place this one takes, until that has ended."""
-        has_told = False
-        while True:
-            try:
-                with self.metrics_served(port, self.settings.metrics_host):
-                    await asyncio.Event().wait()
-            except Misconfigured as taken:
-                if not has_told:
-                    logger.info("%s It is tried again.", taken)
-                has_told = True
-            await asyncio.sleep(METRICS_PAUSE_SECONDS)
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
         """Whether the store answers for every table, within so many seconds. A bus that is away can be done without."""
@@ -257,38 +214,18 @@ class Gateway:
 
     async def _load_demo(self) -> None:
         try:
-            await self.demo().load()
+            await self.background.demo().load()
         except (DomainError, RequestRefused) as problem:
             # A store of one's own may come later; what is served works without the demo.
             logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
 
-    def _jobs(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
+    def _jobs(self) -> Iterator[Job]:
         if self._part is not Part.JOBS and self.edge.known.watch is not None:
             yield self.edge.known.watch
         if self._part is not Part.WHOLE and self.settings.metrics_port is not None:
-            yield partial(self._serve_metrics, self.settings.metrics_port)
+            yield partial(serve_metrics, self.metrics, self.settings.metrics_port, self.settings.metrics_host)
         if self._part is not Part.SERVING:
-            yield from self._jobs_of_a_host()
-
-    def _jobs_of_a_host(self) -> Iterator[Callable[[], Coroutine[Any, Any, None]]]:
-        assert self.database is not None
-        if self._store.embedded:
-            yield partial(sweep_forever, self.database.client, TABLES, self._store.prefix, self._now)
-        if self.settings.demo:
-            yield self.demo().live
-        if self.matches.source is not Source.NONE:
-            yield self.cricket(self.matches).run
-        if self.settings.feed_pipeline:
-            yield self.feed_pipeline().run
-        yield Janitor(partial(self.open_store, PIPELINE_DEADLINE_SECONDS), self.objects, now=self._now).run
-        if self.settings.ingest:
-            yield partial(every, INGEST_EVERY_SECONDS, partial(self._run_ingest, self.settings.ingest))
-
-    async def _finish_ingests(self) -> None:
-        """Those that clients began: a moment to end by themselves, and in any case to have their log written."""
-        if self._ingests:
-            await asyncio.wait(self._ingests, timeout=INGEST_STOP_SECONDS)
-        await _stop([*self._ingests])
+            yield from self.background.jobs()
 
     def open_store(self, seconds: float | None = None, meter: Meter | None = None) -> Store:
         """A store for a piece of work beside clients' operations, which takes so long at the most."""
@@ -296,55 +233,6 @@ class Gateway:
         deadline = Deadline(seconds or self.settings.deadline_seconds)
         return Store(
             self.database.client, prefix=self._store.prefix, deadline=deadline, token=self._new_id, meter=meter
-        )
-
-    def cricket(self, setup: PipelineSetup, provider: Provider | None = None, **given: Any) -> CricketPipeline:
-        """A pipeline on this gateway's tables; `given` is for it."""
-        return CricketPipeline(
-            provider or setup.provider(self._http(), self._now),
-            partial(self.open_store, PIPELINE_DEADLINE_SECONDS),
-            setup.delivery(self._now),
-            instance_id=self._instance_id(),
-            now=self._now,
-            on_sync=self._forget_reference_data,
-            **given,
-        )
-
-    def feed_pipeline(self, **given: Any) -> FeedPipeline:
-        """A consumer of the feed's changes; `given` is for it."""
-        assert self.database is not None
-        defaults: dict[str, Any] = {
-            "fan_out_bound": self.settings.fan_out_bound,
-            "metrics": self.metrics,
-            "pace": pipeline_pace(self._store.store, self.settings.poll_interval),
-            "now": self._now,
-        }
-        return FeedPipeline(
-            self.database.client,
-            self._store.prefix,
-            partial(self.open_store, PIPELINE_DEADLINE_SECONDS),
-            instance_id=self._instance_id(),
-            **defaults | given,
-        )
-
-    def _instance_id(self) -> str:
-        return f"{socket.gethostname()}-{os.getpid()}-{self._new_id()[:8]}"
-
-    def _forget_reference_data(self) -> None:
-        assert self.services is not None
-        for table in (TEAMS, LEAGUES):
-            self.services.remembered.invalidate(table)
-
-    def demo(self) -> Demo:
-        return Demo(
-            self.open_store,
-            self.objects,
-            areas=self.settings.areas,
-            categories=self.settings.categories,
-            now=self._now,
-            new_id=self._new_id,
-            chance=random.Random(),
-            is_followed=self._is_followed,
         )
 
     def _is_followed(self, table: Table) -> bool:
@@ -362,7 +250,25 @@ class Gateway:
             new_id=self._new_id,
         )
 
-    def _make_services(self, logs: RequestLogs, changes: ChangeFeed) -> Services:
+    def _make_background(self, ingest: EarthquakeIngest, services: Services) -> Background:
+        assert self.database is not None
+        return Background(
+            settings=self.settings,
+            store=self._store,
+            client=self.database.client,
+            session=self._http(),
+            objects=self.objects,
+            open_store=self.open_store,
+            matches=self._matches,
+            ingest=ingest,
+            remembered=services.remembered,
+            metrics=self.metrics,
+            now=self._now,
+            new_id=self._new_id,
+            is_followed=self._is_followed,
+        )
+
+    def _make_services(self, logs: RequestLogs, changes: ChangeFeed, ingests: ClientIngests) -> Services:
         assert self.database is not None
         return Services(
             client=self.database.client,
@@ -371,7 +277,7 @@ class Gateway:
             changes=changes,
             remembered=RememberedScans(self.open_store, self._now),
             request_logs=logs,
-            ingest=self._ingest_for_clients,
+            ingest=ingests.run,
             places=Places(self.settings.areas, self.settings.categories),
             now=self._now,
             new_id=self._new_id,
@@ -379,25 +285,6 @@ class Gateway:
             objects=self.objects,
             deadline_seconds=self.settings.deadline_seconds,
         )
-
-    async def _ingest_for_clients(self, feed: str) -> IngestSummary:
-        """Clients name feeds, or URLs on the hosts that are allowed: neither our files nor our network."""
-        is_url = "://" in feed
-        host = urlsplit(feed).hostname if is_url else None
-        if is_url and host not in self.settings.ingest_hosts:
-            allowed = ", ".join(self.settings.ingest_hosts)
-            raise BadUserInput(f"`feed` may be the name of a USGS feed, or a URL on: {allowed}.", field="feed")
-        if not is_url:
-            _check_name(feed)
-        task = asyncio.create_task(self._run_ingest(feed))
-        self._ingests.add(task)
-        task.add_done_callback(self._ingests.discard)
-        # A client's deadline ends its waiting, not the ingest.
-        return await asyncio.shield(task)
-
-    async def _run_ingest(self, feed: str) -> IngestSummary:
-        assert self.ingest is not None
-        return await self.ingest.run(feed)
 
 
 def _encoded(secrets: Iterable[str]) -> list[bytes]:
@@ -412,40 +299,3 @@ def _user_ids(settings: Settings) -> UserIds:
 def followed_every(store: str, poll_interval: float | None) -> float:
     """How often a shard is read for subscribers, in seconds. On AWS each read is billed, and their number limited."""
     return poll_interval or (POLL_SECONDS if store == "aws" else LOCAL_POLL_SECONDS)
-
-
-def pipeline_pace(store: str, poll_interval: float | None) -> Pace:
-    """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
-    seconds = poll_interval or POLL_SECONDS
-    return Pace(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if store == "aws" else seconds)
-
-
-async def _stop(tasks: Sequence[asyncio.Task[Any]]) -> None:
-    """Those that do not end in time are left behind: the process is to end."""
-    for task in tasks:
-        task.cancel()
-    if not tasks:
-        return
-    over, stuck = await asyncio.wait(tasks, timeout=JOB_STOP_SECONDS)
-    for task in over:
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("What ran in the background failed while it ended", exc_info=task.exception())
-    if stuck:
-        logger.error("%d of what ran in the background do not end: %s", len(stuck), stuck)
-
-
-async def _keep(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """A job that fails is told of, and begun again: none ends in silence."""
-    while True:
-        try:
-            await job()
-        except Exception:
-            logger.exception("A job in the background failed; it begins again in %.0f s", JOB_PAUSE_SECONDS)
-        await asyncio.sleep(JOB_PAUSE_SECONDS)
-
-
-def _check_name(feed: str) -> None:
-    try:
-        feed_url(feed)
-    except FeedError as problem:
-        raise BadUserInput(str(problem), field="feed") from None

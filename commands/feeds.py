@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from background import metrics_served
 from commands.options import (
     DATA_DIR,
     DataDir,
@@ -79,8 +80,8 @@ def run_pipeline(
     async def consume(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
-        with gateway.metrics_served(metrics_port, metrics_host):
-            await until_stopped(gateway.feed_pipeline(fan_out_bound=fan_out_bound).run())
+        with metrics_served(gateway.metrics, metrics_port, metrics_host):
+            await until_stopped(gateway.background.feed_pipeline(fan_out_bound=fan_out_bound).run())
 
     with_gateway(consume, store_options(store, data_dir, memory, prefix, region), **settings)
 

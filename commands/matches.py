@@ -51,7 +51,7 @@ def run_pipeline(
     async def poll(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
-        await until_stopped(gateway.cricket(setup).run())
+        await until_stopped(gateway.background.cricket(setup).run())
 
     with_gateway(poll, store_options(store, data_dir, memory, prefix, region))
 
@@ -106,7 +106,7 @@ async def _play(gateway: Gateway, recordings: Sequence[Recording], speed: float 
     provider = ReplayProvider(recordings, now=utc_now, speed=speed, balls_per_tick=FULL_SPEED_BALLS, start_times=starts)
     pace = FULL_SPEED if speed is None else BY_THE_CLOCK
     setup = setup_of(Source.DEMO)
-    pipeline = gateway.cricket(setup, provider, pace=pace, on_change=_tell)
+    pipeline = gateway.background.cricket(setup, provider, pace=pace, on_change=_tell)
     async with pipeline.open():
         await pipeline.sync()
         for recording in recordings:

@@ -2,7 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
+
+PAUSE_SECONDS = 10.0
+# For jobs to give back what they hold, leases say.
+STOP_SECONDS = 4.0
 
 logger = logging.getLogger(__name__)
 
@@ -17,3 +22,27 @@ async def every(seconds: float, job: Callable[[], Awaitable[object]]) -> None:
         except Exception:
             logger.exception("A job failed")
         await asyncio.sleep(max(0.0, due - loop.time()))
+
+
+async def keep(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """A job that fails is told of, and begun again: none ends in silence."""
+    while True:
+        try:
+            await job()
+        except Exception:
+            logger.exception("A job in the background failed; it begins again in %.0f s", PAUSE_SECONDS)
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def stop(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Those that do not end in time are left behind: the process is to end."""
+    for task in tasks:
+        task.cancel()
+    if not tasks:
+        return
+    over, stuck = await asyncio.wait(tasks, timeout=STOP_SECONDS)
+    for task in over:
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("What ran in the background failed while it ended", exc_info=task.exception())
+    if stuck:
+        logger.error("%d of what ran in the background do not end: %s", len(stuck), stuck)

@@ -144,7 +144,7 @@ def point_reads(calls: Counter[str]) -> int:
 
 @pytest.mark.timeout(120)
 async def test_operations_of_the_gateway_are_answered_alike(served: Served) -> None:
-    await served.gateway.demo().load()
+    await served.gateway.background.demo().load()
     schema = served.gateway.edge.documents.schema
     made = [(generated(schema, seed), None) for seed in range(GENERATED)]
     # Two fragments may ask for fields of one name and different types: such documents are refused.

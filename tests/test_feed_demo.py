@@ -117,7 +117,7 @@ async def test_what_is_loaded_a_second_time_changes_nothing(world: World) -> Non
 
 
 async def test_the_pipeline_makes_a_lively_feed_of_it(served: Served) -> None:
-    await served.gateway.demo().load()
+    await served.gateway.background.demo().load()
 
     async def seen(query: str) -> Any:
         answer = await served.ask(query, user="demo")
@@ -185,7 +185,7 @@ async def test_the_feed_lives_and_stays_small(world: World, monkeypatch: pytest.
 
 
 async def test_a_visitor_sees_it_live(served: Served) -> None:
-    await served.gateway.demo().load()
+    await served.gateway.background.demo().load()
     home, *others = [
         await served.listen(f"subscription {{ {field} }}", user="demo")
         for field in (

@@ -159,7 +159,7 @@ def handlers_of(served: Served, fan_out_bound: int = MOST_FOLLOWERS) -> list[Han
 @asynccontextmanager
 async def pipeline(served: Served, handlers: Sequence[Handler] | None = None) -> AsyncIterator[None]:
     """An instance in this process."""
-    instance = served.gateway.feed_pipeline(
+    instance = served.gateway.background.feed_pipeline(
         handlers=handlers or handlers_of(served),
         now=feed_process.utc_now,
         pace=feed_process.QUICK,

@@ -50,7 +50,7 @@ QUERIES = (
 
 
 async def test_queries_leave_nothing_to_the_collector(served: Served) -> None:
-    await served.gateway.demo().load()
+    await served.gateway.background.demo().load()
     runner = served.gateway.edge.runner
     caller = Caller(Identity("demo", Role.USER), "192.0.2.1")
 

@@ -111,6 +111,7 @@ def test_only_what_the_handler_needs_is_in_it(archive: Path) -> None:
         "tests",
         "gateway.py",
         "runtime.py",
+        "background.py",
         "strawberry",
         "graphql",
     }

@@ -8,11 +8,22 @@ from conftest import ROOT
 
 # Each layer imports only itself and what stands to its right.
 MAY_IMPORT = {
-    "gateway": {"commands", "console", "workers", "runtime", "edge", "schema", "resolvers", "pipelines", "datastore"},
+    "gateway": {"commands", "console", "runtime", "edge", "schema", "pipelines", "datastore"},
     "workers": {"runtime", "edge"},
-    "commands": {"console", "runtime", "edge", "schema", "resolvers", "pipelines", "datastore"},
+    "commands": {
+        "console",
+        "workers",
+        "runtime",
+        "background",
+        "edge",
+        "schema",
+        "resolvers",
+        "pipelines",
+        "datastore",
+    },
     "console": {"edge", "datastore"},
-    "runtime": {"edge", "schema", "resolvers", "pipelines", "datastore"},
+    "runtime": {"background", "edge", "schema", "resolvers", "pipelines", "datastore"},
+    "background": {"edge", "pipelines", "datastore"},
     "edge": {"compiled", "resolvers", "datastore"},
     "compiled": set(),
     "schema": {"resolvers", "datastore"},

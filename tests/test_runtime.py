@@ -4,18 +4,21 @@ import asyncio
 from functools import partial
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
-from conftest import SECRET, Clock
+from conftest import SECRET, Clock, free_port
+from prometheus_client import Gauge
 from usgs_samples import Handler, feature, feed, feed_server, hang
 
-import runtime
+from background import metrics_served, pipeline_pace, serve_metrics
 from datastore.database import StoreOptions
 from datastore.earthquakes import Earthquakes
 from datastore.moments import day_bucket
 from datastore.pages import Span
 from edge.settings import Settings
-from runtime import Gateway, Part, pipeline_pace
+from pipelines.streams.metrics import StreamMetrics
+from runtime import Gateway, Part
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,33 @@ async def test_what_runs_in_the_background_runs_in_one_of_several_processes() ->
     assert len(found[Part.WHOLE]) == 6
     assert found[Part.JOBS] == found[Part.WHOLE]
     assert found[Part.SERVING] == []
+
+
+async def test_a_port_for_figures_is_taken_over_from_a_process_that_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("background.METRICS_PAUSE_SECONDS", 0.01)
+    before, after, port, host = StreamMetrics(), StreamMetrics(), free_port(), "127.0.0.1"
+    caplog.set_level("INFO")
+    with metrics_served(before, port, host):
+        serving = asyncio.create_task(serve_metrics(after, port, host))
+        while "It is tried again" not in caplog.text:  # noqa: ASYNC110 - what is told is no event
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert caplog.text.count("It is tried again") == 1
+    Gauge("of_who_takes_over", "For this test.", registry=after.registry)
+    async with aiohttp.ClientSession() as session, asyncio.timeout(5):
+        while "of_who_takes_over" not in await _figures(session, port):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    serving.cancel()
+
+
+async def _figures(session: aiohttp.ClientSession, port: int) -> str:
+    try:
+        async with session.get(f"http://127.0.0.1:{port}/metrics") as response:
+            return await response.text()
+    except aiohttp.ClientConnectionError:
+        return ""
 
 
 # A stop while a client's ingest runs
@@ -94,6 +124,6 @@ async def test_an_ingest_that_a_client_began_ends_before_the_store_closes(
 async def test_an_ingest_that_does_not_end_is_cancelled_and_logged(
     settings: Settings, store_options: StoreOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "INGEST_STOP_SECONDS", 0.1)
+    monkeypatch.setattr("pipelines.client_ingests.STOP_SECONDS", 0.1)
     (entry,) = await left_and_stopped(settings, store_options, hang)
     assert entry["error"] == "CANCELLED"

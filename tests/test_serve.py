@@ -310,6 +310,12 @@ def test_an_app_that_is_set_up_wrong_ends_its_server_with_one_line(
     refused_in_a_line(subprocess.CompletedProcess((), int(str(ended.value)), told.out, told.err), 2, words)
 
 
+def test_an_app_is_one_process_where_serve_would_have_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GATEWAY_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("GATEWAY_WORKERS", "2")
+    create_app()
+
+
 def test_what_an_app_is_given_counts_more_than_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GATEWAY_STORE", "nonsense")
     create_app(Settings(secret=SECRET), StoreOptions())

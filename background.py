@@ -1,0 +1,173 @@
+"""What works behind a gateway without being asked: its pipelines, and the jobs of a host."""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+import aiohttp
+
+from datastore.client import Client
+from datastore.database import StoreOptions
+from datastore.declarations import Table
+from datastore.expiry import sweep_forever
+from datastore.keyspace import TABLES
+from datastore.keyspace.matches.leagues import LEAGUES
+from datastore.keyspace.matches.teams import TEAMS
+from datastore.metering import Meter
+from datastore.objects import ObjectStore
+from datastore.remembered import RememberedScans
+from datastore.store import Store
+from edge.settings import Misconfigured, Settings
+from pipelines.demo import Demo
+from pipelines.earthquakes import EarthquakeIngest
+from pipelines.feeds.pipeline import FeedPipeline
+from pipelines.jobs import every
+from pipelines.matches.pipeline import CricketPipeline
+from pipelines.matches.providers import Provider
+from pipelines.matches.setup import PipelineSetup, Source
+from pipelines.photos.janitor import Janitor
+from pipelines.streams.metrics import StreamMetrics
+from pipelines.streams.shard_work import Pace
+
+INGEST_EVERY_SECONDS = 60.0
+METRICS_PAUSE_SECONDS = 0.5
+# Delivering to all phones of a match reads page after page while it sends.
+PIPELINE_DEADLINE_SECONDS = 120.0
+POLL_SECONDS, LOCAL_POLL_SECONDS = 0.25, 0.02
+# AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this.
+AWS_PIPELINE_POLL_SECONDS = 1.0
+
+Job = Callable[[], Coroutine[Any, Any, None]]
+
+logger = logging.getLogger(__name__)
+
+
+class OpenStore(Protocol):
+    def __call__(self, seconds: float | None = None, meter: Meter | None = None) -> Store: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Made when the store is open, and good until it closes."""
+
+    settings: Settings
+    store: StoreOptions
+    client: Client
+    session: aiohttp.ClientSession
+    objects: ObjectStore
+    open_store: OpenStore
+    matches: PipelineSetup
+    ingest: EarthquakeIngest
+    remembered: RememberedScans
+    metrics: StreamMetrics
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    is_followed: Callable[[Table], bool]
+
+    def jobs(self) -> Iterator[Job]:
+        """Those that run once for all processes of a host."""
+        if self.store.embedded:
+            yield partial(sweep_forever, self.client, TABLES, self.store.prefix, self.now)
+        if self.settings.demo:
+            yield self.demo().live
+        if self.matches.source is not Source.NONE:
+            yield self.cricket(self.matches).run
+        if self.settings.feed_pipeline:
+            yield self.feed_pipeline().run
+        yield Janitor(self._patient_store, self.objects, now=self.now).run
+        if self.settings.ingest:
+            yield partial(every, INGEST_EVERY_SECONDS, partial(self.ingest.run, self.settings.ingest))
+
+    def cricket(self, setup: PipelineSetup, provider: Provider | None = None, **given: Any) -> CricketPipeline:
+        """A pipeline on this gateway's tables; `given` is for it."""
+        return CricketPipeline(
+            provider or setup.provider(self.session, self.now),
+            self._patient_store,
+            setup.delivery(self.now),
+            instance_id=self._instance_id(),
+            now=self.now,
+            on_sync=self._forget_reference_data,
+            **given,
+        )
+
+    def feed_pipeline(self, **given: Any) -> FeedPipeline:
+        """A consumer of the feed's changes; `given` is for it."""
+        defaults: dict[str, Any] = {
+            "fan_out_bound": self.settings.fan_out_bound,
+            "metrics": self.metrics,
+            "pace": pipeline_pace(self.store.store, self.settings.poll_interval),
+            "now": self.now,
+        }
+        return FeedPipeline(
+            self.client,
+            self.store.prefix,
+            self._patient_store,
+            instance_id=self._instance_id(),
+            **defaults | given,
+        )
+
+    def demo(self) -> Demo:
+        return Demo(
+            self.open_store,
+            self.objects,
+            areas=self.settings.areas,
+            categories=self.settings.categories,
+            now=self.now,
+            new_id=self.new_id,
+            chance=random.Random(),
+            is_followed=self.is_followed,
+        )
+
+    def _patient_store(self) -> Store:
+        return self.open_store(PIPELINE_DEADLINE_SECONDS)
+
+    def _instance_id(self) -> str:
+        return f"{socket.gethostname()}-{os.getpid()}-{self.new_id()[:8]}"
+
+    def _forget_reference_data(self) -> None:
+        for table in (TEAMS, LEAGUES):
+            self.remembered.invalidate(table)
+
+
+def pipeline_pace(store: str, poll_interval: float | None) -> Pace:
+    """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
+    seconds = poll_interval or POLL_SECONDS
+    return Pace(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if store == "aws" else seconds)
+
+
+# Figures
+
+
+@contextmanager
+def metrics_served(metrics: StreamMetrics, port: int | None, host: str) -> Iterator[None]:
+    """Answer Prometheus at this address; with None as port, do not. Raises `Misconfigured` when it is taken."""
+    with ExitStack() as stack:
+        if port is not None:
+            try:
+                stack.enter_context(metrics.served(port, host))
+            except OSError as problem:
+                reason = problem.strerror or problem
+                raise Misconfigured(f"cannot answer Prometheus on {host}:{port}: {reason}.") from None
+        yield
+
+
+async def serve_metrics(metrics: StreamMetrics, port: int, host: str) -> None:
+    """As one of several: the port may be that of a process whose place this one takes, until that has ended."""
+    has_told = False
+    while True:
+        try:
+            with metrics_served(metrics, port, host):
+                await asyncio.Event().wait()
+        except Misconfigured as taken:
+            if not has_told:
+                logger.info("%s It is tried again.", taken)
+            has_told = True
+        await asyncio.sleep(METRICS_PAUSE_SECONDS)
