@@ -56,6 +56,6 @@ EXPOSE 8000
 # Whether the process is alive. Whether it may have work is asked at /readyz, by who sends it some.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 \
     CMD ["python", "-I", "-c", "import os, urllib.request; urllib.request.urlopen(f'http://127.0.0.1:{os.environ[\"GATEWAY_PORT\"]}/healthz', timeout=2)"]
-# No shell between: SIGTERM comes to the process itself.
+# No shell between: SIGTERM comes to the process itself, which heeds it from its first moment on, also as process 1.
 ENTRYPOINT ["python", "gateway.py"]
 CMD ["serve"]

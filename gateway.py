@@ -1,5 +1,13 @@
 """The gateway: the ASGI application factory, and the command line (see `python gateway.py --help`)."""
 
+import os
+import signal
+import sys
+
+if os.getpid() == 1:
+    # The first process of a container is sent no signal that it has no handler for, and the imports take a while.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+
 import typer
 from starlette.applications import Starlette
 from typer.core import TyperGroup

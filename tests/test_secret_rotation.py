@@ -10,8 +10,10 @@ import aiohttp
 import pytest
 from conftest import SECRET, Clock, Served, free_port, listening
 from photo_items import ADA, person, photo, put, user
+from resuming_clients import OverSocket, Said
 
 from datastore.database import StoreOptions
+from datastore.keyspace.sightings import BLIP
 from edge.settings import Misconfigured, Settings, from_environment
 from resolvers.access import Role
 from runtime import Gateway
@@ -23,6 +25,9 @@ PHOTOS = """query ($of: ID!, $after: String) {
   }
 }"""
 PERSONS = "query ($after: String) { persons(first: 1, after: $after) { nodes { name } pageInfo { endCursor } } }"
+REPORT = """mutation ($description: String!) {
+  reportSighting(input: {area: "Downtown", category: "Cats", description: $description}) { description }
+}"""
 
 Open = Callable[..., Awaitable[Served]]
 
@@ -117,6 +122,31 @@ async def test_nothing_counts_that_was_made_with_a_secret_which_is_not_accepted(
 
     assert counts.pop("id") == []
     assert counts == NONE
+
+
+async def test_a_subscription_goes_on_after_an_event_that_was_told_with_another_secret(open_gateway: Open) -> None:
+    old, new = await open_gateway(), await open_gateway(secret=NEW)
+    client = OverSocket(old.http, "subscription { sightingReported { description } }", {})
+
+    async with client.connected(old.url) as events:
+        await old.settle(BLIP)
+        await reported(old, "Asleep")
+        assert await told(events) == "Asleep"
+    await reported(old, "Awake")
+    async with client.connected(new.url) as events:
+        assert await told(events) == "Awake"
+
+
+async def told(events: AsyncIterator[Said]) -> Any:
+    payload = await anext(events)
+    while "data" not in payload:  # where it begins
+        payload = await anext(events)
+    return payload["data"]["sightingReported"]["description"]
+
+
+async def reported(served: Served, description: str) -> None:
+    answer = await asked(served, served.token("ada"), REPORT, description=description)
+    assert answer["reportSighting"]["description"] == description
 
 
 async def test_ids_of_photo_users_stay_with_a_secret_of_their_own(open_gateway: Open) -> None:
