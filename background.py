@@ -30,6 +30,7 @@ from pipelines.demo import Demo
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.jobs import every
+from pipelines.matches.metrics import PollFigures
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers import Provider
 from pipelines.matches.setup import PipelineSetup, Source
@@ -68,6 +69,7 @@ class Background:
     ingest: EarthquakeIngest
     remembered: RememberedScans
     metrics: StreamMetrics
+    polling: PollFigures
     now: Callable[[], datetime]
     new_id: Callable[[], str]
     is_followed: Callable[[Table], bool]
@@ -95,6 +97,7 @@ class Background:
             instance_id=self._instance_id(),
             now=self.now,
             on_sync=self._forget_reference_data,
+            figures=self.polling,
             **given,
         )
 

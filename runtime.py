@@ -37,6 +37,7 @@ from edge.settings import Settings
 from pipelines.client_ingests import ClientIngests
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.jobs import keep, stop
+from pipelines.matches.metrics import PollFigures
 from pipelines.matches.setup import Source, pipeline_setup
 from pipelines.streams.metrics import StreamMetrics
 from resolvers.access import Identity
@@ -96,6 +97,7 @@ class Gateway:
         self.ingest: EarthquakeIngest | None = None
         self._background: Background | None = None
         self.metrics = StreamMetrics()
+        self._polling = PollFigures(self.metrics.registry)
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,
@@ -263,6 +265,7 @@ class Gateway:
             ingest=ingest,
             remembered=services.remembered,
             metrics=self.metrics,
+            polling=self._polling,
             now=self._now,
             new_id=self._new_id,
             is_followed=self._is_followed,

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from background import metrics_served
+from commands.feeds import MetricsHost, MetricsPort
 from commands.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
 from console import mistake, until_stopped
 from datastore.matches.fixtures import Fixtures
@@ -21,6 +23,7 @@ from pipelines.matches.providers import ProviderError
 from pipelines.matches.recordings import Recording
 from pipelines.matches.replay import ReplayProvider
 from pipelines.matches.setup import PipelineSetup, SetupError, Source, pipeline_setup
+from pipelines.streams.metrics import LOCAL
 from runtime import Gateway, utc_now
 
 # At full speed a tick takes an over, and nobody waits between two.
@@ -39,6 +42,8 @@ def run_pipeline(
             "--matches", envvar="GATEWAY_MATCHES", help="Where matches come from: sportmonks, or demo (invented ones)."
         ),
     ] = Source.SPORTMONKS,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
     store: StoreOption = "embedded",
     data_dir: DataDir = DATA_DIR,
     memory: Memory = False,
@@ -51,7 +56,8 @@ def run_pipeline(
     async def poll(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
-        await until_stopped(gateway.background.cricket(setup).run())
+        with metrics_served(gateway.metrics, metrics_port, metrics_host):
+            await until_stopped(gateway.background.cricket(setup).run())
 
     with_gateway(poll, store_options(store, data_dir, memory, prefix, region))
 

@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "operations.md").read_text()
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
 DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "gateway.json").read_text())
 CODES = re.compile(r'^    code = "([A-Z_]+)"$', re.M)
-_NAMED = re.compile(r"\b(?:gateway|stream|process)_[a-z_]+")
+_NAMED = re.compile(r"\b(?:gateway|stream|cricket|process)_[a-z_]+")
 _STRINGS = re.compile(r'"[^"]*"|\{[^}]*\}')
 
 

@@ -19,6 +19,7 @@ from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.locks import LIFETIME_SECONDS, Locks
 from datastore.matches.match_follows import MatchFollows
 from datastore.store import Store
+from pipelines.matches.metrics import PollFigures
 from pipelines.matches.poller import ScorePoller, Tick
 from pipelines.matches.providers import Provider, ProviderError
 
@@ -59,7 +60,9 @@ class MatchOrchestrator:
         reconcile_seconds: float = RECONCILE_SECONDS,
         lock_seconds: float = LIFETIME_SECONDS,
         linger: timedelta = LINGER,
+        figures: PollFigures | None = None,
     ) -> None:
+        self._figures = figures or PollFigures()
         self._provider = provider
         self._poller = poller
         self._open_store = open_store
@@ -84,6 +87,7 @@ class MatchOrchestrator:
 
     async def run(self) -> None:
         """Reconcile now and again and again, until cancelled; then leave the matches to others."""
+        self._figures.listed()
         try:
             while True:
                 await self._safely("reconcile", self.reconcile)
@@ -108,10 +112,12 @@ class MatchOrchestrator:
     async def _live(self) -> Sequence[Match] | None:
         """None when the provider does not tell: nothing begins then, and nothing ends for not being listed."""
         try:
-            return await self._provider.live()
+            live = await self._provider.live()
         except ProviderError as problem:
             logger.warning("%s does not tell which matches are live: %s", self._provider.name, problem)
             return None
+        self._figures.listed()
+        return live
 
     async def _start_if_new(self, match: Match, active: ActiveMatch | None) -> None:
         """A match that goes live, or is back in the live scores, begins to be polled.
@@ -245,6 +251,7 @@ class MatchOrchestrator:
         if match_id not in self._polls:
             self._poller.forget(match_id)
             self._ticks[match_id] = 0
+            self._figures.begun(match_id)
             self._polls[match_id] = asyncio.create_task(self._poll(match_id), name=f"match {match_id}")
 
     async def _poll(self, match_id: str) -> None:
@@ -255,6 +262,7 @@ class MatchOrchestrator:
             while True:
                 due = loop.time() + self._tick_seconds
                 ended = await self._safely(match_id, self._poller.tick, match_id)
+                self._figures.ticked(match_id, ended)
                 if ended is Tick.LOST:
                     return
                 self._ticks[match_id] += ended in (Tick.CHANGED, Tick.UNCHANGED)
@@ -267,6 +275,7 @@ class MatchOrchestrator:
             self._poller.forget(match_id)
             if self._polls.get(match_id) is asyncio.current_task():
                 del self._polls[match_id]
+                self._figures.left(match_id)
 
     async def _give_up(self, match_id: str) -> None:
         """The provider does not know the match, for now: it rests, and is asked for again."""
@@ -278,12 +287,15 @@ class MatchOrchestrator:
     async def _end_poll(self, match_id: str) -> None:
         task = self._polls.pop(match_id, None)
         if task is not None:
+            self._figures.left(match_id)
             task.cancel()
             await asyncio.wait([task])
 
     async def aclose(self) -> None:
         """Leave all matches: whoever comes next need not wait until these locks expire."""
         polls, self._polls = self._polls, {}
+        for match_id in polls:
+            self._figures.left(match_id)
         stopped = [*polls.values(), *self._endings.values()]
         for task in stopped:
             task.cancel()

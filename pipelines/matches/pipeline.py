@@ -21,6 +21,7 @@ from pipelines.jobs import every
 from pipelines.matches.deliveries import Delivery, Outcome
 from pipelines.matches.desks import MatchChange
 from pipelines.matches.live_activities import LACoordinator
+from pipelines.matches.metrics import PollFigures
 from pipelines.matches.orchestrator import LINGER, RECONCILE_SECONDS, TICK_SECONDS, MatchOrchestrator
 from pipelines.matches.poller import LiveChange, ScorePoller
 from pipelines.matches.providers import Provider
@@ -63,6 +64,7 @@ class CricketPipeline:
         pace: Pace = Pace(),
         on_change: Callable[[LiveChange], None] = lambda _: None,
         on_sync: Callable[[], None] = lambda: None,
+        figures: PollFigures | None = None,
     ) -> None:
         self._provider = provider
         self._open_store = open_store
@@ -86,6 +88,7 @@ class CricketPipeline:
             reconcile_seconds=pace.reconcile_seconds,
             lock_seconds=pace.lock_seconds,
             linger=pace.linger,
+            figures=figures,
         )
         jobs = (LeagueSyncJob, TeamSyncJob, FixtureSyncJob)
         self._jobs: list[SyncJob] = [job(provider, open_store, instance_id, now) for job in jobs]
