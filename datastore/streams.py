@@ -6,12 +6,13 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 """
 
 import asyncio
+import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from secrets import token_hex
 from typing import Any, Literal, TypeVar
@@ -20,15 +21,16 @@ from datastore.attributes import Item, decode_item, encode_item
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.errors import DomainError, TableMissing, Unavailable
-from datastore.positions import START, Reached, joined, joined_by, sequence_at
+from datastore.outages import Outage
+from datastore.positions import Reached, joined
+from datastore.shard_places import Shard, ancestors
 from datastore.shards import (
     BATCH,
-    FROM_THE_START,
     LOST,
     SPENT,
     StreamMissing,
+    Trimmed,
     Wire,
-    after,
     call,
     iterator_at,
     shards_of,
@@ -41,9 +43,9 @@ T = TypeVar("T")
 SLICE = 50
 FIRST_DELAY, LONGEST_DELAY = 0.1, 1.5
 MISSING_CHILD_SECONDS = 1.0  # a shard has ended, and the listing does not show its children yet
-RETENTION = timedelta(hours=24)
-CLOCK_SKEW = timedelta(minutes=5)  # AWS refuses requests signed by a clock that is further off
 TTL_PRINCIPAL = "dynamodb.amazonaws.com"
+
+logger = logging.getLogger(__name__)
 
 
 class ChangesLost(Unavailable):
@@ -97,59 +99,6 @@ def _principal(record: dict[str, Any]) -> str | None:
     return identity.get("PrincipalId") or identity.get("principalId")
 
 
-@dataclass(slots=True)
-class Shard:
-    """Where a shard is read: an iterator, and what it takes to get another one for the same place."""
-
-    id: str
-    parent: str | None
-    whole: bool = True
-    iterator: str | None = None
-    last: int | None = None
-    position: str = START
-    as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
-    skip_before: datetime | None = None
-
-    def resume(self) -> dict[str, str]:
-        """How to ask for an iterator that continues here.
-
-        A shard that was joined at its end and has shown no record yet has no sequence to continue after, and its end
-        has moved on: it is read from its start, without what is older than the last answer. That may repeat changes
-        from up to CLOCK_SKEW before, and loses none.
-        """
-        if self.last is not None:
-            return after(str(self.last))
-        if datetime.now(UTC) - self.as_of > RETENTION:
-            raise _lost()
-        if not self.whole:
-            self.skip_before = self.as_of - CLOCK_SKEW
-        return FROM_THE_START
-
-    def go_on_at(self, position: str) -> None:
-        """Read on where another has left off."""
-        self.position, self.last = position, sequence_at(position)
-        place = joined_by(position)
-        if place is not None:
-            self.whole, self.iterator = False, place[1]
-
-    def advance(self, sequence: int, time: datetime | None) -> bool:
-        """Whether a change is new here: a retry or a new iterator may bring some again."""
-        if self.last is not None and sequence <= self.last:
-            return False
-        self.last = sequence
-        is_new = self.skip_before is None or time is None or time >= self.skip_before
-        if is_new:
-            self.position = str(sequence)
-        return is_new
-
-    def turn(self, iterator: str | None) -> None:
-        """Go on with the iterator that an answer brought; None at the shard's end."""
-        self.iterator, self.as_of = iterator, datetime.now(UTC)
-        place = joined_by(self.position)
-        if iterator is not None and place is not None and self.skip_before is None:
-            self.position = joined(place[0], iterator)
-
-
 def _lost() -> ChangesLost:
     return ChangesLost("Some changes may have been missed; read the current state and subscribe again.")
 
@@ -163,19 +112,12 @@ def _delay(failures: int) -> float:
     return min(LONGEST_DELAY, math.ldexp(FIRST_DELAY, min(failures, 10))) * random.uniform(0.5, 1)
 
 
-def _ancestors(shards: Mapping[str, Shard], id: str) -> list[str]:
-    """Those that are listed still."""
-    found: list[str] = []
-    parent = shards[id].parent
-    while parent is not None and parent in shards:
-        found.append(parent)
-        parent = shards[parent].parent
-    return found
-
-
 @dataclass(eq=False)
 class StreamReader:
-    """A `Source`: reads one table's stream from now on, or from where another has left off (`start`)."""
+    """A `Source`: reads one table's stream from now on, or from where another has left off (`start`).
+
+    Who goes on from there waits, from the first call on, for a store that is away; who begins is told.
+    """
 
     wire: Wire
     prefix: str
@@ -199,6 +141,8 @@ class StreamReader:
         self._parents: set[str | None] = set()
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
+        self._failing = 0  # calls that are made again and again
+        self._outage = Outage(partial(self.on_error, self.table.name), self._tell_end)
         self._task = asyncio.create_task(self._run(), name=f"changes of {self.table.name}")
 
     @property
@@ -242,8 +186,7 @@ class StreamReader:
 
     async def _attach(self, shards: asyncio.TaskGroup) -> None:
         """Join the open shards at their end. A shard that ends meanwhile is no gap: its children are read whole."""
-        self._stream = await self._latest_stream()
-        listed = await self._list()
+        listed = await (self._find() if self.start is None else self._patiently(self._find))
         self._started = {shard.id for shard in listed}
         self._finished = {shard.id for shard in listed if shard.id in self._parents}
         self._is_single = len(listed) == 1 and listed[0].parent is None
@@ -257,15 +200,22 @@ class StreamReader:
         for shard in leaves:
             self._begin(shards, shard)
 
+    async def _find(self) -> list[Shard]:
+        """The stream, and its shards."""
+        self._stream = await self._latest_stream()
+        return await self._list()
+
     def _go_on(self, shards: asyncio.TaskGroup, listed: list[Shard], start: Reached) -> None:
         """Read on after the positions. Children come whole, once their parent has been read to its end."""
         by_id = {shard.id: shard for shard in listed}
-        if start.stream != self._stream or not start.shards.keys() <= by_id.keys():
+        known = start.shards.keys() & by_id.keys()
+        # A child is begun when its parent has been read to its end: of that one nothing is missing, though it is gone.
+        if start.stream != self._stream or start.shards.keys() - known - {by_id[id].parent for id in known}:
             raise _lost()
-        self._finished = {id for known in start.shards for id in _ancestors(by_id, known)} - start.shards.keys()
-        self._started = self._finished | start.shards.keys()
-        for id, position in start.shards.items():
-            by_id[id].go_on_at(position)
+        self._finished = {ancestor for id in known for ancestor in ancestors(by_id, id)} - known
+        self._started = self._finished | known
+        for id in known:
+            by_id[id].go_on_at(start.shards[id])
             self._begin(shards, by_id[id])
         self._wake.set()
 
@@ -373,18 +323,26 @@ class StreamReader:
             try:
                 answer = await ask()
                 break
-            except (ChangesLost, StreamMissing):
+            except (ChangesLost, StreamMissing, TableMissing):
                 raise
+            except Trimmed as problem:
+                raise _lost() from problem
             except (DomainError, RequestRefused) as problem:
+                self._failing += 0 if failures else 1
                 await self._bear(problem, failures)
                 failures += 1
         if failures:
+            self._failing -= 1
+            if not self._failing:
+                self._outage.ends()
             self._wake.set()  # after an outage it may be another store: have its stream compared
         return answer
 
     async def _bear(self, problem: DomainError | RequestRefused, failures: int) -> None:
         if isinstance(problem, RequestRefused) and problem.code in LOST:
             raise _lost() from problem
-        if not failures:
-            self.on_error(self.table.name, problem)
+        self._outage.goes_on(problem)
         await asyncio.sleep(_delay(failures))
+
+    def _tell_end(self) -> None:
+        logger.info("Changes of %s are read again.", self.table.name)

@@ -506,7 +506,7 @@ async def test_trimmed_changes_are_told_after_what_came_before() -> None:
 
 
 async def test_an_outage_longer_than_the_retention_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETENTION", timedelta(0))
+    monkeypatch.setattr("datastore.shard_places.RETENTION", timedelta(0))
     script = Script(a=Shard())
     async with scripted(script).follow(BLIP, number_of) as events:
         script.generation += 1
@@ -532,7 +532,7 @@ async def test_failures_are_waited_out_and_told_once() -> None:
         await until(lambda: not script.faults["DescribeTable"])
         script.write("a", "x")
         assert await take(events, 1) == [100]
-    assert sorted(map(str, told)) == ["busy", "gone"]
+    assert len(told) == 1
 
 
 async def test_records_that_come_again_are_dropped() -> None:

@@ -9,8 +9,9 @@ import orjson
 
 from datastore.bus.connection import Connection, State
 from datastore.positions import Reached, joined_by, sequence_at
+from datastore.shard_places import Shard
 from datastore.shards import sequence_of, time_of
-from datastore.streams import Change, ChangesLost, Shard, StreamReader
+from datastore.streams import Change, ChangesLost, StreamReader
 
 Page = Sequence[dict[str, Any]]
 # Told a shard, the position that a page of it follows, and the page.

@@ -1,0 +1,74 @@
+"""Where a shard is read, and how reading goes on there."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from datastore.positions import START, joined, joined_by, sequence_at
+from datastore.shards import FROM_THE_START, Trimmed, after
+
+RETENTION = timedelta(hours=24)
+CLOCK_SKEW = timedelta(minutes=5)  # AWS refuses requests signed by a clock that is further off
+
+
+@dataclass(slots=True)
+class Shard:
+    """Where a shard is read: an iterator, and what it takes to get another one for the same place."""
+
+    id: str
+    parent: str | None
+    whole: bool = True
+    iterator: str | None = None
+    last: int | None = None
+    position: str = START
+    as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
+    skip_before: datetime | None = None
+
+    def resume(self) -> dict[str, str]:
+        """How to ask for an iterator that continues here.
+
+        A shard that was joined at its end and has shown no record yet has no sequence to continue after, and its end
+        has moved on: it is read from its start, without what is older than the last answer. That may repeat changes
+        from up to CLOCK_SKEW before, and loses none. Raises `Trimmed` when that was too long ago.
+        """
+        if self.last is not None:
+            return after(str(self.last))
+        if datetime.now(UTC) - self.as_of > RETENTION:
+            raise Trimmed("The shard has shown no record for as long as the stream keeps any.")
+        if not self.whole:
+            self.skip_before = self.as_of - CLOCK_SKEW
+        return FROM_THE_START
+
+    def go_on_at(self, position: str) -> None:
+        """Read on where another has left off."""
+        self.position, self.last = position, sequence_at(position)
+        place = joined_by(position)
+        if place is not None:
+            self.whole, self.iterator = False, place[1]
+
+    def advance(self, sequence: int, time: datetime | None) -> bool:
+        """Whether a change is new here: a retry or a new iterator may bring some again."""
+        if self.last is not None and sequence <= self.last:
+            return False
+        self.last = sequence
+        is_new = self.skip_before is None or time is None or time >= self.skip_before
+        if is_new:
+            self.position = str(sequence)
+        return is_new
+
+    def turn(self, iterator: str | None) -> None:
+        """Go on with the iterator that an answer brought; None at the shard's end."""
+        self.iterator, self.as_of = iterator, datetime.now(UTC)
+        place = joined_by(self.position)
+        if iterator is not None and place is not None and self.skip_before is None:
+            self.position = joined(place[0], iterator)
+
+
+def ancestors(shards: Mapping[str, Shard], id: str) -> list[str]:
+    """Those that are listed still."""
+    found: list[str] = []
+    parent = shards[id].parent
+    while parent is not None and parent in shards:
+        found.append(parent)
+        parent = shards[parent].parent
+    return found
