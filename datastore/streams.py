@@ -142,7 +142,7 @@ class StreamReader:
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
         self._failing = 0  # calls that are made again and again
-        self._outage = Outage(partial(self.on_error, self.table.name), self._tell_end)
+        self._outage = Outage(self._tell, self._tell_end)
         self._task = asyncio.create_task(self._run(), name=f"changes of {self.table.name}")
 
     @property
@@ -182,7 +182,7 @@ class StreamReader:
 
     def _end(self, problem: Exception) -> None:
         self.sink.lost(problem)
-        self.on_error(self.table.name, problem)
+        self._tell(problem)
 
     async def _attach(self, shards: asyncio.TaskGroup) -> None:
         """Join the open shards at their end. A shard that ends meanwhile is no gap: its children are read whole."""
@@ -343,6 +343,9 @@ class StreamReader:
             raise _lost() from problem
         self._outage.goes_on(problem)
         await asyncio.sleep(_delay(failures))
+
+    def _tell(self, problem: Exception) -> None:
+        self.on_error(self.table.name, problem)
 
     def _tell_end(self) -> None:
         logger.info("Changes of %s are read again.", self.table.name)

@@ -11,7 +11,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from redis_server import RedisServer
 
-from datastore.bus.connection import BusAway, Connection, LeaseLost, OutOfOrder, Relayed, State
+from datastore.bus.connection import BusAway, BusRefuses, Connection, LeaseLost, OutOfOrder, Relayed, State
 from datastore.bus.scripts import BYTES_KEPT, CHANGES_KEPT, ENTRY_BYTES
 from datastore.positions import Reached, joined, lacking
 
@@ -203,10 +203,24 @@ async def test_shards_that_are_listed_no_longer_are_forgotten(bus: Connection) -
     assert (await bus.claim("Blip", "one")).positions == {"s": HERE}
 
 
+@pytest.mark.parametrize("instance", ["one", "other"])
+async def test_a_full_redis_is_seen_by_who_holds_and_by_who_does_not(
+    bus: Connection, redis: RedisServer, instance: str
+) -> None:
+    await begun(bus)
+    redis.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(BusRefuses, match="OutOfMemory"):
+            await bus.claim("Blip", instance)
+    finally:
+        redis.client.config_set("maxmemory", 0)
+    assert (await bus.claim("Blip", "other")).is_held_by("one")
+
+
 async def test_an_address_without_redis_is_told_without_its_password() -> None:
     connection = Connection("redis://user:hidden-word@127.0.0.1:1", "t__")
     with pytest.raises(BusAway) as told:
-        await connection.ping()
+        await connection.probe()
     assert "hidden-word" not in repr(told.value) + repr(told.value.__cause__)
     await connection.aclose()
 

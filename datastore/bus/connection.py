@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ResponseError
 
 from datastore.bus import scripts
 from datastore.positions import Reached
@@ -19,8 +20,10 @@ PATIENCE_SECONDS = 1.0
 TURNS = 4
 LEASE_SECONDS = 10.0
 BLOCK_SECONDS = 0.2
-# So many are read at once, some MB at the most.
-ENTRIES = 100
+# So many entries of a table are read at once, and fewer where that is more than so many bytes, or takes too long.
+ENTRIES, PAGE_BYTES = 100, 4_000_000
+# Of what came before a process began it holds as much as Redis does.
+PAST_BYTES = scripts.BYTES_KEPT
 CONNECTIONS = 8
 
 T = TypeVar("T")
@@ -28,6 +31,14 @@ T = TypeVar("T")
 
 class BusAway(Exception):
     """Redis does not answer, or not with what was asked for."""
+
+
+class BusSlow(BusAway):
+    """It did not answer in time."""
+
+
+class BusRefuses(BusAway):
+    """It answers that it will not: it is full, or takes no writes, or the user has no right to a command."""
 
 
 class LeaseLost(Exception):
@@ -92,6 +103,7 @@ class Connection:
     ) -> None:
         self._patience = patience
         self._lease_ms = round(lease_seconds * 1000)
+        self._count = ENTRIES
         # One slot of a cluster has them all: one XREAD is for all tables.
         self._tag = f"{{{NAME}:{prefix}}}"
         pool: Any = BlockingConnectionPool.from_url(
@@ -108,12 +120,16 @@ class Connection:
         self._attach = self._redis.register_script(scripts.ATTACH)
         self._append = self._redis.register_script(scripts.APPEND)
         self._release = self._redis.register_script(scripts.RELEASE)
+        self._probe = self._redis.register_script(scripts.PROBE)
 
     async def aclose(self) -> None:
         await self._redis.aclose()
 
-    async def ping(self) -> None:
-        await self._patiently(self._redis.ping())
+    async def probe(self) -> None:
+        """Whether Redis does all that is asked of it here, by a new connection: the address may lead elsewhere now."""
+        await self._patiently(self._redis.connection_pool.disconnect(inuse_connections=False))
+        await self._run(self._probe, "", [])
+        await self._patiently(self._redis.xread({self._keys("")[2]: "0-0"}, count=1))
 
     async def claim(
         self,
@@ -178,20 +194,30 @@ class Connection:
         keys = {self._keys(table)[2]: table for table in places}
         streams = {key: places[table] for key, table in keys.items()}
         block = round(BLOCK_SECONDS * 1000)
-        told = await self._patiently(self._redis.xread(streams, count=ENTRIES, block=block), BLOCK_SECONDS)
-        return {keys[_text(key)]: _entries(entries) for key, entries in _pairs(told)}
+        count = self._count
+        told = await self._paged(self._redis.xread(streams, count=count, block=block), BLOCK_SECONDS)
+        pages = {keys[_text(key)]: _entries(entries) for key, entries in _pairs(told)}
+        if sum(_size(entry) for page in pages.values() for _, entry in page) > PAGE_BYTES:
+            self._have_fewer()
+        elif any(len(page) == count for page in pages.values()):
+            self._count = min(ENTRIES, self._count + 1)
+        return pages
 
     async def past(self, table: str, since_ms: int, last_id: str) -> list[Entry]:
-        """What came since a moment, up to an id; what came last in any case."""
+        """What came since a moment, up to an id, as far as `PAST_BYTES` go back; what came last in any case."""
         key = self._keys(table)[2]
         found = _entries(await self._patiently(self._redis.xrevrange(key, last_id, "-", count=1)))
-        while found and milliseconds(found[-1][0]) >= since_ms:
-            page = _entries(
-                await self._patiently(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=ENTRIES))
-            )
-            found += page
-            if len(page) < ENTRIES:
-                break
+        held, is_more = sum(_size(entry) for _, entry in found), bool(found)
+        while is_more and milliseconds(found[-1][0]) >= since_ms:
+            count = self._count
+            told = await self._paged(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=count))
+            is_more = len(told) == count
+            for entry_id, entry in _entries(told):
+                held += _size(entry)
+                if held > PAST_BYTES:
+                    is_more = False
+                    break
+                found.append((entry_id, entry))
         return [entry for _, entry in reversed(found)]
 
     def _keys(self, table: str) -> list[str]:
@@ -200,13 +226,26 @@ class Connection:
     async def _run(self, script: Any, table: str, arguments: Sequence[Any]) -> Any:
         return await self._patiently(script(keys=self._keys(table), args=arguments))
 
+    async def _paged(self, asked: Coroutine[Any, Any, T], more: float = 0.0) -> T:
+        try:
+            return await self._patiently(asked, more)
+        except BusSlow:
+            self._have_fewer()
+            raise
+
+    def _have_fewer(self) -> None:
+        """Entries of a page, from the next one on."""
+        self._count = max(1, self._count // 2)
+
     async def _patiently(self, asked: Coroutine[Any, Any, T], more: float = 0.0) -> T:
         asking = asyncio.ensure_future(asked)
         try:
             for _ in range(TURNS):
                 if (await asyncio.wait((asking,), timeout=(self._patience + more) / TURNS))[0]:
                     return asking.result()
-            raise BusAway("Redis is too slow.")
+            raise BusSlow("Redis is too slow.")
+        except ResponseError as problem:
+            raise BusRefuses(f"{type(problem).__name__}: {problem}") from problem
         except REDIS_AWAY as problem:
             raise BusAway(f"{type(problem).__name__}: {problem}") from problem
         finally:
@@ -246,6 +285,10 @@ def _entry(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
         return fields
     epoch, shard, follows = map(_text, parts[:3])
     return Relayed(entry_id, epoch, shard, follows, int(before), parts[4])
+
+
+def _size(entry: Entry) -> int:
+    return len(entry.records) if isinstance(entry, Relayed) else sum(map(len, entry.values()))
 
 
 def _flat(pairs: Mapping[str, str]) -> list[str]:

@@ -2,14 +2,19 @@
 
 import asyncio
 import logging
+import random
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from datastore.bus.connection import BusAway, Connection, LeaseLost, OutOfOrder, State
+from datastore.bus.connection import BusAway, BusRefuses, Connection, LeaseLost, OutOfOrder, State
 from datastore.bus.relay import Page, ReadPages, Relay
 from datastore.client import RequestRefused
 from datastore.errors import DomainError
 from datastore.positions import Reached, lacking
+
+# So long who could not read a table leaves it to others, more or less.
+REFUSED_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +49,7 @@ class Holding:
         self._on_error = on_error
         self._relay: Relay | None = None
         self._task: asyncio.Task[None] | None = None
+        self._wanted_from = float("-inf")
         self.refused: Exception | None = None
 
     @property
@@ -55,7 +61,8 @@ class Holding:
         relay = self._relay
         idle = {} if relay is None else relay.idle()
         appended = None if relay is None else relay.appended()
-        state = await self._connection.claim(self._table, self._instance, idle=idle)
+        wanted = time.monotonic() >= self._wanted_from
+        state = await self._connection.claim(self._table, self._instance, wanted=wanted, idle=idle)
         if relay is None or relay.lease != state.lease:
             return state
         if appended is not None and (relay.epoch != state.epoch or lacking(state.positions, appended)):
@@ -90,13 +97,15 @@ class Holding:
         lease = self._relay.lease if self._relay is not None else None
         await self.let_go()
         if lease is not None:
-            with suppress(BusAway):  # it goes by itself then
-                await self._connection.release(self._table, lease)
+            await self._give_up(lease)
 
     async def _run(self, relay: Relay, state: State, known: Reached | None) -> None:
         try:
             await relay.run(state, known)
         except BusAway as problem:
+            if isinstance(problem, BusRefuses):
+                # Who renews the lease and cannot append keeps changes from all who follow.
+                await self._give_up(relay.lease)
             self._away(problem)
         except (LeaseLost, OutOfOrder) as problem:
             # The next claim begins it anew, here or elsewhere.
@@ -111,5 +120,9 @@ class Holding:
         if type(problem) is not type(self.refused):
             self._on_error(self._table, problem)
         self.refused = problem
+        self._wanted_from = time.monotonic() + random.uniform(0.5, 1.5) * REFUSED_SECONDS
+        await self._give_up(lease)
+
+    async def _give_up(self, lease: str) -> None:
         with suppress(BusAway):  # it goes by itself then
             await self._connection.release(self._table, lease)

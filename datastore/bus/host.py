@@ -4,19 +4,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 from secrets import token_hex
 from typing import Protocol, TypeVar
 
 from datastore.bus.connection import LEASE_SECONDS, PATIENCE_SECONDS, BusAway, Connection, Relayed, milliseconds
 from datastore.bus.relay import Beginning, Page, StreamPages, TakePage
 from datastore.bus.source import BusSource
+from datastore.outages import Outage
 from datastore.positions import Reached
 from datastore.shards import time_of
 from datastore.sources import Sink
 from datastore.streams import StreamReader
 
 RETRY_SECONDS = 0.5
-LOG_SECONDS = 30.0
 
 Figure = tuple[str, Callable[[], float]]
 R = TypeVar("R", bound=StreamReader)
@@ -37,7 +38,8 @@ class MakeReader(Protocol):
 class Bus:
     """At a `url`, for the tables of a `prefix`. `new_id` makes letters and digits that nobody else makes.
 
-    While Redis does not answer, `is_away`: tables' streams are read directly, and it is asked again every half second.
+    While Redis does not do what it is asked, `is_away`: tables' streams are read directly, and every half second it is
+    found out whether it does.
     """
 
     def __init__(
@@ -59,7 +61,10 @@ class Bus:
         self._clock = clock
         self._sources: set[BusSource] = set()
         self._changed = asyncio.Event()
-        self._logged = float("-inf")
+        self._outage = Outage(
+            partial(logger.warning, "The bus is away, tables' streams are read directly: %s"),
+            partial(logger.info, "The bus is back."),
+        )
         self._tasks: list[asyncio.Task[None]] = []
 
     def source(self, table: str, sink: Sink, make: MakeReader, on_error: Callable[[str, Exception], None]) -> BusSource:
@@ -122,9 +127,7 @@ class Bus:
             return
         self.is_away = True
         self._outages += 1
-        if time.monotonic() - self._logged >= LOG_SECONDS:
-            self._logged = time.monotonic()
-            logger.warning("The bus is away, tables' streams are read directly: %s", problem)
+        self._outage.goes_on(problem)
         self._wake_all()
 
     def follow(self, source: BusSource) -> None:
@@ -162,6 +165,10 @@ class Bus:
             except BusAway as problem:
                 self.leave(problem)
                 continue
+            except Exception as problem:  # without this task nobody would be told anything any more
+                logger.exception("What came by the bus cannot be read.")
+                self.leave(BusAway(repr(problem)))
+                continue
             for table, entries in told.items():
                 try:
                     await following[table].receive(places[table], entries)
@@ -174,9 +181,11 @@ class Bus:
             if not self.is_away:
                 continue
             try:
-                await self.connection.ping()
-            except BusAway:
+                await self.connection.probe()
+            except BusAway as problem:
+                self._outage.goes_on(problem)
                 continue
+            self._outage.ends()
             self.is_away = False
             self._changed.set()
             self._wake_all()

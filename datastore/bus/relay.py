@@ -8,10 +8,15 @@ from typing import Any
 import orjson
 
 from datastore.bus.connection import Connection, State
+from datastore.client import RequestRefused
+from datastore.errors import DomainError
 from datastore.positions import Reached, joined_by, sequence_at
 from datastore.shard_places import Shard
 from datastore.shards import sequence_of, time_of
 from datastore.streams import Change, ChangesLost, StreamReader
+
+# In a row, within about two seconds: then a table is left to others.
+MOST_FAILURES = 4
 
 Page = Sequence[dict[str, Any]]
 # Told a shard, the position that a page of it follows, and the page.
@@ -37,7 +42,7 @@ class Beginning:
 class StreamPages(StreamReader):
     """A reader whose pages are taken as they came, nothing decoded, once `may_take` is set.
 
-    What `take` raises ends it.
+    What `take` raises ends it, and so does a store that cannot be reached: it may be for others.
     """
 
     take: TakePage | None = None
@@ -49,8 +54,18 @@ class StreamPages(StreamReader):
         if self.problem is not None:
             raise self.problem
 
-    def _end(self, problem: Exception) -> None:
-        """Nothing is told here of what `ended` raises."""
+    # Of what `ended` raises nothing is told here.
+
+    def _end(self, problem: Exception) -> None: ...
+
+    def _tell(self, problem: Exception) -> None: ...
+
+    def _tell_end(self) -> None: ...
+
+    async def _bear(self, problem: DomainError | RequestRefused, failures: int) -> None:
+        if failures >= MOST_FAILURES:
+            raise problem
+        await super()._bear(problem, failures)
 
     async def _publish_all(self, shard: Shard, records: Page) -> None:
         assert self.take is not None

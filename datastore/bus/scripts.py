@@ -22,7 +22,9 @@ end
 """.replace("KEPT", str(KEPT_SECONDS * 1000))
 
 # ARGV: instance, milliseconds of the lease, whether it is wanted, then shards and positions of those that are idle.
-# Keys that somebody else made something else of are made anew. Answers: the lease, the last change's id, the state.
+# Keys that somebody else made something else of are made anew. For who does not hold it, too, the lease is written, as
+# it is: so everybody sees within a second that Redis is full, or takes no writes. Answers: the lease, the id of the
+# last change, the state.
 CLAIM = (
     _BEGIN
     + """
@@ -41,7 +43,7 @@ if not held and ARGV[3] == '1' then
   redis.call('HSET', state, 'fence', fence)
   kept()
 elseif held and string.match(held, '^%d+:(.*)$') == ARGV[1] then
-  redis.call('PEXPIRE', lease, ARGV[2])
+  redis.call('SET', lease, held, 'PX', ARGV[2])
   for i = 4, #ARGV, 2 do
     local name = 'p:' .. ARGV[i]
     if redis.call('HGET', state, 'by') == held and not string.match(redis.call('HGET', state, name) or '', '^%d') then
@@ -49,6 +51,8 @@ elseif held and string.match(held, '^%d+:(.*)$') == ARGV[1] then
     end
   end
   kept()
+elseif held then
+  redis.call('SET', lease, held, 'KEEPTTL')
 end
 local last = redis.call('XREVRANGE', changes, '+', '-', 'COUNT', 1)
 return {held or '', last[1] and last[1][1] or '0-0', redis.call('HGETALL', state)}
@@ -145,3 +149,21 @@ kept()
 return 1
 """
 ).replace("MOST_CHANGES", str(CHANGES_KEPT))
+
+# On keys of no table, which are gone behind it: all commands that the others use, first one that a full Redis refuses.
+PROBE = """
+local lease, state, changes = KEYS[1], KEYS[2], KEYS[3]
+redis.call('SET', lease, redis.call('TIME')[1], 'PX', 1000)
+redis.call('SET', lease, redis.call('GET', lease), 'KEEPTTL')
+redis.call('TYPE', lease)
+redis.call('PTTL', lease)
+redis.call('HSET', state, 'by', redis.call('HGET', state, 'by') or '')
+redis.call('HGETALL', state)
+redis.call('HDEL', state, 'by')
+redis.call('XADD', changes, 'MAXLEN', '~', 1, '*', 'c', '')
+redis.call('XRANGE', changes, '-', '+', 'COUNT', 1)
+redis.call('XDEL', changes, redis.call('XREVRANGE', changes, '+', '-', 'COUNT', 1)[1][1])
+redis.call('PEXPIRE', changes, 1000)
+redis.call('DEL', lease, state, changes)
+return 1
+"""

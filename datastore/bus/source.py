@@ -259,12 +259,12 @@ class BusSource:
         past = await self._host.connection.past(self.table, since, state.last_id)
         await self._told.adopt(state, past)
         self._ride(state)
-        self._settled.set()
 
     def _ride(self, state: State) -> None:
         """From here on changes come by the bus."""
         self._epoch, self.place, self._is_doubtful = state.epoch, state.last_id, False
         self._holding.refused = None
+        self._settled.set()
         self._host.follow(self)
 
     # The table's own stream
@@ -288,11 +288,11 @@ class BusSource:
             self._settled.set()
 
     async def _go_back(self, state: State) -> None:
-        """To the bus, as soon as nothing is missing that came there before."""
+        """To the bus, as soon as nothing is missing that came there before, also for who cannot read the table."""
         reader = self._direct
         assert reader is not None
         self._told.note(reader.reached)
-        if reader.is_attached and not self._is_behind(state):
+        if (reader.is_attached or state.lease) and not self._is_behind(state):
             await reader.stop()
             self._told.note(reader.reached)
             self._direct = None
