@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from datastore.redis_urls import check_redis_url
 from edge.capacity.settings import VARIABLES as CAPACITY_VARIABLES
 from edge.capacity.settings import Capacity, capacity_of
 from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
@@ -157,9 +158,8 @@ class Settings:
                 f"Set {' and '.join(missing)} beside GATEWAY_JWKS_URL: "
                 "without them a token for any other app of that key set would count here."
             )
-        if self.bus is not None and not _is_redis_url(self.bus):
-            # What it holds may be a password.
-            raise Misconfigured("GATEWAY_BUS must be a URL of Redis that begins with redis://, rediss:// or unix://.")
+        if self.bus is not None:
+            _check_bus(self.bus)
         if self.s3_url is not None and self.photo_bucket is None:
             raise Misconfigured("Set GATEWAY_PHOTO_BUCKET beside GATEWAY_S3_URL: it is where photos are kept there.")
 
@@ -344,11 +344,8 @@ def _positive(name: str, text: str) -> float:
     return value
 
 
-def _is_redis_url(text: str) -> bool:
-    from redis.asyncio.connection import parse_url  # for those only who use it
-
+def _check_bus(url: str) -> None:
     try:
-        parse_url(text)
-    except ValueError:
-        return False
-    return text.startswith(("redis://", "rediss://", "unix://"))
+        check_redis_url(url)
+    except ValueError as problem:
+        raise Misconfigured(f"GATEWAY_BUS {problem}.") from None

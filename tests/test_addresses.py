@@ -176,7 +176,7 @@ def test_the_networks_have_to_be_some() -> None:
         ({"GATEWAY_MAX_WEBSOCKETS": "-1"}, "GATEWAY_MAX_WEBSOCKETS must be a whole number, 0 or more, not '-1'."),
         ({"GATEWAY_BUDGET_UNITS": "nan"}, "GATEWAY_BUDGET_UNITS must be a number, 0 or more, not 'nan'."),
         ({"GATEWAY_BUDGET_UNITS_PER_SECOND": "0"}, "GATEWAY_BUDGET_UNITS_PER_SECOND must be above 0"),
-        ({"GATEWAY_REDIS_URL": "localhost:6379"}, "GATEWAY_REDIS_URL must begin with redis://"),
+        ({"GATEWAY_REDIS_URL": "localhost:6379"}, "GATEWAY_REDIS_URL must be a URL of Redis that begins with redis://"),
     ],
 )
 def test_what_is_set_has_to_make_sense(variables: dict[str, str], says: str) -> None:

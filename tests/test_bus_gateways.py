@@ -23,7 +23,7 @@ from datastore.database import StoreOptions, open_database
 from datastore.declarations import Table
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from edge.settings import Misconfigured, Settings
+from edge.settings import Settings
 from resolvers.access import Role
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
@@ -271,18 +271,3 @@ async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_the
     assert len(told) > CUTS
     assert len(unrest.holders) > 1
     assert min(len(unrest.shards(table)) for table in (EARTHQUAKES, ACTIVE_MATCHES)) > 1
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "kafka://user:hidden-word@bus",
-        "redis://:hidden-word@bus:99999/0",
-        "redis://:hidden-word@bus:port/0",
-        "redis://:hidden-word@bus?socket_timeout=abc",
-    ],
-)
-def test_a_bus_that_is_no_redis_is_refused_and_its_address_not_told(settings: Settings, url: str) -> None:
-    with pytest.raises(Misconfigured, match="GATEWAY_BUS must be a URL of Redis") as refusal:
-        replace(settings, bus=url)
-    assert "hidden-word" not in str(refusal.value)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from datastore.redis_urls import check_redis_url
+
 _NUMBERS = {
     "budget_units": "GATEWAY_BUDGET_UNITS",
     "budget_units_per_second": "GATEWAY_BUDGET_UNITS_PER_SECOND",
@@ -42,7 +44,7 @@ class Capacity:
 
     A WebSocket may send `websocket_messages` at once and so many a second from then on; what is more waits to be read.
 
-    Raises `ValueError` for a budget that would never refill, and for a network that is none.
+    Raises `ValueError` for a budget that would never refill, a network that is none, and a URL that is none of Redis.
     """
 
     budget_units: float = 5_000
@@ -75,9 +77,11 @@ class Capacity:
                 ipaddress.ip_network(network)
             except ValueError as problem:
                 raise ValueError(f"{TRUSTED_PROXIES}: {problem}.") from None
-        if self.redis_url is not None and not self.redis_url.startswith(("redis://", "rediss://", "unix://")):
-            # What it holds may be a password.
-            raise ValueError(f"{REDIS_URL} must begin with redis://, rediss:// or unix://.")
+        if self.redis_url is not None:
+            try:
+                check_redis_url(self.redis_url)
+            except ValueError as problem:
+                raise ValueError(f"{REDIS_URL} {problem}.") from None
 
 
 def capacity_of(environment: Mapping[str, str]) -> Capacity:
