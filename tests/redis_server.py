@@ -30,7 +30,10 @@ class RedisServer:
         self.start()
 
     def start(self) -> None:
-        command = [self._binary, "--port", str(self.port), "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
+        self._spawn(["--port", str(self.port)])
+
+    def _spawn(self, options: list[str]) -> None:
+        command = [self._binary, *options, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1"]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         for _ in range(500):
             with socket.socket() as probe:
