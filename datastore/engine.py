@@ -37,7 +37,8 @@ from datastore.engine_process import LOCAL, POLL, Adopted, Child, EngineFailed, 
 
 logger = logging.getLogger(__name__)
 
-FIRST_DELAY, LONGEST_DELAY, STEADY = 0.1, 2.0, 5.0  # before a restart; a life of STEADY seconds makes it FIRST again
+# Before a restart. An engine that has answered for STEADY seconds before it died is started as after a first death.
+FIRST_DELAY, LONGEST_DELAY, STEADY = 0.1, 1.0, 1.0
 PORTS = range(20_000, 32_000)  # below those that systems hand to outgoing connections, so a port stays ours
 
 HOW_TO_GET_IT = (
@@ -106,7 +107,7 @@ class Engine:
         self._on_restart = on_restart
         self._running: Child | Adopted | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._started = 0.0
+        self._answers_since = 0.0
         self._delay = FIRST_DELAY / 2
 
     async def __aenter__(self) -> Self:
@@ -178,9 +179,10 @@ class Engine:
 
     async def _renew(self, reason: str) -> None:
         """Start the engine again, as often as it takes."""
+        if time.monotonic() - self._answers_since > STEADY:
+            self._delay = FIRST_DELAY / 2
         while True:
-            steady = time.monotonic() - self._started > STEADY
-            self._delay = FIRST_DELAY if steady else min(2 * self._delay, LONGEST_DELAY)
+            self._delay = min(2 * self._delay, LONGEST_DELAY)
             logger.warning("The embedded engine is gone (%s); starting it in %.1f s.", reason, self._delay)
             await asyncio.sleep(self._delay)
             try:
@@ -208,8 +210,8 @@ class Engine:
     async def _start(self) -> None:
         if self._running is not None:
             await self._running.stop()  # an adopted one that no longer answers may still have the file open
-        self._started = time.monotonic()
         self._running = await self._adopt() or await self._launch()
+        self._answers_since = time.monotonic()
         if self._folder is not None:
             self._folder.tell(self.endpoint, self._running.pid)
 

@@ -4,9 +4,11 @@ import asyncio
 import os
 import random
 import signal
+import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 
@@ -24,6 +26,21 @@ from datastore.shards import stream_of
 RESTART_SECONDS = 0.1
 
 
+@dataclass(frozen=True)
+class Outage:
+    """From the kill until what was killed did its work again, by the monotonic clock."""
+
+    began: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+    def overlaps(self, other: "Outage") -> bool:
+        return self.began < other.ended and other.began < self.ended
+
+
 class Killer:
     """Kills each kind `kills` times, as often as `pause` says in seconds, all kinds at the same time."""
 
@@ -31,7 +48,7 @@ class Killer:
         self.deployment = deployment
         self.served = served
         self.http = http
-        self.recoveries: dict[str, list[float]] = defaultdict(list)
+        self.outages: dict[str, list[Outage]] = defaultdict(list)
         self._seed = seed
         self._kinds: dict[str, Callable[[random.Random], Awaitable[Callable[[], Awaitable[bool]]]]] = {
             "engine": self._engine,
@@ -51,15 +68,22 @@ class Killer:
         chance = random.Random(f"{self._seed} {kind}")
         for _ in range(kills):
             await asyncio.sleep(chance.uniform(0, 2 * pause))
-            recovered = await self._kinds[kind](chance)
-            self.recoveries[kind].append(await until(recovered, 120))
+            began = time.monotonic()
+            await until(await self._kinds[kind](chance), 120)
+            self.outages[kind].append(Outage(began, time.monotonic()))
+
+    def alone(self, kind: str) -> Iterator[Outage]:
+        """Those during which nothing of another kind was down."""
+        others = [outage for other, outages in self.outages.items() if other != kind for outage in outages]
+        return (outage for outage in self.outages[kind] if not any(map(outage.overlaps, others)))
 
     def told(self) -> str:
         lines = [f"{'killed':<18} {'times':>5} {'median s':>9} {'p90 s':>7} {'longest s':>10}"]
-        for kind, times in self.recoveries.items():
-            times = sorted(times)
-            p90 = times[int(0.9 * (len(times) - 1))]
-            lines.append(f"{kind:<18} {len(times):>5} {median(times):>9.2f} {p90:>7.2f} {times[-1]:>10.2f}")
+        for kind, outages in [*self.outages.items(), ("engine alone", [*self.alone("engine")])]:
+            times = sorted(outage.seconds for outage in outages)
+            if times:
+                p90 = times[int(0.9 * (len(times) - 1))]
+                lines.append(f"{kind:<18} {len(times):>5} {median(times):>9.2f} {p90:>7.2f} {times[-1]:>10.2f}")
         return "\n".join(lines)
 
     # Each kind is killed, and begun again. What is returned tells whether it does its work as before.
@@ -103,8 +127,16 @@ class Killer:
     # What recovered means
 
     async def _answered(self) -> bool:
-        """A query is, through some gateway."""
-        return any([await self._answers(self.deployment.ports[name]) for name in GATEWAYS])
+        """A query is, through whichever gateway is first: one that has just begun may keep it for seconds."""
+        asked = [asyncio.create_task(self._answers(self.deployment.ports[name])) for name in GATEWAYS]
+        try:
+            for first in asyncio.as_completed(asked):
+                if await first:
+                    return True
+            return False
+        finally:
+            for one in asked:
+                one.cancel()
 
     async def _answers(self, port: int) -> bool:
         body = {"query": '{ earthquake(eventId: "us0") { eventId } }'}

@@ -251,6 +251,18 @@ async def test_engine_that_keeps_dying_is_restarted_ever_later(
     ]
 
 
+async def test_engine_that_served_for_a_second_is_restarted_as_soon_as_the_first_time(
+    binary: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Engine(binary) as engine:
+        for restart in (1, 2, 3):
+            assert engine._running is not None
+            engine._answers_since -= 1.1
+            os.kill(engine._running.pid, signal.SIGKILL)
+            await until(lambda restart=restart: engine.restarts == restart)  # type: ignore[misc]
+    assert [record.args for record in caplog.records] == [("killed by signal 9", 0.1)] * 3
+
+
 async def test_failing_callback_does_not_end_the_watch(binary: Path) -> None:
     async def on_restart() -> None:
         raise RuntimeError("no tables today")

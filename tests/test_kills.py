@@ -248,4 +248,4 @@ async def test_each_process_killed_at_random_under_load_leaves_what_the_model_ha
     print(f"\n{done} operations in {seconds:.0f} s, {spread.asked} requests of which {spread.lost} were lost")
     print(f"viewers connected {[viewer.connections for viewer in world.viewers]} times")
     print(killer.told())
-    assert {len(times) for times in killer.recoveries.values()} == {KILLS}
+    assert {len(outages) for outages in killer.outages.values()} == {KILLS}
