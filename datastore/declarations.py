@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import cache
+from functools import lru_cache
 from typing import Any, Literal
 
 from datastore.hub import Policy
@@ -27,6 +27,8 @@ ActionKind = Literal["Put", "Update", "Delete", "ConditionCheck"]
 
 # How long an item that a crowd looks at serves them all: who asks again and again has four reads made in a second.
 CROWD_MS = 250
+# Updates are made of what clients give: there are as many expressions as combinations of attributes.
+EXPRESSIONS_KEPT = 4096
 
 WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
 
@@ -41,7 +43,7 @@ class Who(StrEnum):
     INTERNAL = "internal"
 
 
-@cache
+@lru_cache(EXPRESSIONS_KEPT)
 def aliases_in(*expressions: str) -> Mapping[str, str]:
     """ExpressionAttributeNames for the `#name`s in the expressions: an alias is the attribute's own name.
 
@@ -52,7 +54,7 @@ def aliases_in(*expressions: str) -> Mapping[str, str]:
     }
 
 
-@cache
+@lru_cache(EXPRESSIONS_KEPT)
 def values_in(*expressions: str) -> frozenset[str]:
     """The names of the `:name` values in the expressions."""
     return frozenset(name for expression in expressions for name in re.findall(r":(\w+)", expression))

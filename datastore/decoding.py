@@ -17,6 +17,8 @@ from datastore.keyspace.parts import second_part
 from datastore.moments import from_iso
 
 T = TypeVar("T")
+# Which values are left out is up to what clients select.
+WITHOUT_KEPT = 256
 Kind = Literal["S", "N", "BOOL", "L"]
 
 Make = Callable[[Any], Any] | Mapping[Any, Any]
@@ -139,6 +141,8 @@ class Decoder(Generic[T]):
     def without(self, names: frozenset[str]) -> "Decoder[T]":
         """One that leaves these values as they are by default, for readers that do not look at them."""
         if names not in self._without:
+            if len(self._without) >= WITHOUT_KEPT:
+                self._without.clear()
             kept = {name: value for name, value in self._values.items() if name not in names}
             self._without[names] = Decoder(self._build, **kept)
         return self._without[names]

@@ -249,8 +249,15 @@ class StreamReader:
                     self.sink.begin(self._order, self._stream, single=None)
                 self._started.add(shard.id)
                 self._begin(shards, shard)
-        for gone in self._read_shards.keys() - {shard.id for shard in listed}:
+        self._forget_all_but({shard.id for shard in listed})
+
+    def _forget_all_but(self, listed: set[str]) -> None:
+        """What is listed no more does not come back: once it has been read to its end nothing need be known of it."""
+        for gone in self._read_shards.keys() - listed:
             del self._read_shards[gone]
+        over = self._finished - listed
+        self._finished -= over
+        self._started -= over
 
     async def _relist(self) -> list[Shard]:
         # A new stream under the same table name: the store was replaced, and an iterator would not notice.

@@ -427,6 +427,36 @@ async def test_children_are_read_after_their_parent() -> None:
         assert await take(events, 1) == [last]
 
 
+class Numbers:
+    """A sink that keeps the changes' numbers."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None: ...
+
+    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+        self.told.append(number_of(change))
+
+    def lost(self, problem: Exception) -> None: ...
+
+
+async def test_nothing_is_kept_of_shards_that_were_read_and_are_listed_no_more() -> None:
+    script, sink = Script(a=Shard()), Numbers()
+    reader = StreamReader(script, "", 0.001, 0.01, lambda *_: None, BLIP, sink)
+    await reader.attached()
+    for parent, child in (("a", "b"), ("b", "c")):
+        script.shards[child] = Shard(parent)
+        script.shards[parent].closed = True
+        number = script.write(child, "x")
+        await until(lambda number=number: number in sink.told)  # type: ignore[misc]
+        del script.shards[parent]
+        await until(lambda child=child: reader._started == {child})  # type: ignore[misc]
+    assert sink.told == [99, 100]
+    assert reader._finished == set()
+    await reader.stop()
+
+
 async def test_a_shard_that_ends_while_attaching_is_no_gap() -> None:
     script = Script(a=Shard())
     describe = script.DescribeStream

@@ -397,6 +397,14 @@ def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
     assert short is match_from.without(frozenset({"venue", "scorecards", "updated_at"}))
 
 
+def test_of_what_readers_do_not_look_at_so_many_combinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datastore.decoding.WITHOUT_KEPT", 3)
+    decoder = event_from.but()
+    for name in list(ATTRIBUTES)[:7]:
+        decoder.without(frozenset({name}))
+    assert len(decoder._without) == 1
+
+
 def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
     raw = encode_item(match_item(WHOLE, NOON) | {"liveUpdatedAt": iso(NOON), "archivedAt": iso(NOON)})
     fields = {to_snake_case(name): name for name in MATCH_FIELDS}

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -14,14 +15,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.metering import Call
+from datastore.requests import Prepared
 from edge.answers import failure
 from edge.documents.manifest import sha256_of
 from edge.observing import operation_log
 from edge.observing.operation_log import JsonLines
+from edge.observing.operation_metrics import OperationMetrics
 from edge.observing.tracing import OperationTracing, exporting
 from edge.operations import Caller, Operation, Transport
 from edge.requests import LONGEST_ASKED_ID, MOST_ERROR_IDS, Report
@@ -256,6 +261,13 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
     assert of("gateway_dynamodb_units_total", **labels) == 2 * sum(call.units for call in queries)
     assert of("gateway_operation_units_count", type="query") == 3
     assert told["process_resident_memory_bytes", ()] > 0
+
+
+def test_in_which_order_a_batch_asks_for_tables_makes_no_figures_of_its_own() -> None:
+    metrics = OperationMetrics(CollectorRegistry(), "p-")
+    for tables in permutations(["p-feed", "p-teams", "p-leagues"]):
+        metrics.call(Call("BatchGetItem", Prepared(b"", tables)))
+    assert len(metrics._of_calls) == 1
 
 
 async def test_what_nothing_was_executed_of_counts_as_refused(served: Served) -> None:

@@ -75,8 +75,7 @@ class OperationMetrics:
         self._waits = self._histogram(
             "gateway_dynamodb_call_duration_seconds", "How long a call took, with all its tries.", SECONDS, "operation"
         )
-        # There are as many as there are combinations of tables to ask at once, whatever clients ask.
-        self._of_calls: dict[tuple[str, tuple[str, ...], str | None], _OfCall] = {}
+        self._of_calls: dict[tuple[str, str, str | None], _OfCall] = {}
         self._of_operations: dict[tuple[str, str, str, str], _OfOperation] = {}
         ProcessCollector(registry=registry)
 
@@ -128,7 +127,7 @@ class OperationMetrics:
 
     def call(self, call: Call) -> None:
         """Count a call to DynamoDB."""
-        asked = call.operation, call.tables, call.index
+        asked = call.operation, self._table(call.tables), call.index
         figures = self._of_calls.get(asked)
         if figures is None:
             figures = self._of_calls[asked] = self._figures(*asked)
@@ -139,12 +138,12 @@ class OperationMetrics:
         if call.attempts > 1:
             self._retries.add(labels, call.attempts - 1)
 
-    def _figures(self, operation: str, tables: Sequence[str], index: str | None) -> _OfCall:
-        labels = operation, self._table(tables), index or ""
+    def _figures(self, operation: str, table: str, index: str | None) -> _OfCall:
+        labels = operation, table, index or ""
         return self._calls.of(labels), self._capacity.of(labels), self._waits.of((operation,)), labels
 
     def _table(self, names: Sequence[str]) -> str:
-        """Which tables a batch or a transaction is over is up to clients, so it is not told."""
+        """Which tables a batch or a transaction is over, and in which order, is up to clients, so it is not told."""
         return names[0].removeprefix(self._prefix) if len(names) == 1 else "several"
 
     def _counter(self, name: str, help_: str, *labels: str) -> Counts:

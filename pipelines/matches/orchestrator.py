@@ -100,6 +100,9 @@ class MatchOrchestrator:
         live = await self._live()  # before the list is read: this may take long, and the list shall not be old
         listed = {active.match_id: active for active in await self._matches().reconciled()}
         self._seen = {match_id: seen for match_id, seen in self._seen.items() if match_id in listed}
+        self._look_again_at = {match_id: at for match_id, at in self._look_again_at.items() if match_id in listed}
+        known = listed.keys() | self._polls.keys()
+        self._ticks = {match_id: ticks for match_id, ticks in self._ticks.items() if match_id in known}
         for match in live or ():
             await self._safely(match.match_id, self._start_if_new, match, listed.get(match.match_id))
         live_ids = None if live is None else {match.match_id for match in live}

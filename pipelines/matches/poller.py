@@ -92,6 +92,7 @@ class ScorePoller:
 
     def forget(self, match_id: str) -> None:
         self._watches.pop(match_id, None)
+        self._problems.pop(match_id, None)
 
     async def tick(self, match_id: str) -> Tick:
         """Raises what the store raises; the next tick goes on from what is stored."""
