@@ -89,7 +89,10 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float = READY_SEC
 
 
 class Deployment:
-    """`lease_seconds` is how long leases and locks of the pipelines live; the match is played by real time."""
+    """`lease_seconds` is how long leases and locks of the pipelines live; the match is played by real time.
+
+    What gateways keep has small bounds if they are to `keep_little`.
+    """
 
     def __init__(
         self,
@@ -100,6 +103,7 @@ class Deployment:
         match_speed: float,
         clock_times: float = 1.0,
         off: Mapping[str, float] | None = None,
+        keep_little: bool = False,
     ) -> None:
         self.folder = folder
         self.prefix = new_prefix()
@@ -111,6 +115,7 @@ class Deployment:
         self._lease = str(lease_seconds)
         self._match_speed = str(match_speed)
         self._off = off or {}
+        self._keeping = {"KEEPS_LITTLE": "1"} if keep_little else {}
         self._match_began = ""
         self.parts: dict[str, Part] = {
             "redis": self._part("redis", self._start_redis, self._redis_answers),
@@ -161,9 +166,10 @@ class Deployment:
             "GATEWAY_BUS": f"redis://127.0.0.1:{self.ports['redis']}",
             "GATEWAY_METRICS_TOKEN": METRICS_TOKEN,
             "GATEWAY_POLL_INTERVAL_SECONDS": "0.05",
+            "BLOCKS_FILE": str(self._blocks_file(name)),
         }
         arguments = [*clock.arguments, "serve", "--no-demo"]
-        return self._forked("tests/gateway_process.py", name, arguments, environment | BUDGET | UNBOUND)
+        return self._forked("tests/gateway_process.py", name, arguments, environment | BUDGET | UNBOUND | self._keeping)
 
     def _start_feed(self, name: str, clock: ProcessClock, instance: str) -> Process:
         arguments = [self.store, self.prefix, self._lease, *clock.arguments]
@@ -216,6 +222,22 @@ class Deployment:
     def engine_child(self) -> int:
         """The id of the engine's own process, which `gateway.py engine` starts."""
         return _Folder(self.folder / "engine").told()[1]
+
+    async def blocks(self, name: str) -> int:
+        """How many blocks of memory a gateway holds that are no garbage."""
+        file, process = self._blocks_file(name), self.parts[name].process
+        assert process is not None
+        file.unlink(missing_ok=True)
+        os.kill(process.pid, signal.SIGUSR2)
+
+        async def is_told() -> bool:
+            return file.exists()
+
+        await until(is_told)
+        return int(file.read_text())
+
+    def _blocks_file(self, name: str) -> Path:
+        return self.folder / f"{name}.blocks"
 
     async def begin_match(self) -> None:
         """It is played by the clock from now on, and the pipeline polls it."""
