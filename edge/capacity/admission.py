@@ -36,6 +36,7 @@ class Admission:
             "gateway_operations_waiting": ("Operations that wait for their turn.", lambda: self.load.waiting),
             "gateway_connections": ("Open connections.", lambda: self.connections.open),
             "gateway_websockets": ("Open WebSockets.", lambda: self.websockets.total),
+            "gateway_subscriptions_most": ("How many may run.", lambda: self.subscriptions.most),
             "gateway_subscriptions": ("Subscriptions that run.", lambda: self.subscriptions.total),
             "gateway_budgets_shared": ("1 while budgets are kept in Redis.", self._shares_budgets),
         }

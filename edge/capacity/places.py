@@ -14,7 +14,7 @@ class Places:
 
     def __init__(self, what: str, most: int, each: int, whose: str = "caller") -> None:
         self._what = what
-        self._most = most
+        self.most = most
         self._each = each
         self._whose = whose
         self._taken: Counter[str] = Counter()
@@ -29,9 +29,9 @@ class Places:
             self._forget(key)
             message = f"A {self._whose} may have {self._each:,} {self._what} at once: close one first."
             raise Throttled(message, retryAfter=RETRY_SECONDS)
-        if self._most and self.total >= self._most:
+        if self.most and self.total >= self.most:
             self._forget(key)
-            message = f"All {self._most:,} {self._what} of this server are taken; try again in a moment."
+            message = f"All {self.most:,} {self._what} of this server are taken; try again in a moment."
             raise Unavailable(message, retryAfter=RETRY_SECONDS)
         self.add(key)
 
