@@ -20,3 +20,8 @@ def resident_mb(pid: int) -> float:
     """What it holds in memory, in MB: proc_pid_statm(5)."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / MEGABYTE
+
+
+def children(pid: int) -> list[int]:
+    """The processes that the first thread of one has started: proc_pid_task(5)."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -9,7 +9,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import sys
 import time
 from collections import Counter
@@ -23,6 +22,7 @@ import aiohttp
 
 from benchmarks.balancer import Balancer
 from benchmarks.measuring import percentile, run
+from benchmarks.server import free_port
 from benchmarks.topics import earthquakes
 from datastore.database import StoreOptions, open_database
 
@@ -157,9 +157,9 @@ class Service:
 @asynccontextmanager
 async def two_processes(store: str) -> AsyncIterator[Service]:
     """Each on a port of its own, behind a balancer."""
-    ports = [_free_port() for _ in range(2)]
+    ports = [free_port() for _ in range(2)]
     secret = secrets.token_urlsafe(48)
-    running = [await _started(store, port, secret) for port in ports]
+    running = [await started(store, port, secret) for port in ports]
     try:
         async with Balancer([f"http://127.0.0.1:{port}" for port in ports]) as balancer:
 
@@ -169,19 +169,19 @@ async def two_processes(store: str) -> AsyncIterator[Service]:
                     running[number].send_signal(signal.SIGTERM)
                     await running[number].wait()
                     outcome.exit_seconds.append(time.monotonic() - began)
-                    running[number] = await _started(store, port, secret)
+                    running[number] = await started(store, port, secret)
                     await balancer.seen(2)
 
             yield Service(balancer.url, replace)
     finally:
-        await _ended(running)
+        await ended(running)
 
 
 @asynccontextmanager
 async def workers(store: str) -> AsyncIterator[Service]:
     """Two on one port, replaced by their supervisor."""
-    port = _free_port()
-    process = await _started(store, port, secrets.token_urlsafe(48), "--workers", "2", stderr=asyncio.subprocess.PIPE)
+    port = free_port()
+    process = await started(store, port, secrets.token_urlsafe(48), "--workers", "2", stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     said: asyncio.Queue[str] = asyncio.Queue()
 
@@ -203,28 +203,25 @@ async def workers(store: str) -> AsyncIterator[Service]:
             pass
         yield Service(f"http://127.0.0.1:{port}", replace)
     finally:
-        await _ended([process])
+        await ended([process])
         await reading
 
 
-async def _started(store: str, port: int, secret: str, *options: str, **how: Any) -> asyncio.subprocess.Process:
+async def started(
+    store: str, port: int, secret: str, *options: str, variables: Mapping[str, str] | None = None, **how: Any
+) -> asyncio.subprocess.Process:
+    """`gateway.py serve` with bounds that nobody meets, and these variables beside."""
     command = [sys.executable, "gateway.py", "serve", "--store", store, "--no-demo", "--port", str(port), *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    given = environment | AMPLE | {"GATEWAY_SECRET": secret}
+    given = environment | AMPLE | {"GATEWAY_SECRET": secret, **(variables or {})}
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=given, **{"stderr": sys.stderr, **how})
 
 
-async def _ended(processes: Sequence[asyncio.subprocess.Process]) -> None:
+async def ended(processes: Sequence[asyncio.subprocess.Process]) -> None:
     for process in processes:
         if process.returncode is None:
             process.terminate()
     await asyncio.gather(*[process.wait() for process in processes])
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 # What is done meanwhile
