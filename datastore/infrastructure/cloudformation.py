@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from datastore.declarations import Table
+from datastore.infrastructure import inputs
 from datastore.infrastructure.alarms import (
     BAD_MINUTES,
     MINUTES,
@@ -20,7 +21,7 @@ from datastore.infrastructure.alarms import (
     alarms_of,
     lags,
 )
-from datastore.infrastructure.policies import FILES, Resource, policies
+from datastore.infrastructure.policies import FILES, Resource, numbered, policies
 from datastore.keyspace.roles import Role
 from datastore.tables import definition
 
@@ -55,18 +56,15 @@ def _parameters(prefix: str, watched: Watched, behind: Sequence[Lag], roles: Seq
             "Type": "String",
             "Default": prefix,
             "AllowedPattern": "[A-Za-z0-9_.-]{0,60}",
-            "Description": "What the names of the tables begin with: the gateway's --prefix",
+            "Description": inputs.PREFIX,
         },
     )
     if watched is not Watched.NOTHING:
-        yield "AlarmTopic", _optional("The ARN of an SNS topic that alarms are told to; empty: alarms tell nobody")
+        yield "AlarmTopic", _optional(inputs.TOPIC)
     for lag in behind:
-        yield (
-            f"{_words(lag.table)}Function",
-            _optional(f"The Lambda function that handles the stream of {lag.table.name}"),
-        )
+        yield f"{_words(lag.table)}Function", _optional(inputs.function(lag.table))
     if any(role.files for role in roles):
-        yield "PhotoBucket", {"Type": "String", "Description": "The bucket of photos: GATEWAY_PHOTO_BUCKET"}
+        yield "PhotoBucket", {"Type": "String", "Description": inputs.BUCKET}
 
 
 def _optional(description: str) -> Properties:
@@ -171,10 +169,7 @@ def _policies(role: Role) -> Named:
 
 
 def _policy_names(role: Role) -> list[str]:
-    """One, as a rule; else they are numbered."""
-    count = len(policies(role, str))
-    name = f"{_camel(role.name)}Policy"
-    return [name] if count == 1 else [f"{name}{number + 1}" for number in range(count)]
+    return numbered(role, f"{_camel(role.name)}Policy")
 
 
 def _arn(resource: Resource) -> Any:

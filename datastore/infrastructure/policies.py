@@ -83,6 +83,12 @@ def policies(role: Role, arn: Callable[[Resource], Any]) -> list[dict[str, Any]]
     return [_document(part, arn) for part in parts]
 
 
+def numbered(role: Role, name: str, between: str = "") -> list[str]:
+    """What its managed policies are called: the name, and where there are several each with its number."""
+    count = len(policies(role, str))
+    return [name] if count == 1 else [f"{name}{between}{number + 1}" for number in range(count)]
+
+
 _Statement = tuple[tuple[str, ...], list[Resource]]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from datastore.declarations import Index, Table
+from datastore.infrastructure import inputs
 from datastore.infrastructure.alarms import (
     BAD_MINUTES,
     MINUTES,
@@ -21,7 +22,7 @@ from datastore.infrastructure.alarms import (
     alarms_of,
     lags,
 )
-from datastore.infrastructure.policies import FILES, Resource, policies
+from datastore.infrastructure.policies import FILES, Resource, numbered, policies
 from datastore.keyspace.roles import Role
 from datastore.tables import definition
 
@@ -54,16 +55,13 @@ def terraform(
 
 
 def _variables(prefix: str, watched: Watched, behind: Sequence[Lag], roles: Sequence[Role]) -> Named:
-    yield "table_prefix", _variable("What the names of the tables begin with: the gateway's --prefix", prefix)
+    yield "table_prefix", _variable(inputs.PREFIX, prefix)
     if watched is not Watched.NOTHING:
-        yield "alarm_topic", _variable("The ARN of an SNS topic that alarms are told to; empty: alarms tell nobody")
+        yield "alarm_topic", _variable(inputs.TOPIC)
     for lag in behind:
-        yield (
-            f"{_name(lag.table)}_function",
-            _variable(f"The Lambda function that handles the stream of {lag.table.name}"),
-        )
+        yield f"{_name(lag.table)}_function", _variable(inputs.function(lag.table))
     if any(role.files for role in roles):
-        yield "photo_bucket", {"type": "string", "description": "The bucket of photos: GATEWAY_PHOTO_BUCKET"}
+        yield "photo_bucket", {"type": "string", "description": inputs.BUCKET}
     if roles:
         yield "policy_prefix", _variable("What the names of the policies begin with", "graphql-")
 
@@ -168,7 +166,7 @@ def _told(alarm: Alarm | Lag) -> Block:
 def _policies(roles: Sequence[Role]) -> Named:
     for role in roles:
         documents = policies(role, _arn)
-        for name, document in zip(_policy_names(role), documents, strict=True):
+        for name, document in zip(numbered(role, role.name, "-"), documents, strict=True):
             yield (
                 name.replace("-", "_"),
                 {
@@ -177,12 +175,6 @@ def _policies(roles: Sequence[Role]) -> Named:
                     "policy": json.dumps(document, separators=(",", ":")),
                 },
             )
-
-
-def _policy_names(role: Role) -> list[str]:
-    """One, as a rule; else they are numbered."""
-    count = len(policies(role, str))
-    return [role.name] if count == 1 else [f"{role.name}-{number + 1}" for number in range(count)]
 
 
 def _arn(resource: Resource) -> str:
@@ -202,7 +194,7 @@ def _outputs(tables: Sequence[Table], roles: Sequence[Role]) -> Named:
             value = f"${{aws_dynamodb_table.{_name(table)}.stream_arn}}"
             yield f"{_name(table)}_stream_arn", {"description": f"The stream of {table.name}", "value": value}
     for role in roles:
-        for name in _policy_names(role):
+        for name in numbered(role, role.name, "-"):
             identifier = name.replace("-", "_")
             value = f"${{aws_iam_policy.{identifier}.arn}}"
             yield f"{identifier}_policy_arn", {"description": f"For {role.summary}", "value": value}
