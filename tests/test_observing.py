@@ -308,10 +308,10 @@ async def test_what_is_refused_below_the_endpoints_is_counted(served: Served) ->
         assert await answered(served, sent) == status
     admission = served.gateway.edge.admission
     for places in (admission.websockets, admission.connections._places):
-        places._most = 1
+        places.most = 1
         places.add("others")
         assert await answered(served, f"{opening}\r\n") == 503
-        places._most = 0
+        places.most = 0
     told = await figures(served, authorization="Bearer a-token-for-figures-only")
     counted = {labels: value for (name, labels), value in told.items() if name == "gateway_http_refusals_total"}
     bad = "BAD_USER_INPUT"
