@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 from command_line import Process, _until, refused_in_a_line, run_here, serving
 from conftest import SECRET, free_port
+from test_supervisor import runs, signals_are_taken
 
 # Four interpreters that start on a busy machine take their time.
 pytestmark = [
@@ -30,8 +31,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     environment = {"GATEWAY_METRICS_PORT": str(free_port()), **UNLIMITED}
     with serving(folder, "--workers", "2", *QUIET, **environment) as gateway:
         yield gateway
-        there = children(gateway)
-        for child in workers(gateway) | workers(gateway, "jobs"):
+        there, all_workers = children(gateway), workers(gateway) | workers(gateway, "jobs")
+        _until(lambda: all(signals_are_taken(worker) for worker in all_workers), 30)  # the youngest may still begin
+        for child in all_workers:
             os.kill(child, signal.SIGINT)
             os.kill(child, signal.SIGHUP)
         assert gateway.stop(signal.SIGINT) < 25
@@ -57,13 +59,6 @@ def workers(gateway: Process, part: str = "serving") -> set[int]:
         if f'"part": "{part}"'.encode() in told:
             found.add(child)
     return found
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Load:
