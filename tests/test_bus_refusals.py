@@ -1,18 +1,22 @@
 """A Redis that answers and will not: it is full, takes no writes, or the user has no right to a command."""
 
 import logging
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from bus_hosts import Hosts, Process, direct, on_bus, take, until
+from conftest import ROOT
 from redis_server import RedisServer
 from scripted_stream import Script, Shard
 
 import datastore.streams as module
+from datastore.bus.connection import Connection
 from datastore.changes import Following
 from datastore.errors import Unavailable
+from datastore.positions import Reached
 
 
 @pytest.fixture
@@ -211,3 +215,23 @@ async def test_who_cannot_read_a_table_does_not_want_it_for_a_while(
         for _ in range(20):
             await process.source._look()
     assert redis.client.xlen(key) == kept + 2
+
+
+async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisServer) -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    named = re.search(r"A user of Redis for the bus needs `([^`]*)` and `([^`]*)`", text)
+    assert named is not None
+    rules = [*named[1].split(), *named[2].split()]
+    redis.client.execute_command("ACL", "SETUSER", "bus", "on", ">word", *rules)
+    url = redis.url.replace("//", "//bus:word@")
+    bus = Connection(url, "t__", patience=5)
+    await bus.probe()
+    lease = (await bus.claim("Blip", "one")).lease
+    await bus.begin("Blip", lease, "e", Reached("arn", {"s": "1"}), "s")
+    await bus.attach("Blip", lease, "e")
+    await bus.append("Blip", lease, "e", "s", "1", [("2", b"{}")])
+    (relayed,) = (await bus.read({"Blip": "0-0"}))["Blip"]
+    assert len(await bus.past("Blip", 0, relayed[0])) == 1
+    await bus.forget("Blip", ["s"])
+    await bus.release("Blip", lease)
+    await bus.aclose()
