@@ -33,7 +33,7 @@ class Line:
     """A way to Redis on which so many bytes come back in a second."""
 
     def __init__(self, port: int) -> None:
-        self._port = port
+        self.port = port
         self.bytes_per_second = float("inf")
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -50,7 +50,7 @@ class Line:
         self._serving.add(asyncio.create_task(self._serve(reader, writer)))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, asks = await asyncio.open_connection("127.0.0.1", self._port)
+        answers, asks = await asyncio.open_connection("127.0.0.1", self.port)
         asking = asyncio.create_task(self._ask(reader, asks))
         try:
             while part := await answers.read(16_384):

@@ -11,6 +11,7 @@ from bus_hosts import Hosts, Process, direct, on_bus, take, until
 from conftest import ROOT
 from redis_server import RedisServer
 from scripted_stream import Script, Shard
+from test_bus_pages import Line
 
 import datastore.streams as module
 from datastore.bus.connection import Connection
@@ -113,6 +114,27 @@ async def test_a_redis_without_a_right_is_done_without_until_it_is_given(
     await two.go_away()
     allow(redis, f"+{command}")
     await two.come_back()
+
+
+async def test_a_name_that_leads_to_another_redis_is_followed(
+    script: Script, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one it led to lives on, as a replica: only who connects anew gets away from it."""
+    monkeypatch.setattr("datastore.bus.host.RETRY_SECONDS", 0.05)
+    line, new = Line(redis.port), RedisServer()
+    async with line.open() as url, AsyncExitStack() as stack:
+        stack.callback(new.close)
+        hosts = Hosts(script, "t__", redis, stack)
+        redis.url = url
+        process = hosts.process()
+        two = Two(script, [process], [await hosts.follow(process)])
+        await two.are_told()
+        line.port = new.port
+        redis.client.replicaof("127.0.0.1", "1")
+        await until(lambda: process.bus.is_away)
+        await two.come_back()
+        assert [*new.client.scan_iter("*:state")]
+        await process.close()
 
 
 def allow(redis: RedisServer, rule: str) -> None:
