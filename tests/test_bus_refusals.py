@@ -257,3 +257,20 @@ async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisSe
     await bus.forget("Blip", ["s"])
     await bus.release("Blip", lease)
     await bus.aclose()
+
+
+async def test_redis_and_the_store_that_are_both_away_are_told_once(two: Two, redis: RedisServer) -> None:
+    cuts = [Cut(process) for process in two.processes]
+    for cut in cuts:
+        cut.is_cut = True
+    redis.kill()
+    await until(lambda: direct(*two.processes) and all(cut.refused > 10 for cut in cuts))
+    for process in two.processes:
+        for _ in range(10):
+            await process.source._look()
+    assert direct(*two.processes)
+    assert all(1 <= len(process.problems) <= 2 for process in two.processes)
+    redis.start()
+    for cut in cuts:
+        cut.is_cut = False
+    await two.come_back()

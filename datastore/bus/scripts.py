@@ -39,8 +39,8 @@ if not held and ARGV[3] == '1' then
   local last = tonumber(redis.call('HGET', state, 'fence') or '') or 0
   local fence = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
   held = fence .. ':' .. ARGV[1]
-  redis.call('SET', lease, held, 'PX', ARGV[2])
   redis.call('HSET', state, 'fence', fence)
+  redis.call('SET', lease, held, 'PX', ARGV[2])
   kept()
 elseif held and string.match(held, '^%d+:(.*)$') == ARGV[1] then
   redis.call('SET', lease, held, 'PX', ARGV[2])
