@@ -25,12 +25,17 @@ from datastore.shards import Wire
 from datastore.streams import Change
 
 POLL_SECONDS = 0.02
+AWS_POLL_SECONDS = 0.25
+GATEWAYS = (1, 2, 4)
 CAPACITY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class BusResult:
-    """CPU in ms for 1,000 changes; latencies in ms from an acknowledged write to a follower's event, as p50 and p99."""
+    """CPU in ms for 1,000 changes; latencies in ms from an acknowledged write to a follower's event, as p50 and p99.
+
+    `reads` are GetRecords calls a second by number of gateways, without a bus and with it.
+    """
 
     read: float
     relayed: float
@@ -39,6 +44,7 @@ class BusResult:
     alone: tuple[float, float]
     at_holder: tuple[float, float]
     at_other: tuple[float, float]
+    reads: dict[int, tuple[float, float]]
 
 
 class Canned:
@@ -47,6 +53,7 @@ class Canned:
     def __init__(self, changes: int) -> None:
         self._records = [_record(number) for number in range(1, changes + 1)]
         self.may_give = False
+        self.reads = 0
 
     async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
         await asyncio.sleep(0)
@@ -56,6 +63,7 @@ class Canned:
             return {"StreamDescription": {"Shards": [{"ShardId": "shard"}]}}
         if operation == "GetShardIterator":
             return {"ShardIterator": payload.get("SequenceNumber", "0")}
+        self.reads += 1
         start = int(payload["ShardIterator"])
         end = min(start + payload["Limit"], len(self._records)) if self.may_give else start
         return {"Records": self._records[start:end], "NextShardIterator": str(end)}
@@ -91,8 +99,10 @@ async def measure(rounds: int, effort: float) -> BusResult:
         writes = max(20, round(300 * effort))
         alone, _ = await _latencies(None, writes)
         at_holder, at_other = await _latencies(url, writes)
+        seconds = max(1.0, 4 * effort)
+        reads = {many: (await _reads(None, many, seconds), await _reads(url, many, seconds)) for many in GATEWAYS}
     read, relayed, received, redis = (statistics.median(one) for one in zip(*costs, strict=True))
-    return BusResult(read, relayed, received, redis, alone, at_holder, at_other)
+    return BusResult(read, relayed, received, redis, alone, at_holder, at_other, reads)
 
 
 @contextmanager
@@ -135,6 +145,15 @@ async def _cpu(url: str | None, processes: int, changes: int) -> tuple[float, fl
     return spent / changes * 1e6, redis / changes * 1e6
 
 
+async def _reads(url: str | None, gateways: int, seconds: float) -> float:
+    """GetRecords calls a second for one shard, read as often as on AWS."""
+    wire = Canned(0)
+    async with _following(wire, "", url, gateways, AWS_POLL_SECONDS):
+        before, began = wire.reads, time.perf_counter()
+        await asyncio.sleep(seconds)
+        return (wire.reads - before) / (time.perf_counter() - began)
+
+
 async def _redis_seconds(url: str) -> float:
     redis: Any = Redis.from_url(url)
     told = await redis.info("cpu")
@@ -144,7 +163,7 @@ async def _redis_seconds(url: str) -> float:
 
 @asynccontextmanager
 async def _following(
-    wire: Wire, prefix: str, url: str | None, processes: int
+    wire: Wire, prefix: str, url: str | None, processes: int, poll_interval: float = POLL_SECONDS
 ) -> AsyncIterator[list[Following[Change]]]:
     """Followers in as many processes as far as the bus can tell; the first relays."""
     if url is not None:
@@ -153,7 +172,7 @@ async def _following(
         following = []
         for _ in range(processes):
             bus = None if url is None else Bus(url, prefix)
-            feed = ChangeFeed(wire, prefix=prefix, poll_interval=POLL_SECONDS, bus=bus)
+            feed = ChangeFeed(wire, prefix=prefix, poll_interval=poll_interval, bus=bus)
             stack.push_async_callback(feed.aclose)
             following.append(
                 await stack.enter_async_context(
@@ -216,3 +235,7 @@ def report(result: BusResult) -> Iterator[str]:
     spreads = {"without a bus": result.alone, "where it is relayed": result.at_holder, "elsewhere": result.at_other}
     rows = [[name, f"{middle:.1f}", f"{far:.1f}"] for name, (middle, far) in spreads.items()]
     yield from table(["where", "p50 ms", "p99 ms"], rows)
+    yield ""
+    yield f"GetRecords calls a second for one shard, streams read every {AWS_POLL_SECONDS * 1000:.0f} ms"
+    reads = [[str(many), f"{without:.1f}", f"{with_it:.1f}"] for many, (without, with_it) in result.reads.items()]
+    yield from table(["gateways", "without a bus", "with it"], reads)
