@@ -138,8 +138,6 @@ class Group:
         for alike in by_rights(await self._tell_alike(members, told, tell)).values():
             await self._tell_those(alike, told, tell)
         self._settle_soon()
-        if len(members) == 1:  # of several the slowest would hold up the others
-            await members[0].listener.drained()
 
     def resync(self, members: list[Member]) -> None:
         for member in members:

@@ -12,6 +12,7 @@ from edge.answers import Outcome, failure
 from edge.cut_off import cut_off
 from edge.making import Event
 from edge.members import Member
+from edge.pacing import Pace, given_up
 from edge.requests import OperationContext
 from resolvers.progress import Progress, Resume
 from resolvers.subscribing import Shared
@@ -83,7 +84,7 @@ class Resuming:
             member.end(outcome)
 
     async def _tell_all(self) -> None:
-        progress, told = self._progress, 0
+        progress, told, pace = self._progress, 0, None
         async with aclosing(self._source.events(_nothing)) as events:
             coming = asyncio.ensure_future(anext(events))
             here = asyncio.ensure_future(progress.is_here.wait())
@@ -97,6 +98,8 @@ class Resuming:
                         if progress.is_too_old:
                             break
                         await self._home.tell_missed(self._here(), event)
+                        pace = pace or Pace(self.members)
+                        await pace.kept()
                         told = mark.number
                         coming = asyncio.ensure_future(anext(events))
                     elif here.done() and (progress.is_too_old or self._is_reached()):
@@ -104,7 +107,7 @@ class Resuming:
                     waiting = {coming} if here.done() else {coming, here}
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await _given_up(here, coming)
+                await given_up(here, coming)
         self.is_open = False
         if progress.is_too_old:
             self._home.resync(self._here())
@@ -163,12 +166,3 @@ class Returning:
 
 async def _nothing() -> None:
     """How things stand is known to those who go on."""
-
-
-async def _given_up(*futures: asyncio.Future[Any]) -> None:
-    for future in futures:
-        future.cancel()
-    await asyncio.wait(futures)
-    for future in futures:
-        if not future.cancelled():
-            future.exception()

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
@@ -535,6 +535,69 @@ async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     told = [(report.events, report.codes) for report in served.reports]
     assert told == [(2, ["SLOW_SUBSCRIBER"]), (2, [])]
     leave(quick, quick_latest)
+
+
+async def come_back(served: Served, query: str, after: str, *users: str) -> list[AsyncGenerator[Outcome, None]]:
+    """Readers of streams who go on after the same event, and have had the next."""
+    asked = [await prepared(served, query, caller(user)) for user in users]
+    for request in asked:
+        request.asked.resume_after = after
+    readers = [runner(served).stream(request) for request in asked]
+    await asyncio.gather(*map(anext, readers))
+    return readers
+
+
+async def missed_by_others(served: Served, many: int) -> tuple[Heard, str]:
+    """Who was told of events, and the id of one after which so many more have come."""
+    present = await follow(served, REPORTED)
+    await served.settle(BLIP)
+    for _ in range(1 + many):
+        await report_sighting(served)
+        await present.next()
+    event_id = present.outcomes[0].event_id
+    assert event_id is not None
+    return present, event_id
+
+
+async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
+    present, after = await missed_by_others(served, 12)
+    quick, slow = await come_back(served, REPORTED, after, "ada", "bob")
+
+    everything: list[str | None] = [None] * 11
+
+    async def read(reader: AsyncGenerator[Outcome, None], turns: int) -> list[str | None]:
+        told: list[str | None] = []
+        for _ in range(11):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            told.append((await anext(reader)).code)
+        return told
+
+    async with asyncio.timeout(5):
+        told = await asyncio.gather(read(quick, 0), read(slow, 50))
+    assert list(told) == [everything] * 2
+    await quick.aclose()
+    await slow.aclose()
+    leave(present)
+
+
+async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
+    monkeypatch.setattr("edge.pacing.MOST_BEHIND_SECONDS", 0.05)
+    present, after = await missed_by_others(served, 12)
+    reader, idle = await come_back(served, REPORTED, after, "ada", "bob")
+    async with asyncio.timeout(5):
+        assert [(await anext(reader)).code for _ in range(11)] == [None] * 11
+    (error,) = (await anext(idle)).errors
+    assert isinstance(domain_error(error), SlowSubscriber)
+    await reader.aclose()
+    await idle.aclose()
+    leave(present)
 
 
 # --- What fails -------------------------------------------------------------------------------------------------------
