@@ -134,6 +134,7 @@ class Streams:
                     return _Shared(group)
                 context = self._opened(request, resume)
                 begun = await self._source(request, context)
+                _check_known(begun, context)
                 if resume is not None and (missed := _missed(begun, context, asked)) is not None:
                     context = self._opened(request, None)
                     begun = await self._source(request, context)
@@ -326,6 +327,12 @@ def _missed(
     if isinstance(begun, tuple) and isinstance(begun[1], Shared) and asked is not None:
         return Missed(begun[1], begun[0], context)
     return None
+
+
+def _check_known(begun: object, context: OperationContext) -> None:
+    """Raises `BadUserInput` for an id that its subscription never gave."""
+    if isinstance(begun, tuple) and context.progress is not None:
+        context.progress.check_known()
 
 
 def _wants_places(request: Request) -> bool:

@@ -1,6 +1,7 @@
 """How far a subscription has come, so that a client can go on where it was cut off."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from datastore.errors import BadUserInput
 LONGEST_RESUME = 2000
 # No log knows it: whoever comes back with it is told how things stand.
 UNKNOWN = Place(NOWHERE, NOWHERE, 0)
+# What a subscription says it knew goes back to clients, also as a line of its own: it has no breaks, nor spaces.
+_KNOWN = re.compile(r"[A-Za-z0-9%:,._~-]*")
 
 
 class Resume(NamedTuple):
@@ -26,6 +29,8 @@ def resume_from(text: object) -> Resume:
         if not isinstance(text, str) or len(text) > LONGEST_RESUME:
             raise BadUserInput("This is no id of an event.")
         place, _, known = text.partition("~")
+        if _KNOWN.fullmatch(known) is None:
+            raise BadUserInput("This is no id of an event.")
         return Resume(place_from(place), known)
     except BadUserInput:
         raise not_an_id() from None
@@ -65,6 +70,7 @@ class Progress:
 
     def __init__(self, resume: Resume | None = None) -> None:
         self.resume = resume
+        self._is_known_taken = False
         self.mark: Mark | None = None
         self.known = ""
         self.begun = asyncio.Event()
@@ -77,6 +83,16 @@ class Progress:
         self._ahead: Progress | None = None
         self._read_at = -1
         self._following: Following[Any] | None = None
+
+    def take_known(self) -> str:
+        """What the client knew by then, for a subscription that says so with its places."""
+        self._is_known_taken = True
+        return "" if self.resume is None else self.resume.known
+
+    def check_known(self) -> None:
+        """Raises `BadUserInput` where a client knows something that its subscription never says."""
+        if self.resume is not None and self.resume.known and not self._is_known_taken:
+            raise not_an_id()
 
     @property
     def is_resumed(self) -> bool:

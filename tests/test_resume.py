@@ -32,13 +32,18 @@ from datastore.keyspace.parts import Key
 from datastore.matches.cricket import CricketEvent, EventKind
 from datastore.moments import iso
 from datastore.shards import ShardCursor, shards_of, stream_of
+from edge.answers import Outcome
+from edge.http.sse import EventStreams, StreamLimits
 from edge.making import Maker
+from edge.operations import Caller
 from edge.settings import Settings
 from resolvers import progress
 from resolvers.access import Role
 
 CUTS = int(os.environ.get("RESUME_CUTS", "30"))
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
+RECEIVED = 'subscription { notificationReceived(userId: "%s") { notificationId } }'
+ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada") { postId } }'
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 TRANSPORTS = pytest.mark.parametrize("transport", [OverSocket, OverEvents])
 
@@ -205,6 +210,48 @@ async def test_what_is_no_id_is_refused_by_name(served: Served, transport: type[
     assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
 
 
+@TRANSPORTS
+@pytest.mark.parametrize("query", [QUAKES, RECEIVED % "ada"])
+async def test_what_a_subscription_never_says_that_one_knew_is_no_id_of_it(
+    served: Served, transport: type[Client], query: str
+) -> None:
+    client = transport(served.http, query, served.headers("ada", Role.USER))
+    client.last = "a.b.c~7"
+    async with client.connected(served.url) as events:
+        told = await anext(events)
+    errors = told["payload"] if "payload" in told else told["errors"]
+    assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
+
+
+@pytest.mark.parametrize("break_", ["\n", "\r", "\0", " "])
+async def test_no_event_can_be_slipped_in_by_an_id(served: Served, break_: str) -> None:
+    user = "ada"
+    last = f"a.b.c~x{break_}{break_}event: next{break_}data: forged{break_}{break_}"
+    asked = {"query": ARRIVALS, "extensions": {"resumeAfter": last}}
+    headers = {**served.headers(user, Role.USER), "accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json=asked, headers=headers) as response:
+        told = await response.text()
+    assert "forged" not in told
+    assert "BAD_USER_INPUT" in told
+
+
+async def test_an_id_with_a_break_is_never_sent() -> None:
+    sent: list[Any] = []
+
+    async def outcomes() -> AsyncGenerator[Outcome, None]:
+        outcome = Outcome({"a": 1})
+        outcome.mark("a.b.c~x\n\ndata: forged", 1)
+        yield outcome
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await EventStreams(StreamLimits()).serve(outcomes(), Caller(None, "::1"), asyncio.Event().wait, send)  # type: ignore[arg-type]
+    body = b"".join(message.get("body", b"") for message in sent)
+    assert b"\ndata: forged" not in body
+    assert b"INTERNAL" in body
+
+
 async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> None:
     client, groups = OverSocket(served.http, QUAKES, {}), served.gateway.edge.runner._streams._groups
     stays = await served.listen(QUAKES)
@@ -270,9 +317,6 @@ async def missed(
             yield payload
 
 
-RECEIVED = 'subscription { notificationReceived(userId: "%s") { notificationId } }'
-
-
 async def test_notifications_come_that_were_missed_and_nobody_elses(served: Served) -> None:
     async def happen() -> None:
         for owner, name in (("eve", "hers"), ("ada", "mine")):
@@ -289,9 +333,6 @@ async def test_who_may_not_be_told_is_not_told_what_was_missed_either(served: Se
     async with aclosing(missed(served, RECEIVED % "ada", nothing, again="eve")) as told:
         errors = (await anext(told))["errors"]
     assert [error["extensions"]["code"] for error in errors] == ["FORBIDDEN"]
-
-
-ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada") { postId } }'
 
 
 async def test_authors_that_were_left_meanwhile_stay_silent(served: Served) -> None:

@@ -230,7 +230,7 @@ class _Stream:
         self._place = outcome.event_id or self._place
         # Where ids are places, what has none leaves the one before it.
         id = str(self._told) if self._place is None else outcome.event_id
-        line = b"" if id is None else b"id: %b\n" % id.encode()
+        line = b"" if id is None else _id(id)
         # JSON has no line breaks but those that it escapes.
         await self._write(b"%bevent: next\ndata: %b\n\n" % (line, outcome.body))
 
@@ -246,7 +246,13 @@ class _Stream:
 
 def _last_id(id: str) -> bytes:
     """Without data it is no event to a client, but it is the last id."""
-    return b"id: %b\n\n" % id.encode()
+    return _id(id) + b"\n"
+
+
+def _id(id: str) -> bytes:
+    """Its line, which ends only where it is to end."""
+    assert id.isprintable(), id
+    return b"id: %b\n" % id.encode()
 
 
 async def send_end(send: Send) -> None:

@@ -1,7 +1,7 @@
 """Home feeds: FEED-003 and the subscription FEED-S1 to what arrives in one."""
 
 from collections import ChainMap, deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from hashlib import blake2b
@@ -66,13 +66,15 @@ async def home_feed_updated(
     kept = keeping(when_slow, buffer)
     progress = info.context.progress or Progress()
     entries = _arriving(info.context, owner, kept, progress)
-    return Unshared(kept, _once(entries, progress), lambda entry: entry.author_id)
+    return Unshared(kept, _once(entries, progress, _known(progress)), lambda entry: entry.author_id)
 
 
-async def _once(entries: AsyncGenerator[FeedEntry, None], progress: Progress) -> AsyncGenerator[FeedEntry, None]:
+async def _once(
+    entries: AsyncGenerator[FeedEntry, None], progress: Progress, known: Sequence[str]
+) -> AsyncGenerator[FeedEntry, None]:
     """The ids of events tell of the last posts, too: one that was told may come again after the cut."""
-    before_the_cut = frozenset(_known(progress))
-    latest = deque(_known(progress), MOST_KNOWN)
+    before_the_cut = frozenset(known)
+    latest = deque(known, MOST_KNOWN)
     told: dict[str, None] = {}
     async with aclosing(entries):
         async for entry in entries:
@@ -91,7 +93,7 @@ def _digest(post_id: str) -> str:
 
 
 def _known(progress: Progress) -> list[str]:
-    known = "" if progress.resume is None else progress.resume.known
+    known = progress.take_known()
     return [known[start : start + DIGITS] for start in range(0, len(known), DIGITS)]
 
 

@@ -174,8 +174,8 @@ def _version(update: MatchUpdate) -> str:
 
 
 def _known_of_one(context: Context, match_id: str) -> dict[str, int]:
-    resume = context.progress.resume if context.progress is not None else None
-    return {match_id: _number(resume.known)} if resume is not None and resume.known else {}
+    known = context.progress.take_known() if context.progress is not None else ""
+    return {match_id: _number(known)} if known else {}
 
 
 def _versions(scores: LiveScores) -> str:
@@ -187,8 +187,8 @@ def _told(versions: Mapping[str, int]) -> str:
 
 
 def _known_of_many(context: Context) -> dict[str, int]:
-    resume = context.progress.resume if context.progress is not None else None
-    parts = resume.known.split(",") if resume is not None and resume.known else ()
+    known = context.progress.take_known() if context.progress is not None else ""
+    parts = known.split(",") if known else ()
     return {unquote(id): _number(version) for id, _, version in (part.rpartition(":") for part in parts)}
 
 

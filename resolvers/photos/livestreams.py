@@ -236,7 +236,7 @@ async def livestream_changed(
 
 def _told_then(progress: Progress) -> datetime | None:
     """When the client was told of the event after which it goes on: what began or ended since is news."""
-    known = "" if progress.resume is None else progress.resume.known
+    known = progress.take_known()
     if known and not (known.isascii() and known.isdigit() and len(known) < 14):
         raise not_an_id()
     return from_epoch_ms(int(known)) if known else None
