@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from photo_steps import BOX
 
+from datastore.sightings import LIFETIME
 from resolvers.access import Role
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 AREA, CATEGORY = "Harbor", "Cats"
 QUAKES = 5
-STILL_ACTIVE = 40
+LATEST = 40
 
 
 @dataclass(frozen=True)
@@ -120,15 +121,22 @@ def report(actor: "Actor") -> Write:
     query = f"""mutation ($text: String!) {{ done: reportSighting(
       input: {{area: "{AREA}", category: "{CATEGORY}", description: $text}}) {{ sightingId }} }}"""
 
+    began = actor.load.served.clock()
+
     def known(data: Any) -> None:
-        actor.load.sightings.append((actor.name, data["done"]["sightingId"]))
+        actor.load.sightings.append((actor.name, data["done"]["sightingId"], began))
 
     return Write("reportSighting", query, {"text": description}, ("sighting", description), 1, acknowledged=known)
 
 
 def confirm(actor: "Actor") -> Write | None:
-    # The last ones: they are over some hours after they were reported.
-    others = [sighting for reporter, sighting in actor.load.sightings[-STILL_ACTIVE:] if reporter != actor.name]
+    # Not those that may be over while the confirmation is sent again and again.
+    last = actor.load.served.clock() - LIFETIME / 3
+    others = [
+        sighting
+        for reporter, sighting, began in actor.load.sightings[-LATEST:]
+        if reporter != actor.name and began > last
+    ]
     if not others:
         return None
     sighting = actor.chance.choice(others)

@@ -10,6 +10,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -84,7 +85,8 @@ class Load:
         self.done = 0
         self.actors = [Actor(self, f"user{number:02}", random.Random(f"{seed} {number}")) for number in range(actors)]
         self.posts: list[tuple[str, str]] = []
-        self.sightings: list[tuple[str, str]] = []
+        # Who reported it, its id, and when that began.
+        self.sightings: list[tuple[str, str, datetime]] = []
         self.photos = [actor.photo for actor in self.actors]
 
     async def run(self, operations: int) -> None:

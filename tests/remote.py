@@ -1,6 +1,7 @@
 """A sane client of several gateways: what is lost on the way is sent again, to another one, under the same key."""
 
 import asyncio
+import json
 import random
 import uuid
 from collections.abc import AsyncIterator, Mapping
@@ -23,6 +24,10 @@ LOST = {"message": "lost", "extensions": {"code": "UNAVAILABLE", "mayHaveBeenApp
 HEADERS_LAST_SECONDS = 40 * 3600.0
 
 
+class Broken(Exception):
+    """An answer that no gateway may give."""
+
+
 @dataclass
 class Received:
     """As much of a response as the load looks at."""
@@ -34,7 +39,10 @@ class Received:
 
 
 class Spread:
-    """Posts to the gateways in turn; a connection that is lost is an answer of its own."""
+    """Posts to the gateways in turn; a connection that is lost is an answer of its own.
+
+    Whatever else is no answer of GraphQL raises `Broken`.
+    """
 
     def __init__(self, http: aiohttp.ClientSession, urls: list[str], seconds: float) -> None:
         self._http = http
@@ -51,12 +59,24 @@ class Spread:
         self.asked += 1
         try:
             async with self._http.post(f"{url}/graphql", json=json, headers=headers, timeout=self._timeout) as response:
-                body = await response.json(content_type=None)
-        except (aiohttp.ClientError, TimeoutError, ValueError):
+                body = answered(response.status, await response.read())
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, TimeoutError):
             self.lost += 1
             await asyncio.sleep(0.02)
             body = {"errors": [LOST]}
         yield Received(body)
+
+
+def answered(status: int, content: bytes) -> dict[str, Any]:
+    """What GraphQL answers: with 200, or with another status and errors that pass alone."""
+    try:
+        body: dict[str, Any] = json.loads(content)
+        codes = {error["extensions"]["code"] for error in body.get("errors", ())}
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise Broken(status, content[:500]) from None
+    if not ("data" in body or codes) or (status != 200 and not (codes and codes <= PASSING)):
+        raise Broken(status, body)
+    return body
 
 
 class Remote(Served):

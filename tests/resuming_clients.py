@@ -9,6 +9,16 @@ from typing import Any
 import aiohttp
 
 Said = Mapping[str, Any]
+ENDED = {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING, aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.ERROR}
+
+
+class CutOff(ConnectionError):
+    """The connection is over: `code` is the server's, or None if it was lost without a word."""
+
+    def __init__(self, received: aiohttp.WSMessage) -> None:
+        said = received.type is aiohttp.WSMsgType.CLOSE
+        self.code: int | None = received.data if said else None
+        super().__init__(f"{received.type.name} {received.data} {received.extra}")
 
 
 class Client:
@@ -41,7 +51,7 @@ class OverSocket(Client):
         )
         try:
             await socket.send_json({"type": "connection_init", "payload": self.headers})
-            assert (await socket.receive_json(timeout=10))["type"] == "connection_ack"
+            assert (await _heard(socket, 10))["type"] == "connection_ack"
             payload = {"query": self.query, "extensions": {"resumeAfter": self.last}}
             await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
             yield self._events(socket)
@@ -53,7 +63,7 @@ class OverSocket(Client):
 
     async def _events(self, socket: aiohttp.ClientWebSocketResponse) -> AsyncIterator[Said]:
         while True:
-            message = await socket.receive_json(timeout=20)
+            message = await _heard(socket, 20)
             if message["type"] == "ping":
                 places = (message.get("payload") or {}).get("resume", {})
                 self.last = places.get("1", self.last)
@@ -65,6 +75,15 @@ class OverSocket(Client):
             else:
                 yield message
                 return
+
+
+async def _heard(socket: aiohttp.ClientWebSocketResponse, seconds: float) -> Said:
+    received = await socket.receive(timeout=seconds)
+    if received.type in ENDED:
+        raise CutOff(received)
+    assert received.type is aiohttp.WSMsgType.TEXT, received
+    message: Said = json.loads(received.data)
+    return message
 
 
 class OverEvents(Client):

@@ -7,8 +7,9 @@ import asyncio
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,8 +27,8 @@ from load_facts import everything
 from load_operations import QUAKES, READS, WRITES, read_team
 from mixed_load import Load
 from photo_items import photo, put, user
-from remote import Passing, Remote
-from resuming_clients import OverSocket
+from remote import PASSING, Passing, Remote
+from resuming_clients import CutOff, OverSocket, Said
 from test_match_takeover import events_of_a_whole_run
 
 from datastore.database import Database
@@ -162,6 +163,8 @@ class Viewer:
         self.score: list[Any] = []
         self.connections = 0
         self.resyncs = 0
+        # What it was told beside events: codes of errors, and with which codes the server ended connections.
+        self.told: Counter[str | int] = Counter()
         self.is_over = False
 
     async def begin(self) -> None:
@@ -177,31 +180,42 @@ class Viewer:
             self._watching.cancel()
 
     def check(self) -> None:
-        """Each version came once, in its order, and so did each event."""
+        """Each version came once, in its order, and so did each event; and no error but what passes."""
+        assert self.told.keys() <= PASSING, self.told
         assert self.resyncs == 0
         assert self.versions == [*range(self.versions[0], self.versions[0] + len(self.versions))]
         assert len(self.events) == len(set(self.events))
 
     async def _watch(self) -> None:
         while not self.is_over:
-            # The connection is lost: the next one goes on where this was.
-            with suppress(aiohttp.ClientError, TimeoutError, TypeError, OSError):
+            try:
                 await self._follow(self._chance.choice(self._urls))
+            except CutOff as cut:
+                if cut.code is not None:
+                    self.told[cut.code] += 1
+            except (aiohttp.ClientConnectionError, TimeoutError, OSError):
+                pass  # It is lost: the next one goes on where this was.
             await asyncio.sleep(self._chance.uniform(0.02, 0.2))
 
     async def _follow(self, url: str) -> None:
         self.connections += 1
         async with self._client.connected(url) as events:
             async for payload in events:
-                if "data" in payload:
-                    self._take(payload)
-                    self._began.set()
+                self._hear(payload)
                 if self.is_over:
                     return
 
-    def _take(self, payload: Any) -> None:
-        if payload.get("data") is None:
-            return
+    def _hear(self, payload: Said) -> None:
+        """An event, the news that it has begun, or a message that ends it."""
+        errors = payload["payload"] if payload.get("type") == "error" else payload.get("errors", ())
+        self.told.update(error["extensions"]["code"] for error in errors)
+        if payload.get("data") is not None:
+            self._take(payload)
+            self._began.set()
+        elif not errors and "begun" not in payload:
+            self.told[payload["type"]] += 1
+
+    def _take(self, payload: Said) -> None:
         update = payload["data"]["matchUpdates"]
         self.resyncs += "resync" in payload["extensions"]
         self.versions.append(update["version"])
