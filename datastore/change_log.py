@@ -7,7 +7,7 @@ before the log's first change is read from the stream itself.
 
 import asyncio
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -116,6 +116,11 @@ class _Older:
             dropped += 1
         del entries[:dropped]
 
+    def last_before(self, number: int | None) -> int:
+        """The last of its changes before this one, of all without one; if there is none, what they come after."""
+        end = len(self.entries) if number is None else bisect_left(self.entries, number, key=_number)
+        return self.entries[end - 1].number if end else self.after
+
 
 @dataclass(eq=False, slots=True)
 class _Wanted:
@@ -158,7 +163,8 @@ class Log:
         self._clear()
 
     def _clear(self) -> None:
-        self._forget_older()
+        self._stop_forgetting()
+        self._older = None
         self._entries: list[Entry] = []
         self._bytes = 0
         # Nothing up to there can be read again; and how often that was found out lately.
@@ -172,11 +178,13 @@ class Log:
     # What it is told
 
     def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
+        is_another = (order, stream) != (self._order, self._stream)
         if stream != self._stream:
             self._clear()
             self._hashes.clear()
         self._order, self._stream, self._single = order, stream, single
-        if is_new and (not self._entries or single is None):
+        # Where an order began is one place for good: it goes on where a shard ends.
+        if is_new and is_another and (not self._entries or single is None):
             self.last_place = Place(order, NOWHERE, 0)
             self._numbers[self.last_place] = self.last_number
 
@@ -368,15 +376,22 @@ class Log:
         older = _Older(after, entries + ([] if self._older is None else self._older.entries))
         if len(older.entries) > self._most_changes or older.bytes > self._most_bytes:
             return False
-        self._forget_older()
+        self._stop_forgetting()
         self._older = older
         self._forgetting = asyncio.get_running_loop().call_later(self._kept, self._forget_older)
         return True
 
     def _forget_older(self) -> None:
+        """Whoever is behind in it has missed something then: only what comes after it is here."""
+        self._stop_forgetting()
+        older, self._older = self._older, None
+        if older is not None and self._complete_after is None:
+            self._complete_after = older.last_before(self._begins)
+
+    def _stop_forgetting(self) -> None:
         if self._forgetting is not None:
             self._forgetting.cancel()
-        self._older = self._forgetting = None
+        self._forgetting = None
 
 
 def _number(entry: Entry) -> int:

@@ -171,13 +171,17 @@ class ChangeFeed:
 
     def _stop_soon(self, table: Table, followed: _Followed) -> None:
         followed.lingering = None
+        self._forget(table, followed)  # at once: nobody joins what is about to stop
         task = asyncio.create_task(self._stop(table, followed))
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    async def _stop(self, table: Table, followed: _Followed) -> None:
+    def _forget(self, table: Table, followed: _Followed) -> None:
         if self._tables.get(table.name) is followed:
             del self._tables[table.name]
+
+    async def _stop(self, table: Table, followed: _Followed) -> None:
+        self._forget(table, followed)
         await followed.source.stop()
         await followed.log.aclose()
 

@@ -36,6 +36,12 @@ def told_after(log: Log, number: int) -> list[int] | None:
     return None if entries is None else found
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not holds():  # noqa: ASYNC110 - a plain value
+            await asyncio.sleep(0.002)
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     shards=st.lists(st.integers(0, 2), max_size=40),
@@ -252,3 +258,43 @@ async def test_nobody_waits_for_a_log_that_is_closed() -> None:
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(BadUserInput):
         place_from(text)
+
+
+async def all_before(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+    return [change(number) for number in range(after + 1, before() or 100)]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+async def test_who_is_behind_in_what_was_read_again_is_told_when_that_is_forgotten(is_told: bool) -> None:
+    kept = Log(lambda _: None, lambda _: None, all_before, kept_seconds=0.02)
+    kept.begin("o", "arn", single="s")
+    place = Place("x", kept._hash("s"), 50)
+    assert await kept.reach(place) == 50
+    if is_told:
+        kept.tell("s", change(100))
+    await until(lambda: kept._older is None)
+    assert kept.after(53, 5) is None
+    assert told_after(kept, 99) == [100] * is_told
+    assert await kept.reach(place) == 50
+    assert told_after(kept, 53) == [*range(54, 100), *[100] * is_told]
+
+
+async def test_what_is_read_for_one_more_leaves_the_others_where_they_are() -> None:
+    kept, place = holding(all_before)
+    assert await kept.reach(place(95)) == 95
+    assert await kept.reach(place(90)) == 90
+    assert told_after(kept, 95) == [96, 97, 98, 99, 100]
+
+
+@pytest.mark.parametrize("is_adopted", [True, False])
+def test_where_an_order_began_stays_where_it_was_when_a_shard_ends(is_adopted: bool) -> None:
+    kept = log([])
+    kept.begin("o", "arn", single="s", is_new=not is_adopted)
+    began = Place("o", "0", 0)
+    for sequence in range(3, 9):
+        kept.tell("s", change(sequence))
+    kept.begin("o", "arn", single=None)
+    kept.tell("child", change(9))
+    assert kept.number_of(began) == (None if is_adopted else 0)
+    if not is_adopted:
+        assert told_after(kept, 0) == [*range(3, 10)]

@@ -669,6 +669,29 @@ async def test_who_comes_again_within_the_linger_goes_on_with_the_same_reader(
     assert not readers()
 
 
+async def test_who_joins_as_the_linger_ends_has_a_reader() -> None:
+    script = Script(a=Shard())
+    feed = ChangeFeed(script, poll_interval=0.001, discover_interval=0.02, linger=0.03)
+    async with feed.follow(BLIP, number_of):
+        pass
+    followed = feed._tables[BLIP.name]
+    assert followed.lingering is not None
+    comes = asyncio.get_running_loop().create_future()
+
+    async def come() -> list[int]:
+        await comes
+        async with feed.follow(BLIP, number_of) as events:
+            script.write("a", "x")
+            return await take(events, 1)
+
+    # Woken by a timer of the same turn of the loop: before what that of the linger has begun.
+    coming = asyncio.create_task(come())
+    asyncio.get_running_loop().call_at(followed.lingering.when() - 1e-7, comes.set_result, None)
+    assert await coming == [99]
+    assert feed._tables[BLIP.name] is not followed
+    await feed.aclose()
+
+
 async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:
     async with feed_of(engine, session).follow(BLIP, number_of) as events:
         engine.put(1)
