@@ -2,14 +2,13 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable, MutableSet, Sequence
+from collections.abc import Callable, Coroutine, MutableSet, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from graphql.execution import Executor
 
 from datastore.errors import SlowSubscriber
-from datastore.metering import Meter
 from edge.accounts import Accounts
 from edge.answers import Outcome, failure, resync
 from edge.capacity.deadlines import Deadlines
@@ -18,7 +17,8 @@ from edge.documents.prepared import PreparedOperation
 from edge.lanes import Lanes
 from edge.making import Event, Made, Maker
 from edge.members import Member, Rights, by_rights
-from edge.requests import OperationContext, OverBudget
+from edge.owing import Owing
+from edge.requests import OperationContext
 from edge.resuming import Missed, Returning
 from edge.subscribers import Listener, Subscriber
 from resolvers.progress import Mark, Progress
@@ -30,7 +30,6 @@ LISTENERS_PER_TURN = 250
 EXECUTED_AT_ONCE = 32
 
 _log = logging.getLogger(__name__)
-
 
 Tell = Callable[[Made, Sequence[Member]], Coroutine[Any, Any, None]]
 # An event, and those with the same rights who were there when it came.
@@ -61,7 +60,6 @@ class Group:
         forget: Callable[["Group"], None],
     ) -> None:
         self.keeping = source.keeping
-        self._accounts = accounts
         self._source = source
         self._context = context
         self._is_anyones = is_anyones
@@ -69,12 +67,11 @@ class Group:
         self._spawn = spawn
         self._forget = forget
         self._members: dict[Member, None] = {}
+        self._owing = Owing(accounts, spawn, self._members)
         # Those who are to be told how things stand, once nothing can be missed any more.
         self._joining: list[Member] = []
         self._has_begun = False
         self._reading: asyncio.Task[None] | None = None
-        self._settling: asyncio.Task[None] | None = None
-        self._may_owe = False
         self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
         self._lanes = Lanes[Rights | None, _Due](self.keeping.before, EXECUTED_AT_ONCE, self._tell_due)
         self._maker = Maker(accounts, source, executor, deadlines)
@@ -82,7 +79,7 @@ class Group:
         self._progress.when_begun = self._tell_places
         self._telling = False
         self._before: Mark | None = None  # up to where all were told, while some are told more
-        self._returning = Returning(self, source, spawn)
+        self._returning = Returning(self, spawn)
         context.stands_for = self._members.__len__
         self._running = asyncio.create_task(self._run())
 
@@ -90,10 +87,10 @@ class Group:
         """One more, who is told what comes from now on, and before that what they `missed`."""
         member = Member(self, subscriber, listener)
         self._members[member] = None
-        self._may_owe = True
+        self._owing.may_owe = True
         member.mark = self._standing()
         if missed is not None:
-            member.wait()
+            member.stay_away()
             self._returning.add(member, missed, now=self._is_ready)
         elif self._source.first is None:
             self._tell_place(member)
@@ -128,7 +125,7 @@ class Group:
 
     async def tell_missed(self, members: list[Member], told: Event) -> None:
         async def tell(made: Made, alike: Sequence[Member]) -> None:
-            self._charge(made.taken, alike, knows_all=made.knows_all)
+            self._owing.charge(made.taken, alike, knows_all=made.knows_all)
             key, outcome = self._source.key(made.event), made.outcome
             if outcome.is_failure:
                 await _each(alike, lambda member: member.end(outcome))
@@ -137,26 +134,30 @@ class Group:
 
         for alike in by_rights(await self._tell_alike(members, told, tell)).values():
             await self._tell_those(alike, told, tell)
-        self._settle_soon()
+        self._owing.settle_soon()
+
+    def keep(self, members: list[Member]) -> None:
+        for member in members:
+            member.mark = self._standing()
+            member.wait()
+            member.since = self._source.since and self._source.since()
 
     def resync(self, members: list[Member]) -> None:
+        if self._source.first is None:
+            for member in members:
+                mark = member.mark or self._progress.latest()
+                told = resync(mark and mark.id(self._progress.known), mark.number if mark else 0)
+                member.go_on_with(told, None)
+            return
         for member in members:
             member.wants_resync = True
-            if self._source.first is not None:
-                member.wait()  # what has waited is in what is read from now on
-            if self._source.first is None:
-                mark = member.mark or self._progress.latest()
-                known = self._progress.known
-                told = resync(None if mark is None else mark.id(known), 0 if mark is None else mark.number)
-                member.go_on_with(told, None)
-            else:
-                self._joining.append(member)
-        if self._source.first is not None:
-            self._read_soon(*members)
+            member.wait()  # what has waited is in what is read from now on
+        self._joining += members
+        self._read_soon(*members)
 
     def share(self, context: OperationContext, members: list[Member]) -> None:
         knows_all = context.meter.knows_all
-        self._charge(context.meter.take(), members, knows_all=knows_all)
+        self._owing.charge(context.meter.take(), members, knows_all=knows_all)
 
     def _standing(self) -> Mark | None:
         """Up to where all that is told has been told to those who are here."""
@@ -250,7 +251,7 @@ class Group:
     def _read_soon(self, *members: Member) -> None:
         """Have those told how things stand who have joined what has begun."""
         for member in members:
-            member.since = self._source.since() if self._source.since is not None else None
+            member.since = self._source.since and self._source.since()
         if self._joining and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._read())
 
@@ -265,13 +266,13 @@ class Group:
 
     async def _tell_first(self, made: Made, members: Sequence[Member]) -> None:
         members, _ = made.of(members)
-        self._charge(made.taken, members, knows_all=made.knows_all)
+        self._owing.charge(made.taken, members or [made.member], knows_all=made.knows_all)
         outcome, key = made.outcome, None if made.event is None else self._source.key(made.event)
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))
         else:
             await _each(members, lambda member: member.begin(made.event, outcome, key))
-        self._settle_soon()
+        self._owing.settle_soon()
 
     # Its events.
 
@@ -294,7 +295,7 @@ class Group:
             for rights, alike in classes.items():
                 self._tell_beside(rights, alike, event)
             await self._lanes.room()
-        self._settle_soon()
+        self._owing.settle_soon()
 
     def _tell_beside(self, rights: Rights | None, alike: list[Member], event: Event) -> None:
         """Have those with these rights told, beside others, who do not wait for them."""
@@ -310,7 +311,7 @@ class Group:
         members = [member for member in members if not member.is_over]
         if members:
             await self._tell_those(members, event, self._deliver)
-            self._settle_soon()
+            self._owing.settle_soon()
 
     # To whom what.
 
@@ -336,7 +337,7 @@ class Group:
         return members[0].subscriber.request.operation
 
     async def _deliver(self, made: Made, members: Sequence[Member]) -> None:
-        self._charge(made.taken, members, knows_all=made.knows_all)
+        self._owing.charge(made.taken, members, knows_all=made.knows_all)
         event, outcome, size, key = made.event, made.outcome, len(made.outcome.body), self._source.key(made.event)
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))
@@ -357,35 +358,7 @@ class Group:
         """What the source has read is shared by all."""
         meter = self._context.meter
         knows_all = meter.knows_all
-        self._charge(meter.take(), list(self._members), knows_all=knows_all)
-
-    def _charge(self, taken: Meter, members: Sequence[Member], *, knows_all: bool) -> None:
-        if not taken.calls and not taken.behind and knows_all:
-            return
-        here = [member.subscriber for member in members if not member.is_over]
-        here = here or [member.subscriber for member in self._members]
-        for subscriber in here:
-            subscriber.share(taken, len(here), knows_all=knows_all)
-        if here:
-            self._accounts.trace(here[0].report)
-        self._may_owe = True
-
-    def _settle_soon(self) -> None:
-        if not self._may_owe or not (self._settling is None or self._settling.done()):
-            return
-        due = [member for member in self._members if member.subscriber.is_due]
-        self._may_owe = any(not member.report.events for member in due)
-        due = [member for member in due if member.report.events]
-        if due:
-            self._settling = self._spawn(self._settle(due))
-
-    async def _settle(self, members: Iterable[Member]) -> None:
-        for member in members:
-            if not member.is_over:
-                try:
-                    await member.subscriber.settle()
-                except OverBudget as refusal:
-                    member.refuse(refusal)
+        self._owing.charge(meter.take(), list(self._members), knows_all=knows_all)
 
 
 async def _each(members: Sequence[Member], act: Callable[[Member], None]) -> None:

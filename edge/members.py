@@ -49,6 +49,7 @@ class Member:
     __slots__ = (
         "_after",
         "_group",
+        "_is_away",
         "_waiting",
         "is_over",
         "is_plain",
@@ -73,6 +74,7 @@ class Member:
         self.wants_resync = False  # what it has missed is not known any more
         self._after = 0  # the number of the last change that it was told of otherwise
         self._group = group
+        self._is_away = False
         self._waiting: Backlog[_Waiting] | None = None
 
     @property
@@ -81,13 +83,24 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether events wait for it."""
-        return self._waiting is not None
+        """Whether events wait for it, or are to."""
+        return self._waiting is not None or self._is_away
+
+    def stay_away(self) -> None:
+        """It is told otherwise what the group is told, until `wait`."""
+        self.is_plain, self._is_away = False, True
 
     def wait(self) -> None:
         """From now on events wait for it; none that waited is told."""
-        self.is_plain = False
-        self._waiting = Backlog(self.keeping.before)
+        self.is_plain = self._is_away = False
+        self._forget_waiting()
+        self._waiting = Backlog(self.keeping.before, self.listener.room)
+
+    def _forget_waiting(self) -> None:
+        """It takes no room any more."""
+        if self._waiting is not None:
+            self._waiting.clear()
+            self._waiting = None
 
     def begin(self, event: Any, first: Outcome, key: Hashable) -> None:
         """Told how things stand, and what has come since."""
@@ -108,19 +121,23 @@ class Member:
 
     def go_on_with(self, outcome: Outcome | None, key: Hashable) -> None:
         """Told this, if it is anything, and what has waited for it."""
-        waiting, self._waiting = self._waiting, None
+        waiting, self._waiting, self._is_away = self._waiting, None, False
         if outcome is not None:
             self._tell(outcome, key)
-        while waiting and not self.is_over:
+        while waiting:
             (event, told, key), left_out = waiting.take()
-            self.offer(event, told.standing_for(left_out), key)
+            if not self.is_over:
+                self.offer(event, told.standing_for(left_out), key)
         self._look_whether_plain()
 
     def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
         """An event of the group's."""
+        if self._is_away:
+            return
         if self._waiting is not None:
             try:
-                self._waiting.add(_Waiting(event, outcome, key), key, left_out=outcome.left_out)
+                one = _Waiting(event, outcome, key)
+                self._waiting.add(one, key, size=len(outcome.body), left_out=outcome.left_out)
             except Exception as problem:
                 self.stop(problem)
         elif (self.since is None or self.since.is_news(event)) and not 0 < outcome.number <= self._after:
@@ -154,7 +171,9 @@ class Member:
             self.stop(problem)
 
     def standing(self) -> Mark | None:
-        return None if self.is_over or self.is_waiting else self._group.standing()
+        """Where the group is; None where this one has been further, with another process."""
+        mark = None if self.is_over or self.is_waiting else self._group.standing()
+        return None if mark is None or mark.number < self._after else mark
 
     def withdraw(self, outcome: Outcome) -> None:
         self.report.events -= 1
@@ -182,6 +201,7 @@ class Member:
 
     def _finish(self, outcome: Outcome | None) -> None:
         self.is_over, self.is_plain = True, False
+        self._forget_waiting()
         self.subscriber.leave()
         try:
             self.listener.finish(outcome)  # what it withdraws now has not been told of
@@ -190,6 +210,7 @@ class Member:
 
     def _leave(self) -> None:
         self.is_over, self.is_plain = True, False
+        self._forget_waiting()
         self.subscriber.leave()
         self._group.leave(self)
 

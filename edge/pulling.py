@@ -32,7 +32,7 @@ class Queue:
     following: Following
 
     def __init__(self, most_bytes: int) -> None:
-        self._room = Room(most_bytes)
+        self.room = Room(most_bytes)
         self._waiting: Backlog[Outcome] | None = None
         self._last: deque[Outcome | None] = deque()
         self._place: Outcome | None = None
@@ -43,7 +43,7 @@ class Queue:
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         following = self.following
         if self._waiting is None:
-            self._waiting = Backlog(following.keeping, self._room)
+            self._waiting = Backlog(following.keeping, self.room)
         try:
             left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.left_out)
         except SlowSubscriber as problem:

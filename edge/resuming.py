@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from graphql.execution import Executor
@@ -42,6 +43,9 @@ class Home(Protocol):
     async def tell_missed(self, members: list[Member], told: Event) -> None:
         """Execute it for them, and tell them before what waits."""
 
+    def keep(self, members: list[Member]) -> None:
+        """Have wait for them what is told from now on."""
+
     def resync(self, members: list[Member]) -> None:
         """What they have missed is not known any more."""
 
@@ -55,11 +59,17 @@ class Resuming:
     def __init__(self, home: Home, missed: Missed) -> None:
         self.resume = missed.resume
         self.members: list[Member] = []
-        self.is_open = True
+        self._is_open = True
         self._home = home
         self._source = missed.source
         self._context = missed.context
         self._progress = missed.progress
+        self._progress.when_here = self._have_kept
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one more is told all that they are: from now on what the others are told is kept for each."""
+        return self._is_open and not self._progress.is_here.is_set()
 
     async def run(self) -> None:
         """Tell all that was missed, and what comes meanwhile; then have them told what all are."""
@@ -72,9 +82,13 @@ class Resuming:
         except Exception as problem:
             self._end(failure(problem))
         finally:
-            self.is_open = False
-            self._home.share(self._context, self._here())
+            self._is_open = False
+            self._home.share(self._context, self.members)
             self._context.close()
+
+    def _have_kept(self) -> None:
+        """All that any of the group was told until now is in what was missed; what it is told next is not."""
+        self._home.keep(self._here())
 
     def _here(self) -> list[Member]:
         return [member for member in self.members if not member.is_over]
@@ -91,7 +105,7 @@ class Resuming:
             try:
                 while self._here():
                     if coming.done():
-                        self.is_open = False
+                        self._is_open = False
                         mark = progress.mark
                         assert mark is not None  # it has begun, for there is an event
                         event = Event.of(coming.result(), progress)
@@ -108,7 +122,7 @@ class Resuming:
                     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await given_up(here, coming)
-        self.is_open = False
+        self._is_open = False
         if progress.is_too_old:
             self._home.resync(self._here())
         else:
@@ -116,32 +130,29 @@ class Resuming:
                 member.go_on(max(told, progress.here_at), self._source.seen)
 
     def _is_reached(self) -> bool:
-        return all(member.since is None or member.since.is_reached(self._source.seen) for member in self._here())
+        seen, left = self._source.seen, self._source.left
+        return all(member.since is None or member.since.is_reached(seen, left) for member in self._here())
 
 
 class Returning:
     """All of a group who have come back, until each has what the others have."""
 
-    def __init__(
-        self,
-        home: Home,
-        source: Shared[Any],
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-    ) -> None:
+    def __init__(self, home: Home, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._home = home
-        self._source = source
         self._spawn = spawn
-        self._all: dict[Resuming, asyncio.Task[None] | None] = {}
+        self._latest: dict[Resume | None, Resuming] = {}
+        self._waiting: list[Resuming] = []
+        self._tasks: dict[Resuming, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._waiting) + len(self._tasks)
 
     def add(self, member: Member, missed: Missed, *, now: bool) -> None:
         """One more: together with those who go on from the same place and are not told anything yet."""
-        alike = next((one for one in self._all if one.is_open and one.resume == missed.resume), None)
-        if alike is None:
-            alike = Resuming(self._home, missed)
-            self._all[alike] = None
+        alike = self._latest.get(missed.resume)
+        if alike is None or not alike.is_open:
+            alike = self._latest[missed.resume] = Resuming(self._home, missed)
+            self._waiting.append(alike)
         else:
             missed.context.close()
         alike.members.append(member)
@@ -150,18 +161,19 @@ class Returning:
 
     def begin(self) -> None:
         """The others have begun: begin with those who wait for that."""
-        for resuming, task in self._all.items():
-            for member in resuming.members:
-                if member.since is None and self._source.since is not None and member.is_waiting:
-                    member.since = self._source.since()
-            if task is None:
-                task = self._all[resuming] = self._spawn(resuming.run())
-                task.add_done_callback(lambda _, one=resuming: self._all.pop(one, None))  # type: ignore[misc]
+        waiting, self._waiting = self._waiting, []
+        for resuming in waiting:
+            task = self._tasks[resuming] = self._spawn(resuming.run())
+            task.add_done_callback(partial(self._over, resuming))
+
+    def _over(self, resuming: Resuming, _: asyncio.Task[None]) -> None:
+        del self._tasks[resuming]
+        if self._latest[resuming.resume] is resuming:
+            del self._latest[resuming.resume]
 
     def cancel(self) -> None:
-        for task in self._all.values():
-            if task is not None:
-                task.cancel()
+        for task in self._tasks.values():
+            task.cancel()
 
 
 async def _nothing() -> None:

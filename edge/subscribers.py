@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from datastore.errors import DomainError
-from datastore.hub import Keeping
+from datastore.hub import Keeping, Room
 from datastore.metering import Meter
 from edge.accounts import Accounts, check_debt, not_admitted, owed
 from edge.answers import Allowance, Outcome, Stage
@@ -17,6 +17,10 @@ from resolvers.progress import Mark
 
 class Listener(Protocol):
     """Who is told the answers of a subscription. Nothing here raises, and only `drained` waits."""
+
+    @property
+    def room(self) -> Room:
+        """What may wait for it, here or with whoever tells it."""
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         """An event. Others may be told the same object: `outcome.body` is encoded once for all.
@@ -172,6 +176,11 @@ class Subscriber:
             await self._settled()
         finally:
             self._accounts.tell(self.report, self._began)
+
+    async def settle_late(self) -> None:
+        """Pay for what came to be known after its end; before it, that does."""
+        if self._is_over:
+            await self._settled()
 
     def leave(self) -> None:
         """Free its place."""

@@ -79,6 +79,7 @@ class Progress:
         self.here_at = 0
         self.left_out = 0
         self.when_begun: Callable[[], None] | None = None
+        self.when_here: Callable[[], None] | None = None
         self.has_given_all = False
         self._ahead: Progress | None = None
         self._read_at = -1
@@ -137,6 +138,8 @@ class Progress:
     def here(self) -> None:
         self.take()
         self.here_at = 0 if self.mark is None else self.mark.number
+        if self.when_here is not None:
+            self.when_here()
         self.is_here.set()
 
     def latest(self) -> Mark | None:

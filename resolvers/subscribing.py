@@ -53,8 +53,11 @@ class Since(Protocol):
     def begin(self, first: Any) -> None:
         """This is how things stand, as it was read since."""
 
-    def is_reached(self, seen: Mapping[str, int]) -> bool:
-        """Whether one who has gone on from elsewhere up to these versions has all that the others had been told."""
+    def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
+        """Whether one who has gone on from elsewhere up to these versions has all that the others had been told.
+
+        What has `left` since was told up to that version.
+        """
 
     def go_on(self, seen: Mapping[str, int]) -> None:
         """Instead of `begin`: these versions are known."""
@@ -77,8 +80,8 @@ class Shared(Generic[Event]):
     `events` begins with what it is given, awaited once no change can be missed any more, where there is a `first`: that
     reads how things stand, in the context of whom it is told. Whoever joins later is told that too, and then what comes
     `since`. `check` raises for those who may not be told an event. `key` tells which waiting one a newer one replaces.
-    `seen` are the versions that the events have told, where they have some, and `known` is what goes with the place of
-    a first event (see `progress`).
+    `seen` are the versions that the events have told, where they have some, and `left` those at which something was
+    told of for the last time; `known` is what goes with the place of a first event (see `progress`).
 
     Who asks may be asked in the contexts that `first` and `check` are given, and before this is made: not by `events`.
 
@@ -93,6 +96,7 @@ class Shared(Generic[Event]):
     since: Callable[[], Since] | None = None
     check: Callable[[Context, Event], Awaitable[None]] | None = None
     seen: Mapping[str, int] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
     known: Callable[[Event], str] = _nothing
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:

@@ -382,7 +382,10 @@ ENGAGEMENT = 'subscription { postEngagement(postId: "p") { likeCount } }'
 
 
 async def test_a_post_that_may_be_seen_no_longer_is_not_told_of(served: Served) -> None:
+    """Its author follows it, too: there is a group, and what was missed is made for both."""
     await served.store().write_all(FEED, puts=[post_item("p", "bob")])
+    stays = await served.listen(ENGAGEMENT, user="bob")
+    await stays.event()
 
     async def happen() -> None:
         await served.store().write_all(FEED, puts=[post_item("p", "bob", visibility="private") | {"likes": 2}])
@@ -391,6 +394,7 @@ async def test_a_post_that_may_be_seen_no_longer_is_not_told_of(served: Served) 
         said = await anext(told)
     errors = said["payload"] if "payload" in said else said["errors"]
     assert [error["extensions"]["code"] for error in errors] == ["NOT_FOUND"]
+    assert await stays.event() == {"postEngagement": {"likeCount": 2}}
 
 
 LIVESTREAMS = "subscription { livestreamChanged { title state } }"
@@ -471,7 +475,7 @@ async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(
             return [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(3)]
 
     assert await asyncio.gather(*map(had, clients)) == [["q1", "q2", "q3"]] * 20
-    assert len(made) < 20
+    assert len(made) <= 6  # once, and for those who came late once more
 
 
 REPORT = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "A tabby"}) { sightingId } }'

@@ -21,7 +21,7 @@ from test_match_updates import advance, begun, nobody_follows, play_out
 from test_sightings import report as report_sighting
 
 from datastore.errors import SlowSubscriber
-from datastore.hub import Policy
+from datastore.hub import Policy, Room
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
@@ -59,6 +59,7 @@ class Heard:
         self._on_event = on_event
         self._taken = 0
         self._wake = asyncio.Event()
+        self.room = Room()
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         self.outcomes.append(outcome)

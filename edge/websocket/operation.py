@@ -96,6 +96,10 @@ class OpenOperation:
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def room(self) -> Room:
+        return self._mouth.room
+
+    @property
     def is_subscription(self) -> bool:
         """Whether it has begun as one."""
         return self._following is not None

@@ -103,7 +103,7 @@ class _SinceCounted:
     def begin(self, first: PostEngagement) -> None:
         self._told = first
 
-    def is_reached(self, seen: Mapping[str, int]) -> bool:
+    def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
         return True
 
     def go_on(self, seen: Mapping[str, int]) -> None:

@@ -149,7 +149,9 @@ async def live_scores(
     if seconds:
         return events(partial(first, context))
     since = partial(_SinceScores, sequence)
-    return Shared(context, KEEPING, events, first=first, since=since, seen=sequence.seen, known=_versions)
+    return Shared(
+        context, KEEPING, events, first=first, since=since, seen=sequence.seen, left=sequence.left, known=_versions
+    )
 
 
 async def match(parent: strawberry.Parent[MatchUpdate], info: Info) -> Match | None:
@@ -242,13 +244,14 @@ class _Sequence:
     """How things stand, then every version that follows, each once and without a gap.
 
     With `only_live` a match that is no longer polled is told to have left, and begins anew when it is back.
-    `seen` are the versions that have been told, or that are `known` to one who goes on.
+    `seen` are the versions that were told, or that are `known` to one who goes on, `left` those of matches that left.
     """
 
     def __init__(
         self, context: Context, wanted: Callable[[Item], bool], known: Mapping[str, int], *, only_live: bool = False
     ) -> None:
         self.seen: dict[str, int] = {**known}
+        self.left: dict[str, int] = {}
         self._context = context
         self._wanted = wanted
         self._only_live = only_live
@@ -283,12 +286,14 @@ class _Sequence:
 
     async def _update(self, active: ActiveMatch) -> MatchUpdate | None:
         if self._only_live and active.status is not ActiveStatus.ACTIVE:
+            self.left[active.match_id] = active.version
             if self.seen.pop(active.match_id, None) is None:
                 return None
             return replace(_snapshot(active), is_snapshot=False, left=True)
         update = await _next(self._context, active, self.seen.get(active.match_id))
         if update is not None:
             self.seen[update.match_id] = update.version
+            self.left.pop(update.match_id, None)
         return update
 
 
@@ -310,8 +315,8 @@ class _Behind:
     def knows(self, updates: Updates) -> None:
         self.go_on({update.match_id: update.version for update in updates})
 
-    def is_reached(self, seen: Mapping[str, int]) -> bool:
-        return all(seen.get(id, -1) >= version for id, version in self._told.items())
+    def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
+        return all(max(seen.get(id, -1), left.get(id, -1)) >= version for id, version in self._told.items())
 
     def go_on(self, seen: Mapping[str, int]) -> None:
         known = {**seen}

@@ -1,0 +1,245 @@
+"""Those of a group who come back: who pays for them, what waits meanwhile, and when they are as the others are."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from conftest import Served
+from earthquake_samples import put_raw
+from resuming_clients import OverSocket
+from test_active_matches import matches, state
+from test_match_updates import advance, begun
+from test_resume import QUAKES, told_all
+
+from datastore.change_log import NOWHERE, Place
+from datastore.change_reading import OlderChanges
+from datastore.errors import SlowSubscriber
+from datastore.hub import Keeping, Room
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from edge.accounts import Accounts
+from edge.answers import Outcome
+from edge.groups import Group
+from edge.members import Member
+from edge.resuming import Missed, Returning
+from resolvers.access import Role
+from resolvers.matches.live import LiveScores, _Sequence, _SinceScores
+from resolvers.progress import Mark, Progress, resume_from
+
+SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version } } }"
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 - it is nobody's event
+            await asyncio.sleep(0.005)
+
+
+def group_of(served: Served) -> Group:
+    (group,) = served.gateway.edge.runner._streams._groups.values()
+    return group
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
+    served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    paid, reads, may_go_on = Counter[str | None](), asyncio.Event(), asyncio.Event()
+    really = OlderChanges.read
+
+    async def settle(_: Accounts, request: Any, units: float) -> None:
+        paid[request.caller.identity and request.caller.identity.user_id] += cast(int, units)
+
+    async def read(*arguments: Any) -> Any:
+        reads.set()
+        await may_go_on.wait()
+        return await really(*arguments)
+
+    monkeypatch.setattr(Accounts, "settle", settle)
+    monkeypatch.setattr(Accounts, "settles", lambda _, units: units != 0)
+    monkeypatch.setattr(OlderChanges, "read", read)
+    for number in range(5):
+        await put_raw(served, f"q{number}")
+    stays = await served.listen(QUAKES, user="victim")
+    await served.settle(EARTHQUAKES)
+    await put_raw(served, "last")
+    await stays.event()
+    streams = served.gateway.edge.runner._streams
+    assert served.gateway.services is not None
+    log = next(iter(served.gateway.services.changes._tables.values())).log
+    assert log._single is not None
+    if alone:
+        await stays.socket.close()
+        await until(lambda: not streams._groups)
+    client = OverSocket(served.http, QUAKES, served.headers("eve", Role.USER))
+    client.last = str(Place("x", log._hash(log._single), 1))
+    async with client.connected(served.url):
+        await asyncio.wait_for(reads.wait(), 10)
+        group = group_of(served)
+    await until(lambda: len(group._members) == (not alone))
+    may_go_on.set()
+    await until(lambda: not group._returning and not streams._tasks)
+    assert paid["eve"] > 9
+    assert paid["victim"] < 1
+
+
+async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begun(served, "m1", "m2")
+    stays = await served.listen(SCORES)
+    await stays.event()
+    client = OverSocket(served.http, SCORES, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+    await advance(served, "m2")
+    await told_all(served)
+    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), Group.tell_missed
+
+    async def tell_missed(group: Group, members: list[Member], told: Any) -> None:
+        inside.set()
+        await may_go_on.wait()
+        await really(group, members, told)
+
+    monkeypatch.setattr(Group, "tell_missed", tell_missed)
+    versions, ended = dict[str, int](), list[str]()
+    async with client.connected(served.url) as events:
+        await asyncio.wait_for(inside.wait(), 10)
+        await matches(served).rest("m1", (await state(served, "m1")).fence)
+        await told_all(served)
+        may_go_on.set()
+        while not ended or versions["m2"] < 5:
+            scores = (await anext(events))["data"]["liveScores"]
+            versions |= {update["matchId"]: update["version"] for update in scores["updates"]}
+            ended += scores["ended"]
+            if ended and versions["m2"] < 5:
+                await advance(served, "m2")
+        group = group_of(served)
+        await until(lambda: not group._returning)
+        assert not any(member.is_waiting for member in group._members)
+    assert ended == ["m1"]
+
+
+def test_what_left_before_one_came_so_far_is_reached() -> None:
+    sequence = _Sequence(cast(Any, None), lambda _: True, {"m1": 4, "m2": 7}, only_live=True)
+    since = _SinceScores(sequence)
+    assert not since.is_reached({"m2": 7}, {})
+    assert not since.is_reached({"m2": 7}, {"m1": 3})
+    assert not since.is_reached({"m1": 3, "m2": 7}, {})
+    assert since.is_reached({"m1": 4, "m2": 7}, {})
+    assert since.is_reached({"m2": 8}, {"m1": 4})
+    since.go_on({"m2": 8})
+    assert not since.is_news(LiveScores(False, [], ["m1"]))
+
+
+class Alone:
+    """A group of one, and who listens."""
+
+    def __init__(self, at: int = 0, most_bytes: int = 0) -> None:
+        self.keeping = Keeping()
+        self.at = at
+        self.room = Room(most_bytes)
+        self.told: list[Outcome | None] = []
+        self.finished: Outcome | None = None
+        self.member = Member(self, cast(Any, _Anyone()), cast(Any, self))
+
+    def standing(self) -> Mark:
+        return Mark(self.at, Place(NOWHERE, NOWHERE, self.at))
+
+    def leave(self, _: Member) -> None: ...
+
+    def deliver(self, outcome: Outcome, _: Any) -> None:
+        self.told.append(outcome)
+
+    def finish(self, outcome: Outcome | None) -> None:
+        self.finished = outcome
+
+
+class _Anyone:
+    class report:
+        events = sent = 0
+
+    class request:
+        class caller:
+            identity = None
+
+    def note(self, _: Outcome) -> None: ...
+    def leave(self) -> None: ...
+
+
+def event(number: int) -> Outcome:
+    outcome = Outcome({"number": number})
+    outcome.mark(f"a.b.{number}", number)
+    return outcome
+
+
+def test_who_is_further_than_this_process_is_told_no_older_place() -> None:
+    group = Alone(at=95)
+    group.member.stay_away()
+    group.member.wait()
+    group.member.go_on(100, {})
+    assert group.member.standing() is None
+    group.at = 100
+    assert group.member.standing() == group.standing()
+
+
+def test_what_waits_for_one_who_joins_takes_the_room_of_its_reader() -> None:
+    size = len(event(1).body)
+    group = Alone(most_bytes=size * 3)
+    group.member.wait()
+    for number in range(3):
+        group.member.offer(None, event(number), None)
+    assert group.room.used == size * 3
+    group.member.offer(None, event(3), None)
+    assert group.member.is_over
+    assert group.finished is not None
+    assert group.finished.code == SlowSubscriber.code
+    assert group.room.used == 0
+
+
+async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    stays = await served.listen(QUAKES)
+    await served.settle(EARTHQUAKES)
+    client = OverSocket(served.http, QUAKES, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await put_raw(served, "q0")
+        await anext(events)
+        await stays.event()
+    await put_raw(served, "q1")
+    await stays.event()
+    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), Group.tell_missed
+
+    async def tell_missed(group: Group, members: list[Member], told: Any) -> None:
+        inside.set()
+        await may_go_on.wait()
+        await really(group, members, told)
+
+    monkeypatch.setattr(Group, "tell_missed", tell_missed)
+    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
+    async with client.connected(served.url) as events:
+        await asyncio.wait_for(inside.wait(), 10)
+        for number in range(2, 8):
+            await put_raw(served, f"q{number}")
+            await stays.event()
+        may_go_on.set()
+        had = [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(7)]
+        await put_raw(served, "q8")
+        had.append((await anext(events))["data"]["earthquakeDetected"]["eventId"])
+    assert had == [f"q{number}" for number in range(1, 9)]
+
+
+async def test_who_comes_once_others_have_all_is_told_by_itself() -> None:
+    def missed() -> Missed:
+        context = type("Context", (), {"progress": Progress(resume_from("a.b.c")), "close": lambda self: None})()
+        return Missed(cast(Any, None), cast(Any, None), context)
+
+    returning = Returning(cast(Any, type("Home", (), {"keep": lambda self, members: None})()), cast(Any, None))
+    first, second, third = missed(), missed(), missed()
+    returning.add(Alone().member, first, now=False)
+    returning.add(Alone().member, second, now=False)
+    assert len(returning) == 1
+    first.progress.here()
+    returning.add(Alone().member, third, now=False)
+    assert len(returning) == 2
