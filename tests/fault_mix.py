@@ -15,6 +15,7 @@ from fault_proxy import (
     corrupt,
     cut_body,
     damage,
+    fail_after_all,
     forward,
     hang,
     leave_half,
@@ -30,6 +31,7 @@ from fault_proxy import (
 FAULTS: Mapping[str, tuple[Fault, tuple[str, ...]]] = {
     "throttled": (refuse(400, "ProvisionedThroughputExceededException"), ()),
     "500": (refuse(500, "InternalServerError"), ()),
+    "500 after it was done": (fail_after_all(500, "InternalServerError"), ()),
     "503": (plain(503), ()),
     "reset": (reset, ()),
     "answer lost": (lose_answer, ()),
@@ -46,7 +48,8 @@ FAULTS: Mapping[str, tuple[Fault, tuple[str, ...]]] = {
 # One try in five meets one of these.
 FIFTH = {
     "throttled": 0.045,
-    "500": 0.03,
+    "500": 0.015,
+    "500 after it was done": 0.015,
     "503": 0.02,
     "reset": 0.02,
     "answer lost": 0.025,

@@ -156,6 +156,17 @@ async def lose_answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
     return _abort(seen)
 
 
+def fail_after_all(status: int, code: str) -> Fault:
+    """The engine does it, and what is in front of it fails all the same."""
+    fail = refuse(status, code)
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        await proxy.ask(seen)
+        return await fail(proxy, seen)
+
+    return answer
+
+
 async def forget_token(proxy: Proxy, seen: Seen) -> web.StreamResponse:
     """The engine has not seen it before: as when it was killed meanwhile, and with it what it remembers of tokens."""
     seen.body["ClientRequestToken"] += " forgotten"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from photo_steps import BOX
@@ -19,7 +20,7 @@ LATEST = 40
 
 @dataclass(frozen=True)
 class Write:
-    """A mutation that makes `value` of a fact. Once it is acknowledged, `acknowledged` gets its data."""
+    """A mutation that makes `value` of a fact, and of `more`. Once it is acknowledged, `acknowledged` gets its data."""
 
     name: str
     query: str
@@ -28,6 +29,21 @@ class Write:
     value: Any
     role: Role = Role.USER
     acknowledged: Callable[[Any], None] = field(default=lambda data: None)
+    more: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def facts(self) -> tuple[tuple[str, ...], ...]:
+        return (self.fact, *self.more)
+
+
+@dataclass(frozen=True)
+class Sighted:
+    """A sighting that is acknowledged. `began`: when it was first reported; `reported_at` is what the answer says."""
+
+    reporter: str
+    id: str
+    began: datetime
+    reported_at: str
 
 
 @dataclass(frozen=True)
@@ -98,17 +114,20 @@ def read_post(actor: "Actor") -> Read | None:
 
 
 def read_comments(actor: "Actor") -> Read | None:
-    """Those of a post: each once, as it was written."""
+    """Those of a post: each once, as it was written, and none is missing that was there before."""
     if not actor.load.posts:
         return None
     _, post = actor.chance.choice(actor.load.posts)
+    there = {fact for fact in actor.load.truth.certain("comment") if fact[1] == post}
     query = """query ($post: ID!) { comments(postId: $post, first: 100) {
       nodes { commentId text author { userId } } } }"""
 
     def right(data: Any) -> bool:
         nodes = data["comments"]["nodes"]
         texts = {("comment", post, node["commentId"]): node["text"] for node in nodes}
-        return len(texts) == len(nodes) and all(text in actor.load.truth.tried[fact] for fact, text in texts.items())
+        missing = len(nodes) < 100 and not there <= texts.keys()
+        once = len(texts) == len(nodes) and not missing
+        return once and all(text in actor.load.truth.tried[fact] for fact, text in texts.items())
 
     return Read("comments", query, {"post": post}, right)
 
@@ -119,24 +138,19 @@ def read_comments(actor: "Actor") -> Read | None:
 def report(actor: "Actor") -> Write:
     description = f"{actor.name} {actor.done}"
     query = f"""mutation ($text: String!) {{ done: reportSighting(
-      input: {{area: "{AREA}", category: "{CATEGORY}", description: $text}}) {{ sightingId }} }}"""
+      input: {{area: "{AREA}", category: "{CATEGORY}", description: $text}}) {{ sightingId reportedAt }} }}"""
 
     began = actor.load.served.clock()
 
     def known(data: Any) -> None:
-        actor.load.sightings.append((actor.name, data["done"]["sightingId"], began))
+        done = data["done"]
+        actor.load.sightings.append(Sighted(actor.name, done["sightingId"], began, done["reportedAt"]))
 
     return Write("reportSighting", query, {"text": description}, ("sighting", description), 1, acknowledged=known)
 
 
 def confirm(actor: "Actor") -> Write | None:
-    # Not those that may be over while the confirmation is sent again and again.
-    last = actor.load.served.clock() - LIFETIME / 3
-    others = [
-        sighting
-        for reporter, sighting, began in actor.load.sightings[-LATEST:]
-        if reporter != actor.name and began > last
-    ]
+    others = [one.id for one in _still_there(actor) if one.reporter != actor.name]
     if not others:
         return None
     sighting = actor.chance.choice(others)
@@ -144,13 +158,23 @@ def confirm(actor: "Actor") -> Write | None:
     return Write("confirmSighting", query, {"id": sighting}, ("confirmation", sighting, actor.name), True)
 
 
+def _still_there(actor: "Actor") -> list["Sighted"]:
+    """The last ones, without those that may be over while a request is sent again and again."""
+    began = actor.load.served.clock() - LIFETIME / 3
+    return [one for one in actor.load.sightings[-LATEST:] if one.began > began]
+
+
 def read_sightings(actor: "Actor") -> Read:
-    query = f'{{ sightings(area: "{AREA}", first: 25) {{ nodes {{ sightingId description reporterId }} }} }}'
+    query = f'{{ sightings(area: "{AREA}", first: 25) {{ nodes {{ sightingId description reporterId reportedAt }} }} }}'
+    there = _still_there(actor)
 
     def right(data: Any) -> bool:
         nodes = data["sightings"]["nodes"]
         once = len({node["sightingId"] for node in nodes}) == len(nodes)
-        return once and all(node["description"].startswith(node["reporterId"]) for node in nodes)
+        told = {node["sightingId"] for node in nodes}
+        oldest = nodes[-1]["reportedAt"] if len(nodes) == 25 else ""  # the newest are first
+        missing = [one for one in there if one.reported_at > oldest and one.id not in told]
+        return once and not missing and all(node["description"].startswith(node["reporterId"]) for node in nodes)
 
     return Read("sightings", query, {}, right)
 
@@ -218,12 +242,32 @@ def rename_team(actor: "Actor") -> Write:
     return Write("updateTeam", query, variables, ("team", f"t-{actor.name}"), name, Role.ADMIN)
 
 
+def sync_teams(actor: "Actor") -> Write:
+    """In one batch."""
+    name, teams = f"Squad {actor.done}", [f"s{number}-{actor.name}" for number in range(3)]
+    query = "mutation ($teams: [TeamInput!]!) { done: syncTeams(teams: $teams) { teamId } }"
+    given = [{"teamId": team, "name": name, "code": "S"} for team in teams]
+    first, *more = [("team", team) for team in teams]
+    return Write("syncTeams", query, {"teams": given}, first, name, Role.SYSTEM, more=tuple(more))
+
+
 def read_match_follow(actor: "Actor") -> Read:
     def right(data: Any) -> bool:
         found = data["matchFollow"]
         return actor.load.truth.holds(("match follow", actor.name), found and found["teamId"])
 
     return Read("matchFollow", '{ matchFollow(matchId: "m1") { teamId } }', {}, right)
+
+
+def read_teams(actor: "Actor") -> Read:
+    """The actor's own, and one that others look at."""
+    other = actor.chance.choice(actor.load.actors)
+
+    def right(data: Any) -> bool:
+        return actor.load.truth.holds(("team", f"t-{actor.name}"), data["own"]["name"])
+
+    query = "query ($own: ID!, $other: ID!) { own: team(id: $own) { name } other: team(id: $other) { name } }"
+    return Read("teams", query, {"own": f"t-{actor.name}", "other": f"t-{other.name}"}, right)
 
 
 def read_team(actor: "Actor") -> Read:
@@ -254,12 +298,12 @@ WRITES: list[Callable[["Actor"], Write | None]] = [
     *(create_post, like, like, comment, follow),
     *(report, confirm),
     *(create_person, tag, tag),
-    *(follow_match, rename_team),
+    *(follow_match, rename_team, rename_team, sync_teams),
 ]
 READS: list[Callable[["Actor"], Read | None]] = [
     *(read_post, read_comments),
     read_sightings,
     *(read_person, read_photo),
-    *(read_match_follow, read_team),
+    *(read_match_follow, read_team, read_teams, read_teams),
     *(read_earthquake, read_earthquakes),
 ]

@@ -10,12 +10,11 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from conftest import Served
-from load_operations import READS, WRITES, Read, Write
+from load_operations import READS, WRITES, Read, Sighted, Write
 
 from datastore.ids import uuid7
 from resolvers.access import Role
@@ -43,6 +42,10 @@ class Truth:
     def holds(self, fact: Fact, value: Any) -> bool:
         return value in self.may_be[fact]
 
+    def certain(self, kind: str) -> set[Fact]:
+        """Facts of a kind that are there, whatever became of what is under way."""
+        return {fact for fact, values in self.may_be.items() if fact[0] == kind and None not in values}
+
     def wrong(self, kind: str, stored: dict[Fact, Any]) -> list[Any]:
         """Facts of a kind that are not as they may be; `stored` are those that are there."""
         facts = {fact for fact in (*self.may_be, *stored) if fact[0] == kind}
@@ -55,7 +58,9 @@ class Told:
 
     operations: Counter[str] = field(default_factory=Counter)
     codes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # Writes that may have been applied, and reads of which that was said.
     unsure: int = 0
+    reads_unsure: int = 0
     asked_again: int = 0
     undeclared: list[Any] = field(default_factory=list)
     wrong: list[Any] = field(default_factory=list)
@@ -66,7 +71,10 @@ class Told:
 
 
 class Load:
-    """So many actors at a time, each with its own chance, so that what one does has no say in what others do."""
+    """So many actors at a time, each with its own chance, so that what one does has no say in what others do.
+
+    `keyed` is the share of writes that go under a key.
+    """
 
     def __init__(
         self,
@@ -80,13 +88,13 @@ class Load:
         self.served = served
         self.writes = writes
         self.reads = reads
+        self.keyed = 0.5
         self.truth = Truth()
         self.told = Told()
         self.done = 0
         self.actors = [Actor(self, f"user{number:02}", random.Random(f"{seed} {number}")) for number in range(actors)]
         self.posts: list[tuple[str, str]] = []
-        # Who reported it, its id, and when that began.
-        self.sightings: list[tuple[str, str, datetime]] = []
+        self.sightings: list[Sighted] = []
         self.photos = [actor.photo for actor in self.actors]
 
     async def run(self, operations: int) -> None:
@@ -132,23 +140,26 @@ class Actor:
         return self.chance.choice(kinds)
 
     async def write(self, write: Write | None) -> None:
-        """Half of them under a key, and again until they are acknowledged: those are done once, whatever happens."""
+        """Under a key, and again until they are acknowledged: those are done once, whatever happens."""
         if write is None:
             return
-        keyed = self.chance.random() < 0.5
+        keyed = self.chance.random() < self.load.keyed
         key = f"{self.name}-{self.done}" if keyed else None
-        self.load.truth.tried[write.fact].add(write.value)
+        for fact in write.facts:
+            self.load.truth.tried[fact].add(write.value)
         for number in range(KEY_TRIES if keyed else 1):
             if number > 0:
                 self.load.told.asked_again += 1
             answer = await self._ask(write.name, write.query, write.variables, write.role, key)
             if answer.get("errors") is None:
-                self.load.truth.acknowledged(write.fact, write.value)
+                for fact in write.facts:
+                    self.load.truth.acknowledged(fact, write.value)
                 write.acknowledged(answer["data"])
                 return
             if any(error["extensions"].get("mayHaveBeenApplied") for error in answer["errors"]):
                 self.load.told.unsure += 1
-                self.load.truth.unsure(write.fact, write.value)
+                for fact in write.facts:
+                    self.load.truth.unsure(fact, write.value)
             if self.load.told.undeclared:
                 return
             await asyncio.sleep(self.chance.random() * 0.1 if keyed else 0)
@@ -157,6 +168,9 @@ class Actor:
         if read is None:
             return
         answer = await self._ask(read.name, read.query, read.variables, read.role)
+        unsure = [error for error in answer.get("errors") or () if error["extensions"].get("mayHaveBeenApplied")]
+        # Of a lost answer the client itself says so (`remote`).
+        self.load.told.reads_unsure += unsure != []
         if answer.get("errors") is None and not read.right(answer["data"]):
             self.load.told.wrong.append((read.name, read.variables, answer["data"]))
 

@@ -6,7 +6,19 @@ from dataclasses import replace
 import pytest
 from client_faults import PUT_NEW, TRANSIENT, store_on
 from fault_mix import FaultMix, Only
-from fault_proxy import QUICK, Proxy, client_of, cut_body, damage, hang, lose_answer, plain, reset, until
+from fault_proxy import (
+    QUICK,
+    Proxy,
+    client_of,
+    cut_body,
+    damage,
+    fail_after_all,
+    hang,
+    lose_answer,
+    plain,
+    reset,
+    until,
+)
 
 from datastore.backoff import Backoff
 from datastore.breaker import State, Terms
@@ -83,7 +95,7 @@ async def test_a_store_that_fails_for_all_is_not_stormed(proxy: Proxy) -> None:
     assert len(proxy.seen) == 100 + 100 // 5
 
 
-@pytest.mark.parametrize("fault", [lose_answer, damage])
+@pytest.mark.parametrize("fault", [lose_answer, damage, fail_after_all(500, "InternalServerError")])
 async def test_a_write_that_is_not_repeated_may_have_been_applied(
     proxy: Proxy, database: Database, fault: object
 ) -> None:

@@ -218,11 +218,14 @@ async def test_an_explanation_tells_what_other_operations_have_read(served: Serv
     }
 
 
-async def test_a_mutation_reads_for_itself(served: Served, elsewhere: Store) -> None:
+async def test_a_mutation_reads_for_itself(served: Served, clock: Clock, elsewhere: Store) -> None:
     await put(served, one())
+    clock.forward(**SETTLED)
     assert (await served.ask(MATCH)).errors is None
     await elsewhere.delete(DELETE, keys.fixture("m1"))
 
+    kept = await served.ask('{ match(id: "m1") { matchId } }')
     answer = await served.ask('mutation { followMatch(matchId: "m1", teamId: "10") { teamId } }', user="ada")
 
+    assert kept.data == {"match": {"matchId": "m1"}}
     assert answer.codes == ["NOT_FOUND"]

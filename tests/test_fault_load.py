@@ -8,22 +8,28 @@ import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Any
 
 import pytest
 from conftest import NOON, Clock, Served
 from earthquake_samples import quake, store
-from fault_mix import FIFTH, FaultMix
+from fault_mix import FIFTH, FaultMix, Only
 from fault_proxy import Proxy
 from load_facts import everything
 from load_operations import QUAKES
-from mixed_load import Load
+from mixed_load import Fact, Load
 from photo_items import photo, put, user
 
+from datastore.client import Client
 from datastore.database import Database, StoreOptions
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
+from datastore.retry_budget import RETRY, RetryBudget
+from datastore.shared_reads import ProcessReads
+from edge.settings import Settings
 from resolvers.access import Role
 
 OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "1600"))
@@ -31,7 +37,19 @@ SEED = int(os.environ.get("FAULT_SEED", "8"))
 ACTORS = 16
 STORM_EACH = 1500
 
+WRITING = Only(("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"))
+# Whether what it happens to may have been done.
+FINAL = {
+    "throttled": False,
+    "answer lost": True,
+    "500 after it was done": True,
+    "cut body": True,
+    "wrong checksum": True,
+}
+
 pytestmark = pytest.mark.timeout(60 + OPERATIONS / 20)
+# This share of its answers may be errors, which are those of storms.
+MOST_ERRORS = 0.08
 SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
 
 
@@ -63,7 +81,19 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
 
 
 @pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, shared_reads=True)
+
+
+def client_of(served: Served) -> Client:
+    assert served.gateway.database is not None
+    return served.gateway.database.client
+
+
+@pytest.fixture
 async def load(served: Served) -> Load:
+    # What reads share is kept as long as in production, however fast clocks are.
+    client_of(served).shared = ProcessReads()
     load = Load(served, actors=ACTORS, seed=SEED)
     matches = [Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=NOON + timedelta(days=1))]
     await Fixtures(served.store(), NOON).sync(matches)
@@ -93,18 +123,43 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
 
     mix.times = 0
     _tell(served, load, proxy, mix, time.monotonic() - began)
+    _all_is_right(load, await everything(database))
+    assert min(mix.done[name] for name in ("throttled", "500", "reset", "answer lost", "corrupted")) > 10
+    assert load.told.failed < MOST_ERRORS * sum(load.told.operations.values())
+    assert load.told.reads_unsure == 0
+    client = client_of(served)
+    assert client.budget.tokens > 0.8 * client.budget.most
+    assert not any(breaker.away for breaker in client.breakers.values())
+
+
+async def test_a_write_that_is_not_tried_again_is_told_as_what_it_is(
+    served: Served, load: Load, proxy: Proxy, database: Database
+) -> None:
+    """One fault at a time, and hardly a try that is repeated."""
+    client, told = client_of(served), load.told
+    client.budget, load.keyed = RetryBudget(RETRY), 0.0
+
+    for name, may_be_applied in FINAL.items():
+        mix = proxy.always = FaultMix({name: 0.5}, SEED, WRITING)
+        unsure, failed = told.unsure, told.failed
+        await load.run(8 * ACTORS)
+        mix.times = 0
+        client.came_back()
+        _all_is_right(load, await everything(database))
+        assert told.failed > failed
+        assert (told.unsure > unsure) is may_be_applied, name
+
+
+def _all_is_right(load: Load, stored: dict[Fact, Any]) -> None:
     assert load.told.undeclared == []
     assert load.told.wrong == []
-    stored = await everything(database)
     for kind in {fact[0] for fact in load.truth.may_be}:
         assert load.truth.wrong(kind, stored) == []
-    assert min(mix.done[name] for name in ("throttled", "500", "reset", "answer lost", "corrupted")) > 10
 
 
 async def _storms(served: Served, load: Load, mix: FaultMix) -> None:
     """Now and then nearly all fails, until retries are not paid for any more; or the store is away for a moment."""
-    assert served.gateway.database is not None
-    client, tables = served.gateway.database.client, served.gateway.database.client.breakers["tables"]
+    client, tables = client_of(served), client_of(served).breakers["tables"]
 
     def share(least: float) -> bool:
         return load.done >= STORM_EACH * least
@@ -129,8 +184,7 @@ async def _until(holds: Callable[[], bool]) -> None:
 
 def _tell(served: Served, load: Load, proxy: Proxy, mix: FaultMix, seconds: float) -> None:
     """Figures for whoever runs it at full length (with `-s`)."""
-    assert served.gateway.database is not None
-    client, told = served.gateway.database.client, load.told
+    client, told = client_of(served), load.told
     asked, tries = sum(told.operations.values()), sum(proxy.reached.values())
     print(f"\n{asked} requests in {seconds:.0f} s, {told.asked_again} of them asked again under their key")
     print(f"errors by code: {dict(Counter([code for (_, code), n in told.codes.items() for _ in range(n)]))}")

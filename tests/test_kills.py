@@ -24,7 +24,7 @@ from earthquake_samples import quake, store
 from feed_workload import Workload, compare, settled
 from killing import Killer
 from load_facts import everything
-from load_operations import QUAKES, READS, WRITES, read_team
+from load_operations import QUAKES, READS, WRITES, read_team, read_teams
 from mixed_load import Load
 from photo_items import photo, put, user
 from remote import PASSING, Passing, Remote
@@ -85,8 +85,12 @@ class World:
             actors=size.actors,
             seed=SEED,
             writes=[write for write in WRITES if size.feed or write.__name__ not in FEED_WRITES],
-            # Each gateway remembers teams for half a minute, whatever others write.
-            reads=[read for read in READS if read is not read_team and (size.feed or read.__name__ not in FEED_READS)],
+            # Each gateway keeps teams for a moment, whatever others write.
+            reads=[
+                read
+                for read in READS
+                if read not in (read_team, read_teams) and (size.feed or read.__name__ not in FEED_READS)
+            ],
         )
         self.viewers = [Viewer(http, deployment.urls, number) for number in range(size.viewers)]
         self.expected: set[str] = set()
