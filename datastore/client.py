@@ -18,7 +18,7 @@ import orjson
 
 from datastore.asking import Ask, details_of
 from datastore.backoff import Backoff
-from datastore.breaker import Breaker, Terms
+from datastore.breaker import Breaker, State, Terms
 from datastore.declarations import WRITES, Operation
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.metering import Call, Meter
@@ -119,8 +119,11 @@ class Client:
         meter: Meter | None = None,
         patterns: tuple[str, ...] = (),
         asks: tuple[Ask, ...] = (),
+        again: Callable[[], Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
         """DynamoDB's answer as parsed JSON. `patterns` and `asks` are for the meter: what the call is made for.
+
+        `again` makes what is sent in place of the request once it may have been done.
 
         Tries again with full jitter on throttling, 5xx, lost connections and damaged bodies, within `timeout`
         seconds. Raises `ConditionFailed`, `TransactionCancelled`, `RequestRefused`, or what a client may see:
@@ -132,7 +135,7 @@ class Client:
         deadline = self._clock() + timeout
         breaker = self._streams if operation in STREAM_OPERATIONS else self._tables
         if breaker.away and not await breaker.wait(deadline):
-            raise breaker.refusal()
+            raise _refusal(breaker)
         call = Call(operation, prepared, patterns, time.time())
         started = time.monotonic()
         answer: dict[str, Any] | None = None
@@ -146,7 +149,7 @@ class Client:
                 if self.budget.missing:
                     self.budget.give_back(PLAIN)
             except PASSING as problem:
-                answer = await self._persist(call, breaker, deadline, transient_of(problem))
+                answer = await self._persist(call, breaker, deadline, transient_of(problem), again)
         except TooLate as problem:
             call.unsure = call.abandoned = True
             raise _told(Timeout(LATE), call, unsure=True) from problem
@@ -168,13 +171,22 @@ class Client:
             self._report(call, answer, meter, asks)
         return answer
 
-    async def _persist(self, call: Call, breaker: Breaker, deadline: float, problem: Transient) -> dict[str, Any]:
+    async def _persist(
+        self,
+        call: Call,
+        breaker: Breaker,
+        deadline: float,
+        problem: Transient,
+        again: Callable[[], Mapping[str, Any]] | None,
+    ) -> dict[str, Any]:
         """Try again until it is answered for good, after the first try has failed."""
         delays = self._backoff.delays(self._uniform)
         fresh = False
         while True:
             fresh = await self._ready(call, breaker, deadline, problem, delays, fresh=fresh)
             call.attempts += 1
+            if again is not None and call.unsure:
+                call.sent, again = _prepared(again()), None
             try:
                 heard = await self._sent(call, deadline, fresh)
                 breaker.answers += 1
@@ -213,10 +225,11 @@ class Client:
         if breaker.away:
             # Who waits until it is back sends nothing meanwhile, and is not charged.
             if not await breaker.wait(deadline):
-                raise breaker.refusal() from problem
+                raise _refusal(breaker) from problem
             problem.price = PLAIN
             return fresh
-        if delay >= deadline - self._clock() or not self.budget.take(problem.price):
+        problem.final.hurried = delay >= deadline - self._clock()
+        if problem.final.hurried or not self.budget.take(problem.price):
             raise problem.final from problem
         await asyncio.sleep(delay)
         return fresh
@@ -292,6 +305,13 @@ def _target(operation: str) -> str:
 @lru_cache(maxsize=16)
 def _origin(url: str) -> Origin:
     return Origin.of(url)
+
+
+def _refusal(breaker: Breaker) -> DomainError:
+    """What one is told who has waited for it: until it was known to be away, or for as long as there was time."""
+    problem = breaker.refusal()
+    problem.hurried = breaker.state is State.WAITING
+    return problem
 
 
 def _told(problem: DomainError, call: Call, *, unsure: bool) -> DomainError:

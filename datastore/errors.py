@@ -11,6 +11,8 @@ class DomainError(Exception):
 
     code: ClassVar[str]
     retryable: ClassVar[bool] = False
+    # Whether it was told only because its caller had no time for another try: who has more may do better.
+    hurried: bool = False
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -111,3 +113,10 @@ class TableMissing(DomainError):
     """A declared table does not exist in the store."""
 
     code = "INTERNAL"
+
+
+def deleted_perhaps(what: str) -> Unavailable:
+    """For who was to be answered with what a try deleted whose answer was lost: only that it is gone is known."""
+    told = Unavailable(f"{what} is not there, and the store's answer was lost: this deleted it, or others did.")
+    told.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
+    return told

@@ -295,8 +295,10 @@ class PointReads(Batches[Address, Found | None]):
             wanted = answer.get("UnprocessedKeys")
             if not wanted:
                 break
-            if not await self._may_wait(next(delays, None)):
+            delay = next(delays, None)
+            if not await self._may_wait(delay):
                 busy = Throttled("The store is busy; try again in a moment.")
+                busy.hurried = delay is not None
                 found.update(dict.fromkeys(_addresses(tables, wanted), busy))
                 break
             request = {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"}

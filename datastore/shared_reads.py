@@ -85,12 +85,17 @@ class Flight(Struct, eq=False):
         return self.narrowed.get(address[0])
 
     def told(self, address: Address) -> Found | Exception | None:
-        """What stands there, or what the store had against telling; raises `GivenUp` for any other end."""
+        """What stands there, or what the store had against telling; raises `GivenUp` for any other end.
+
+        One is that who sent it had no time for another try.
+        """
         if self.by_address is None:
             assert self.values is not None
             self.by_address = dict(zip(self.addresses, self.values, strict=True))
         value: Found | BaseException | None = self.by_address[address]
-        if value is None or isinstance(value, Found | Throttled | Unavailable):
+        if value is None or isinstance(value, Found):
+            return value
+        if isinstance(value, Throttled | Unavailable) and not value.hurried:
             return value
         raise GivenUp
 

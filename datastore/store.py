@@ -1,20 +1,22 @@
 """`Store`: one request's way to the tables. Every call is metered and honours the request's deadline."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from datastore.asking import Ask, asking
-from datastore.attributes import Item, Raw, decode_item, encode, encode_item
+from datastore.attributes import Item, Raw, decode_item, encode_item
 from datastore.client import Client, ConditionFailed, RequestRefused, TransactionCancelled
-from datastore.declarations import AccessPattern, Table, aliases_in, values_in
+from datastore.declarations import AccessPattern, Table, values_in
+from datastore.expressions import placeholders, value_placeholders
 from datastore.found import Found
 from datastore.keyspace.parts import Key, checked, key_attributes, key_of
-from datastore.keyspace.versioning import counts
+from datastore.keyspace.versioning import counts, undone
 from datastore.loading import PointReads
 from datastore.metering import Deadline, Meter
+from datastore.repeating import also, is_left_so, was_put
 from datastore.requests import Prepared
 from datastore.shared_reads import Address, Sharing
 from datastore.templates import QueryRequest, filtered, query_request
@@ -197,7 +199,7 @@ class Store:
     async def scan(self, pattern: AccessPattern, **values: Any) -> list[Item]:
         """Every item of the table that passes the pattern's filter: for small tables whose pattern is a Scan."""
         request, used = filtered(pattern, self._prefix, values)
-        request |= _values(used, values)
+        request |= value_placeholders(used, values)
         found: list[Item] = []
         while True:
             answer = await self._call(pattern, "Scan", request)
@@ -225,19 +227,28 @@ class Store:
         return await self._conditional(pattern, "PutItem", request, key, lambda _: request["Item"])
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> Written:
-        """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open."""
+        """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open.
+
+        What counts is not counted again where the answer to an earlier try was lost: an item that is as the update
+        leaves it was left so by that try.
+        """
         clauses = [clause for clause in pattern.guard if values_in(clause) <= values.keys()]
         condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
         request = self._write(pattern.table, condition, pattern.update or update, values)
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
+        undone_yet = undone(request["UpdateExpression"])
+        again = partial(also, request, undone_yet) if undone_yet else None
         try:
-            return await self._conditional(pattern, "UpdateItem", request, key, _attributes)
+            written = await self._conditional(pattern, "UpdateItem", request, key, _attributes, again)
         except RequestRefused:
             attribute = counts(request["UpdateExpression"])
             if attribute is None:
                 raise
             await self._take_away_null(pattern, key, attribute)
-            return await self._conditional(pattern, "UpdateItem", request, key, _attributes)
+            written = await self._conditional(pattern, "UpdateItem", request, key, _attributes, again)
+        if again is None or written.ok or not written.repeated or "expected" in values or "never" in values:
+            return written
+        return Written(is_left_so(request["UpdateExpression"], values, written.item), written.item, repeated=True)
 
     async def _take_away_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
         """Others write a version that is not there as null, too, to which nothing can be added. Both are 0."""
@@ -262,10 +273,17 @@ class Store:
                 self.forget(table, key)
 
     async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> Written:
-        """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was."""
+        """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was.
+
+        Where the answer to an earlier try was lost and nothing is there, it is `repeated`.
+        """
         request = self._write(pattern.table, pattern.condition, "", values)
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_OLD"}
-        return await self._conditional(pattern, "DeleteItem", request, key, _attributes)
+        there = f"attribute_exists({pattern.table.partition})"
+        written = await self._conditional(
+            pattern, "DeleteItem", request, key, _attributes, partial(also, request, there)
+        )
+        return Written(True, None, repeated=True) if written.repeated and written.item is None else written
 
     async def transact(self, where: AccessPattern | Table, actions: Sequence[Action]) -> None:
         """All of the actions or none. Raises `TransactionCancelled` with a reason and an item for each.
@@ -287,7 +305,7 @@ class Store:
         try:
             await self._call(where, "TransactWriteItems", request)
         except TransactionCancelled as cancelled:
-            if not (cancelled.repeated and _has_put(actions, cancelled)):
+            if not (cancelled.repeated and any(map(was_put, [one.item for one in actions], cancelled.items))):
                 raise
         finally:
             for place in places:
@@ -315,9 +333,10 @@ class Store:
         request: Mapping[str, Any],
         key: Key,
         result: Callable[[Mapping[str, Any]], Raw | None],
+        again: Callable[[], Mapping[str, Any]] | None = None,
     ) -> Written:
         try:
-            answer = await self._call(pattern, operation, request)
+            answer = await self._call(pattern, operation, request, again)
         except ConditionFailed as failed:
             return Written(False, failed.item, repeated=failed.repeated or self.repeats)
         finally:
@@ -336,7 +355,7 @@ class Store:
             request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
         if update:
             request["UpdateExpression"] = update
-        return request | _placeholders((condition, update), values)
+        return request | placeholders((condition, update), values)
 
     def _key(self, table: Table, key: Key) -> dict[str, Any]:
         return encode_item(key_attributes(table, checked(key, sorts=table.sort is not None)))
@@ -345,7 +364,11 @@ class Store:
         return checked(key_of(table, item), sorts=table.sort is not None)
 
     def _call(
-        self, where: AccessPattern | Table, operation: str, request: Mapping[str, Any] | Prepared
+        self,
+        where: AccessPattern | Table,
+        operation: str,
+        request: Mapping[str, Any] | Prepared,
+        again: Callable[[], Mapping[str, Any]] | None = None,
     ) -> Awaitable[dict[str, Any]]:
         pattern = where.id if isinstance(where, AccessPattern) else ""
         return self._client.call(
@@ -355,30 +378,12 @@ class Store:
             meter=self.meter,
             patterns=(pattern,) if pattern else (),
             asks=(Ask(asking.get(), pattern, _table(where).name),) if self.meter.detailed else (),
+            again=again,
         )
 
 
 def _table(where: AccessPattern | Table) -> Table:
     return where.table if isinstance(where, AccessPattern) else where
-
-
-def _has_put(actions: Sequence[Action], cancelled: TransactionCancelled) -> bool:
-    """Whether what was refused is there as one of the actions puts it."""
-    return any(
-        there is not None and action.item is not None and there == decode_item(encode_item(action.item))
-        for action, there in zip(actions, cancelled.items, strict=True)
-    )
-
-
-def _placeholders(expressions: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The names and values that the expressions use, and no more: DynamoDB refuses unused ones."""
-    names = aliases_in(*expressions)
-    found: dict[str, Any] = {"ExpressionAttributeNames": names} if names else {}
-    return found | _values(values_in(*expressions), values)
-
-
-def _values(used: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {"ExpressionAttributeValues": {f":{name}": encode(values[name]) for name in used}} if used else {}
 
 
 def _filled(

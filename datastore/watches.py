@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from datastore.attributes import Item
+from datastore.errors import deleted_perhaps
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.parts import Key, join
 from datastore.moments import from_iso, iso
@@ -55,8 +56,13 @@ class Watches:
         return watch if written.ok or written.item is None else watch_from(written.item)
 
     async def delete(self, key: Key) -> Watch | None:
-        """BLIP-7: the watch that was deleted, or None if there was none."""
+        """BLIP-7: the watch that was deleted, or None if there was none.
+
+        Raises `Unavailable` where only a try whose answer was lost can tell.
+        """
         written = await self._store.delete(keys.DELETE_WATCH, key)
+        if written.item is None and written.repeated:
+            raise deleted_perhaps("The watch")
         return watch_from(written.item) if written.item else None
 
 

@@ -9,11 +9,21 @@ from fault_proxy import Fault, Proxy, cut_body, damage, forget_token, hang, lose
 
 from datastore.client import Client, TransactionCancelled
 from datastore.database import Database
+from datastore.declarations import AccessPattern, Who
 from datastore.errors import Throttled, Timeout, Unavailable
 from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
 from datastore.metering import Deadline, Meter
 from datastore.store import Action, Store, Written
+
+COUNTED = AccessPattern(
+    "TEST-W9",
+    "Change what is set, taken away and counted",
+    BLIP,
+    ("UpdateItem",),
+    Who.INTERNAL,
+    update="SET #name = :name, made = if_not_exists(made, :name) REMOVE gone ADD #version :one",
+)
 
 
 @pytest.mark.parametrize("fault", [lose_answer, cut_body, damage])
@@ -187,3 +197,35 @@ async def test_of_each_call_it_is_known_whether_it_may_have_changed_something(
     # Read, written, found there, written without an answer, the same and throttled then, throttled, left in between.
     assert [call.wrote for call in meter.calls] == [False, True, False, True, True, False, True]
     assert caught.value.extensions["mayHaveBeenApplied"] is True
+
+
+async def test_an_update_that_counts_is_done_once_where_its_answer_is_lost(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    store = store_on(client, database)
+    key = Key("A", "B")
+    first = await store.update(COUNTED, key, name="x", one=1)
+    proxy.faults.append(lose_answer)
+    lost = await store.update(COUNTED, key, name="y", one=1)
+    # The request was lost, and not the answer.
+    proxy.faults.append(reset)
+    never_came = await store.update(COUNTED, key, name="z", one=1)
+
+    assert [written.ok for written in (first, lost, never_came)] == [True] * 3
+    versions = [(written.item or {})["version"] for written in (first, lost, never_came)]
+    assert versions == [1, 2, 3]
+
+
+async def test_an_update_whose_condition_does_not_hold_the_second_time_was_done_if_its_outcome_is_there(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    store = store_on(client, database)
+    once = replace(COUNTED, condition="attribute_not_exists(#name) OR #name = :was")
+    await store.update(COUNTED, Key("A", "B"), name="x", one=1)
+    proxy.faults.append(lose_answer)
+    done = await store.update(once, Key("A", "B"), name="y", was="x", one=1)
+    proxy.faults.append(lose_answer)
+    refused = await store.update(once, Key("A", "B"), name="z", was="x", one=1)
+
+    assert (done.ok, refused.ok) == (True, False)
+    assert done.item == refused.item == {"PK": "A", "SK": "B", "name": "y", "made": "x", "version": 2}

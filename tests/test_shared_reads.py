@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 from conftest import NOON, Clock
-from fault_proxy import Fault, Proxy, Seen, hang, lose_answer, refuse, reset, until
+from fault_proxy import QUICK, Fault, Proxy, Seen, client_of, hang, leave_half, lose_answer, plain, refuse, reset, until
 
 from datastore.backoff import Backoff
+from datastore.breaker import Terms
 from datastore.client import Client
 from datastore.database import Database
 from datastore.declarations import CROWD_MS, AccessPattern, Who
@@ -216,6 +217,50 @@ async def test_who_waits_for_another_waits_no_longer_than_their_own_deadline(pro
 
     gate.open()
     assert await first is None
+
+
+@pytest.mark.parametrize("fault", ["fails", "is busy", "leaves some", "is away"])
+async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
+    proxy: Proxy, database: Database, elsewhere: Store, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Backoff(first=1e6, most=1e6, tries=8)
+    monkeypatch.setattr("datastore.loading.UNPROCESSED", slow)
+    await elsewhere.put(WRITE, item(1))
+    await elsewhere.put(WRITE, item(2, 2))
+    answer: Fault = {
+        "fails": plain(500),
+        "is busy": refuse(400, "ThrottlingException"),
+        "leaves some": leave_half,
+        "is away": reset,
+    }[fault]
+    come = asyncio.Event()
+
+    async def late(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        await come.wait()
+        return await answer(proxy, seen)
+
+    terms = Terms(failures=1 if fault == "is away" else 100, patience=60, first=0.6, interval=0.6)
+    client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, terms=terms)
+    client.shared = ProcessReads()
+    async with client:
+
+        def store(seconds: float) -> Store:
+            opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
+            opened.sharing = Sharing.RECENT
+            return opened
+
+        proxy.faults.append(late)
+        keys = [key(1), key(2)] if fault == "leaves some" else [key(1)]
+        first = asyncio.ensure_future(store(0.2).find_all(READ, keys))
+        await until(lambda: len(proxy.seen) == 1)
+        others = [asyncio.ensure_future(store(10).find_all(READ, keys)) for _ in range(3)]
+        await joined()
+        come.set()
+
+        (failed,) = [one for one in await first if isinstance(one, DomainError)]
+        assert failed.code == ("THROTTLED" if fault in ("is busy", "leaves some") else "UNAVAILABLE")
+        for found in await asyncio.gather(*others):
+            assert all(isinstance(one, Found) for one in found), found
 
 
 async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_after_them(

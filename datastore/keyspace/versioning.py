@@ -1,5 +1,7 @@
 """The expressions of items with a version: see `datastore/versions.py`."""
 
+import re
+from functools import cache
 from typing import Final
 
 VERSION: Final = "version"
@@ -24,6 +26,29 @@ def counted(attribute: str = VERSION) -> str:
 
 # The same in the SET of an update that may make the item: of one that was there before, no version comes again.
 BEGUN_OR_COUNTED: Final = "#version = if_not_exists(#version, :begun) + :one"
+
+
+# What an update sets to a value, as it is, and the names of what it takes away.
+_SET = re.compile(r"(#?\w+) = :(\w+)(?=,| REMOVE | ADD |$)")
+_REMOVED = re.compile(r" ?REMOVE ([^:]+?)(?: ADD |$)")
+
+
+@cache
+def outcome(update: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
+    """The attributes that an update sets, each with the name of its value, and those that it takes away."""
+    removed = _REMOVED.search(update)
+    return tuple(_SET.findall(update)), tuple(removed[1].split(", ")) if removed else ()
+
+
+@cache
+def undone(update: str) -> str:
+    """The condition that an item is not as an update leaves it; empty where it counts nothing, and may be repeated.
+
+    What it counts, and what it sets but once, tells nothing.
+    """
+    sets, removes = outcome(update)
+    clauses = [f"{name} = :{value}" for name, value in sets] + [f"attribute_not_exists({name})" for name in removes]
+    return f"NOT ({' AND '.join(clauses)})" if clauses and ":one" in update else ""
 
 
 def counts(update: str) -> str | None:

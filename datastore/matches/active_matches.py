@@ -26,6 +26,7 @@ from datastore.matches.live_state import (
 )
 from datastore.moments import iso
 from datastore.records import parsed, readable, record
+from datastore.repeating import was_put
 from datastore.store import Store, Written
 
 ENDED_LIFETIME = timedelta(hours=24)
@@ -85,7 +86,9 @@ class ActiveMatches:
             changed=(),
         )
         values = {"idle": ActiveStatus.IDLE.value, "now": self._now.timestamp()}
-        if not (await self._store.put(keys.REGISTER, active_match_item(active), **values)).ok:
+        item = active_match_item(active)
+        written = await self._store.put(keys.REGISTER, item, **values)
+        if not (written.ok or (written.repeated and was_put(item, written.item))):
             raise _not_idle(match.match_id)
         return active
 
@@ -154,7 +157,10 @@ class ActiveMatches:
         return active
 
     async def delete(self, match_id: str) -> ActiveMatch | None:
-        """AM-7: the state that was deleted, None when there was none. Raises `Conflict` while the match is polled."""
+        """AM-7: the state that was deleted, None when there is none. Raises `Conflict` while the match is polled.
+
+        None, too, where the answer to the try that deleted it was lost.
+        """
         active = ActiveStatus.ACTIVE.value
         written = await self._store.delete(keys.DELETE, keys.active_match(match_id), active=active)
         if not written.ok:

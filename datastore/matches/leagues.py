@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.decoding import Decoder, flag, number, text
-from datastore.errors import Conflict, NotFound
+from datastore.errors import Conflict, NotFound, deleted_perhaps
 from datastore.keyspace.matches import leagues as keys
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.parts import Key
@@ -114,13 +114,18 @@ class Leagues:
         return updated(written, expected, attributes, league_from, _no_league)
 
     async def delete(self, league_id: str) -> League:
-        """LG-6: the league that was deleted. Raises `NotFound` when there was none."""
+        """LG-6: the league that was deleted.
+
+        Raises `NotFound` when there was none, and `Unavailable` where only a try whose answer was lost can tell.
+        """
         try:
             written = await self._store.delete(keys.DELETE_LEAGUE, Key(league_id))
         finally:
             self._forget()
         if written.item is not None:
             PUT_VERSIONS.saw(_place(league_id), version_of(written.item))
+        elif written.repeated:
+            raise deleted_perhaps("The league")
         return _found(written.item)
 
     async def _scan(self, pattern: AccessPattern, **values: Any) -> Sequence[League]:
