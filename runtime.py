@@ -16,6 +16,7 @@ import strawberry
 
 from background import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
 from datastore.bus import bus_at
+from datastore.change_reading import EMPTY_SECONDS
 from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.cursors import Cursors
@@ -157,6 +158,7 @@ class Gateway:
                 prefix=self._store.prefix,
                 poll_interval=followed_every(self._store.store, self.settings.poll_interval),
                 bus=self.bus,
+                empty_seconds=EMPTY_SECONDS if self._store.store == "aws" else 0.0,  # the engine passes over nothing
                 on_change=lambda change: shared.changed(self._store.prefix, change.table, change.keys),
             )
             self.ingest = self._make_ingest(logs)

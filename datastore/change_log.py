@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from datastore.change_sizes import size_of
-from datastore.errors import BadUserInput
+from datastore.errors import BadUserInput, Unavailable
 from datastore.streams import Change
 
 MOST_CHANGES = 10_000
@@ -78,15 +78,20 @@ Before = Callable[[], int | None]
 
 
 class PlaceRefused(Exception):
-    """The stream does not take the sequence for one of the shard: it may be older than all there is, or invented."""
+    """The stream does not take the sequence for one of the shard: it is invented."""
+
+
+def not_now() -> Unavailable:
+    """What is told while nobody can say what came after a place."""
+    return Unavailable("What you have missed cannot be read at the moment: subscribe again after the same event.")
 
 
 class ReadOlder(Protocol):
     """Reads a shard again: the changes after a sequence and before another, or up to its present end (None).
 
     `before` is asked after each page: it may become known, or rise, meanwhile.
-    None for what the stream holds no more or does not tell in time, and for more than `MOST_CHANGES` or `MOST_BYTES`.
-    Raises `PlaceRefused`.
+    None for what the stream holds no more, or takes too long to tell though it answers, and for more than
+    `MOST_CHANGES` or `MOST_BYTES`. Raises `PlaceRefused`, and what the store does when it stays away.
     """
 
     def __call__(self, stream: str, shard: str, after: int, before: Before) -> Awaitable[list[Change] | None]: ...
@@ -279,7 +284,8 @@ class Log:
     async def reach(self, place: Place, charge: Callable[[float], None] = lambda _: None) -> int | None:
         """As `number_of`, and where it may help the stream is read again: once for all who wait. None is too old.
 
-        Each who waits for that is charged `READING_UNITS`.
+        Each who waits for that is charged `READING_UNITS`. Raises what can be tried again, with the same place, while
+        the stream cannot be read: `Unavailable` when that is not known within `REACH_SECONDS`, or the log is closed.
         """
         number = self.number_of(place)
         if number is not None or not self._is_readable(place):
@@ -290,21 +296,24 @@ class Log:
         try:
             async with asyncio.timeout(REACH_SECONDS):
                 while number is None and not wanted.is_refused and self._is_readable(place):
+                    if self._is_closed:
+                        raise not_now()
                     if self._reading is None or self._reading.done():
                         self._reading = asyncio.create_task(self._read())
+                        self._reading.add_done_callback(_heard)
                     reading = self._reading
                     await asyncio.wait([reading])
-                    if not reading.cancelled() and (problem := reading.exception()) is not None:
-                        raise problem
+                    if (problem := _heard(reading)) is not None:
+                        raise problem.with_traceback(None)  # others are told it, too: keep nobody's frames
                     number = self.number_of(place)
         except TimeoutError:
-            return None
+            raise not_now() from None
         finally:
             self._wanted.remove(wanted)
         return number
 
     async def aclose(self) -> None:
-        """Read nothing again any more: whoever waits for that is told that it is too old."""
+        """Read nothing again any more: whoever waits for that may come again, elsewhere."""
         self._is_closed = True
         self._forget_older()
         if self._reading is not None:
@@ -314,7 +323,7 @@ class Log:
     def _is_readable(self, place: Place) -> bool:
         if self._clock() >= self._remembered_until:
             self._unreachable, self._failures = -1, 0
-        return not self._is_closed and self._is_of_single(place) and place.sequence > self._unreachable
+        return self._is_of_single(place) and place.sequence > self._unreachable
 
     async def _read(self) -> None:
         """One reading: what is missing before what is here."""
@@ -326,15 +335,14 @@ class Log:
         try:
             changes = await self._read_older(stream, single, after, self._held_from)
         except PlaceRefused:
-            # Before what is here it is older than all there is; else nothing is known of others.
-            if self._held_from() is None:
-                self._refuse(after)
-                return
-            changes = None
+            for one in self._wanted:  # nothing is known of others
+                one.is_refused = one.is_refused or one.sequence == after
+            return
         if kept is not self._entries or single != self._single:
             return  # another stream is told meanwhile, or shards that sequences do not order
         if changes is None or not self._take(single, after, changes):
-            self._fail()
+            self._failures += 1
+            self._remembered_until = self._clock() + REMEMBERED_SECONDS
             self._unreachable = max(self._unreachable, after)
 
     def _next_wanted(self) -> int | None:
@@ -356,15 +364,6 @@ class Log:
         if self._older is not None and self._older.entries:
             return self._older.entries[0].number
         return self._begins
-
-    def _fail(self) -> None:
-        self._failures += 1
-        self._remembered_until = self._clock() + REMEMBERED_SECONDS
-
-    def _refuse(self, sequence: int) -> None:
-        self._fail()
-        for one in self._wanted:
-            one.is_refused = one.is_refused or one.sequence == sequence
 
     def _take(self, single: str, after: int, changes: list[Change]) -> bool:
         """Have what was read before what is here; False where that is too much."""
@@ -392,6 +391,11 @@ class Log:
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._forgetting = None
+
+
+def _heard(task: asyncio.Task[None]) -> BaseException | None:
+    """What it ended by, which counts as told from then on: all who waited for it may have left."""
+    return None if task.cancelled() else task.exception()
 
 
 def _number(entry: Entry) -> int:

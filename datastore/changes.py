@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from datastore.change_log import Entry, Log, Place
-from datastore.change_reading import OlderChanges
+from datastore.change_reading import EMPTY_SECONDS, OlderChanges
 from datastore.declarations import Table
 from datastore.hub import Hub, Keeping, Subscription
 from datastore.positions import Reached
@@ -55,7 +55,7 @@ class ChangeFeed:
 
     `linger`: seconds for which a table is read on when nobody follows it any more. With a `bus`, which is
     closed with it, one process reads each table for all who share that. `on_change` hears of each change before those
-    who follow its table do.
+    who follow its table do. `empty_seconds`: see `OlderChanges`.
     """
 
     def __init__(
@@ -70,13 +70,14 @@ class ChangeFeed:
         new_order: Callable[[], str] = new_order,
         bus: "Bus | None" = None,
         on_change: Callable[[Change], None] = lambda _: None,
+        empty_seconds: float = EMPTY_SECONDS,
     ) -> None:
         self._hub: Hub[Entry] = Hub(lambda entry: on_change(entry.change))
         self._tables: dict[str, _Followed] = {}
         self._heads: dict[str, dict[int, Callable[[], int]]] = {}
         self._linger = linger
         self._stopping: set[asyncio.Task[None]] = set()
-        self._older = OlderChanges(wire)
+        self._older = OlderChanges(wire, empty_seconds=empty_seconds)
         self._turns = asyncio.Semaphore(REPLAYS_PER_TURN)
         self._bus = bus
 
@@ -107,8 +108,8 @@ class ChangeFeed:
         With `after` what was told since then comes first, each once, and then what is new; see `Following.is_too_old`.
         `stands_for` tells how many have its events, for figures; `charge` is told what it takes to find what was
         missed, in read units.
-        Raises what the store raises when it cannot be reached at first. Once entered, outages are waited out, and the
-        iteration raises `ChangesLost` when something was lost.
+        Raises what the store raises when it cannot be reached at first, or stays away while what was missed is to be
+        read. Once entered, outages are waited out, and the iteration raises `ChangesLost` when something was lost.
         """
         followed = self._join(table)
         try:

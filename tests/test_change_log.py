@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datastore.change_log import Before, Entry, Log, Place, place_from
-from datastore.errors import BadUserInput
+from datastore import change_log
+from datastore.change_log import Before, Entry, Log, Place, PlaceRefused, place_from
+from datastore.errors import BadUserInput, Unavailable
 from datastore.streams import Change
 
 
@@ -251,7 +252,51 @@ async def test_nobody_waits_for_a_log_that_is_closed() -> None:
     await asyncio.sleep(0)
     await kept.aclose()
     async with asyncio.timeout(5):
-        assert await waiting is None
+        with pytest.raises(Unavailable):
+            await waiting
+    with pytest.raises(Unavailable):
+        await kept.reach(place(50))
+
+
+async def test_who_waits_while_the_stream_cannot_be_read_keeps_the_place() -> None:
+    is_away = True
+
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        if is_away:
+            raise Unavailable("It is away.")
+        return await all_before(stream, shard, after, before)
+
+    kept, place = holding(read)
+    told = await asyncio.gather(*[kept.reach(place(sequence)) for sequence in (50, 60)], return_exceptions=True)
+    assert [type(problem) for problem in told] == [Unavailable, Unavailable]
+    is_away = False
+    assert await kept.reach(place(50)) == 50  # nothing is remembered of it
+
+
+async def test_who_waits_too_long_keeps_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hanging(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        await asyncio.Event().wait()
+        return None
+
+    monkeypatch.setattr(change_log, "REACH_SECONDS", 0.02)
+    kept, place = holding(hanging)
+    with pytest.raises(Unavailable):
+        await kept.reach(place(50))
+    await kept.aclose()
+
+
+async def test_an_invented_place_spoils_no_older_one() -> None:
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        await asyncio.sleep(0)
+        if after in range(60, 100):
+            raise PlaceRefused
+        return await all_before(stream, shard, after, before)
+
+    kept, place = holding(read)
+    invented = [kept.reach(place(sequence)) for sequence in range(60, 100)]
+    assert await asyncio.gather(*invented, return_exceptions=True) == [None] * 40
+    async with asyncio.timeout(0.5):
+        assert await kept.reach(place(50)) == 50
 
 
 @pytest.mark.parametrize("text", ["", "a", "a.b", "a..c", "a.b.C", "a.b.c.d", "a.b.-1", "a.b.c ", "a.b." + "z" * 40])

@@ -18,12 +18,13 @@ import pytest
 from scripted_stream import Script, Shard
 
 from datastore import streams as module
+from datastore.change_log import PlaceRefused
 from datastore.change_reading import OlderChanges
 from datastore.changes import ChangeFeed, Following
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
-from datastore.errors import SlowSubscriber, TableMissing, Throttled, Unavailable
+from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
 from datastore.hub import Keeping, Policy
 from datastore.shards import StreamMissing
 from datastore.streams import Change, ChangesLost, StreamReader
@@ -710,7 +711,7 @@ async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool)
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(5)]
     script.shards["a"].empty = 40 if is_known else 20
-    older = OlderChanges(script)
+    older = OlderChanges(script, empty_seconds=0)
     found = await older.read("arn:1", "a", numbers[0], lambda: numbers[4] if is_known else None)
     assert found is not None
     assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
@@ -732,7 +733,52 @@ async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> No
         reads.append(script.write("a", "x"))
         return reads[0] if len(reads) > 5 else None
 
-    found = await OlderChanges(script).read("arn:1", "a", numbers[0], before)
+    found = await OlderChanges(script, empty_seconds=0).read("arn:1", "a", numbers[0], before)
     assert found is not None
     assert {*numbers[1:]} <= {number_of(change) for change in found}
     assert len(found) < 20
+
+
+async def test_what_comes_behind_more_empty_pages_than_an_end_has_is_found_within_the_time() -> None:
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(2)]
+    script.shards["a"].empty = 30
+    found = await OlderChanges(script, empty_seconds=1.0).read("arn:1", "a", numbers[0], lambda: None)
+    assert found is not None
+    assert [number_of(change) for change in found] == numbers[1:]
+
+
+FAULTS = [Throttled("busy"), Unavailable("gone"), Timeout("late"), RequestRefused("AccessDenied", "not yet")]
+
+
+async def test_an_outage_while_older_changes_are_read_is_waited_out() -> None:
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(3)]
+    script.fail("GetShardIterator", *FAULTS)
+    script.fail("GetRecords", *FAULTS)
+    older = OlderChanges(script, seconds=0.3, empty_seconds=0)  # less than the outage takes
+    found = await older.read("arn:1", "a", numbers[0], lambda: numbers[2])
+    assert found is not None
+    assert [number_of(change) for change in found] == numbers[1:2]
+
+
+async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
+    script = Script(a=Shard())
+    number = script.write("a", "x")
+    script.fail("GetRecords", *FAULTS * 1000)
+    with pytest.raises(Unavailable) as told:
+        await OlderChanges(script, patience=0.15).read("arn:1", "a", number, lambda: None)
+    assert told.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
+    assert "GetRecords" in script.calls
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("ValidationException", True), ("TrimmedDataAccessException", False)])
+async def test_what_the_stream_says_of_a_place_is_final(name: str, is_refused: bool) -> None:
+    script = Script(a=Shard())
+    script.fail("GetShardIterator", RequestRefused(name, "no"))
+    reading = OlderChanges(script).read("arn:1", "a", 5, lambda: None)
+    if is_refused:
+        with pytest.raises(PlaceRefused):
+            await reading
+    else:
+        assert await reading is None

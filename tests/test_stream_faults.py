@@ -1,15 +1,19 @@
 """Streams that deliver twice, lose iterators and fail, on the real engine: nobody misses a change or gets two."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 from conftest import Clock, Served
 from fault_mix import FIFTH, FaultMix, Only
-from fault_proxy import Proxy
+from fault_proxy import Proxy, until
 from feed_workload import STEP, Workload, before, compare, settled
+from resuming_clients import Client, OverEvents, OverSocket
 from test_feed_workload import buried, pipeline
+from test_resume import other  # noqa: F401 - a fixture
 from test_sightings import report
 
+from datastore.breaker import State
 from datastore.database import StoreOptions, open_database
 from datastore.keyspace.sightings import BLIP
 
@@ -60,6 +64,34 @@ async def test_a_subscriber_whose_changes_were_trimmed_is_told_and_may_come_agai
 
     assert (told["type"], told["payload"][0]["extensions"]) == ("error", {"code": "UNAVAILABLE", "retryable": True})
     assert (await again.event())["sightingReported"]["sightingId"] == reported["sightingId"]
+
+
+@pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+async def test_who_comes_back_while_the_store_is_away_goes_on_once_it_is_there(
+    served: Served,
+    other: Served,  # noqa: F811 - the fixture
+    proxy: Proxy,
+    transport: type[Client],
+) -> None:
+    client = transport(served.http, REPORTED, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await report(served)
+        await anext(events)
+    missed = [(await report(served))["sightingId"] for _ in range(2)]
+    async with transport(served.http, REPORTED, {}).connected(other.url) as present:
+        await anext(present)  # from here on that process reads the table: what was missed is not in its log
+        assert other.gateway.database is not None
+        store = other.gateway.database.client
+        await proxy.go_away()
+        async with client.connected(other.url) as events:
+            coming = asyncio.ensure_future(anext(events))
+            await until(lambda: store.breakers["streams"].state is State.OPEN)
+            await asyncio.wait([coming], timeout=0.1)
+            assert not coming.done()
+            await proxy.come_back()
+            told = [await coming, await anext(events)]
+    assert [one["data"]["sightingReported"]["sightingId"] for one in told] == missed
 
 
 async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
