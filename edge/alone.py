@@ -62,6 +62,7 @@ async def outcomes_of(own: Own, deadlines: Deadlines) -> AsyncGenerator[Outcome,
             if progress.is_too_old and progress.tells_first:
                 outcome.extend("resync", True)
                 progress.is_too_old = False
+                progress.told_resync()
             yield outcome
 
 
@@ -88,6 +89,7 @@ async def _from_the_start(own: Own) -> AsyncGenerator[Any, None]:
         if progress.begun.is_set() and not progress.tells_first and progress.mark is not None and progress.id:
             if progress.is_too_old:
                 yield resync(progress.id, progress.mark.number)
+                progress.told_resync()
             elif progress.resume is None:
                 yield place_only(progress.id)
         try:

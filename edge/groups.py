@@ -259,10 +259,18 @@ class Group:
         """All who come while it is read for others are told the next that is read."""
         while self._joining:
             members, self._joining = self._joining, []
-            others = await self._tell_alike(members, None, self._tell_first)
-            async with asyncio.TaskGroup() as tasks:
-                for alike in by_rights(others).values():
-                    tasks.create_task(self._tell_those(alike, None, self._tell_first))
+            try:
+                await self._read_for(members)
+            except Exception as problem:  # those who come later have it read anew
+                outcome = failure(problem)
+                untold = [member for member in members if member.is_waiting]
+                await _each(untold, lambda member, told=outcome: member.end(told))  # type: ignore[misc]
+
+    async def _read_for(self, members: list[Member]) -> None:
+        others = await self._tell_alike(members, None, self._tell_first)
+        async with asyncio.TaskGroup() as tasks:
+            for alike in by_rights(others).values():
+                tasks.create_task(self._tell_those(alike, None, self._tell_first))
 
     async def _tell_first(self, made: Made, members: Sequence[Member]) -> None:
         members, _ = made.of(members)

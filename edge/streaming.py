@@ -104,6 +104,7 @@ class Streams:
             await subscriber.end()
             yield begun
             return
+        whereabouts.after = subscriber.resumes_after
         if isinstance(begun, _Shared):
             group, missed = begun
             outcomes = pulled(lambda listener: group.join(subscriber, listener, missed), whereabouts, self._most_bytes)

@@ -59,9 +59,13 @@ class Following(Protocol):
 
 
 class Whereabouts:
-    """Where a subscription stands whose answers are asked for one by one: whoever makes them says `how` to tell."""
+    """Where a subscription stands whose answers are asked for one by one: whoever makes them says `how` to tell.
+
+    `after` is the event after which it goes on.
+    """
 
     def __init__(self) -> None:
+        self.after: str | None = None
         self.how: Callable[[], Mark | None] | None = None
 
     def standing(self) -> Mark | None:
@@ -112,6 +116,12 @@ class Subscriber:
         """Raises `Throttled` or `Unavailable`."""
         self._places.take(self._payer)
         self._has_place = True
+
+    @property
+    def resumes_after(self) -> str | None:
+        """The event that its client had last."""
+        after = self.request.asked.resume_after
+        return after if isinstance(after, str) else None
 
     def note(self, outcome: Outcome) -> None:
         """It is told this."""

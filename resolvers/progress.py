@@ -64,7 +64,8 @@ class Progress:
     mark. `begun` is set once nothing can be missed any more, and `is_here` once all that was missed has been given;
     `here_at` is the number of the last change by then.
     `left_out` counts the events that others of the same key have replaced on the way, until they are told.
-    `is_too_old`: it is not known any more, and `tells_first` whether how things stand is the first event then.
+    `is_too_old`: it is not known any more, and `tells_first` whether how things stand is the first event then;
+    `is_resync_told`: the client has been told.
     `has_given_all`: of a source that reads ahead, whether nothing that it has read is still to be given.
     """
 
@@ -75,7 +76,7 @@ class Progress:
         self.known = ""
         self.begun = asyncio.Event()
         self.is_here = asyncio.Event()
-        self.is_too_old = self.tells_first = False
+        self.is_too_old = self.tells_first = self.is_resync_told = False
         self.here_at = 0
         self.left_out = 0
         self.when_begun: Callable[[], None] | None = None
@@ -149,9 +150,16 @@ class Progress:
             return self.mark
         return Mark(following.told_until, following.last_place)
 
+    def told_resync(self) -> None:
+        self.is_resync_told = True
+        if self._ahead is not None:
+            self._ahead.told_resync()
+
     @property
     def standing(self) -> Mark | None:
         """The last change that was looked at while the next event is waited for; None while one is being made."""
+        if self.is_too_old and not self.is_resync_told:
+            return None
         if self._ahead is not None:
             return self._ahead.standing if self.has_given_all else None
         following = self._following

@@ -6,7 +6,8 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from conftest import Served
@@ -19,6 +20,7 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.matches.cricket import CricketEvent, EventKind
 from edge.making import Maker
 from edge.settings import Settings
+from resolvers.progress import Progress, resume_from
 
 CUTS = int(os.environ.get("RESUME_CUTS", "25"))
 STRONG = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
@@ -204,3 +206,41 @@ async def test_more_places_than_a_ping_takes_are_told_by_the_next(
     told = [one["resume"] for one in await pings(served, STRONG, {"resumeAfter": None}, happen) if one]
     assert {len(one) for one in told} == {1}
     assert {id for one in told[2:] for id in one} == {"1", "2"}
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("query", [STRONG, SLOW_MATCH])
+async def test_who_goes_on_and_misses_nothing_is_told_places_too(
+    served: Served, transport: type[Client], query: str
+) -> None:
+    await begun(served, "m1", "m2")
+    client = transport(served.http, query, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+    last = client.last
+    async with client.connected(served.url) as events, asyncio.timeout(10):
+        coming = asyncio.ensure_future(anext(events))
+        await put_raw(served, "q1", mag=2.5)
+        await advance(served, "m2")
+        assert await coming == {"begun": True}
+    assert client.last is not None
+    assert client.last != last
+    assert client.last.partition("~")[2] == str(last).partition("~")[2]
+
+
+def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something() -> None:
+    following = SimpleNamespace(
+        is_too_old=True,
+        is_at_rest=True,
+        is_behind=False,
+        waiting=0,
+        number=5,
+        told_until=5,
+        place=None,
+        last_place=None,
+    )
+    progress = Progress(resume_from("a.b.c"))
+    progress.begin(cast(Any, following), 5, tells_first=False)
+    assert progress.standing is None
+    progress.told_resync()
+    assert progress.standing == (5, None)

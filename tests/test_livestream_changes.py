@@ -5,7 +5,6 @@ import logging
 from datetime import timedelta
 from typing import Any
 
-import aiohttp
 import pytest
 from conftest import NOON, Clock, Listener, Served
 from photo_items import WRITTEN, face, livestream, person, photo, put, user
@@ -285,8 +284,8 @@ async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
     assert [(await told(quick))[0] for _ in range(5)] == ["Opening", "Other", "A", "B", "C"]
     released.set()
 
-    closing = await slow.socket.receive(timeout=10)
-    assert (closing.type, closing.data) == (aiohttp.WSMsgType.CLOSE, 4410)
+    closing = await slow.message()
+    assert (closing["type"], closing["payload"][0]["extensions"]["code"]) == ("error", "SLOW_SUBSCRIBER")
     assert [await told(latest) for _ in range(2)] == [("Other", "UPCOMING"), ("C", "UPCOMING")]
     assert await rest(served, latest) == []
 

@@ -1,10 +1,12 @@
 """Those of a group who come back: who pays for them, what waits meanwhile, and when they are as the others are."""
 
 import asyncio
+import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
+import aiohttp
 import pytest
 from conftest import Served
 from earthquake_samples import put_raw
@@ -15,14 +17,18 @@ from test_resume import QUAKES, told_all
 
 from datastore.change_log import NOWHERE, Place
 from datastore.change_reading import OlderChanges
-from datastore.errors import SlowSubscriber
+from datastore.errors import SlowSubscriber, Throttled
 from datastore.hub import Keeping, Room
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.streams import ChangesLost
 from edge.accounts import Accounts
-from edge.answers import Outcome
+from edge.answers import Outcome, Stage, failure
 from edge.groups import Group
+from edge.http.sse import EventStreams, StreamLimits
 from edge.members import Member
+from edge.operations import Caller
 from edge.resuming import Missed, Returning
+from edge.streaming import Streams
 from resolvers.access import Role
 from resolvers.matches.live import LiveScores, _Sequence, _SinceScores
 from resolvers.progress import Mark, Progress, resume_from
@@ -243,3 +249,102 @@ async def test_who_comes_once_others_have_all_is_told_by_itself() -> None:
     first.progress.here()
     returning.add(Alone().member, third, now=False)
     assert len(returning) == 2
+
+
+async def test_who_cannot_be_told_how_things_stand_is_told_that_and_others_are_not(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begun(served, "m1")
+    stays = await served.listen(SCORES)
+    await stays.event()
+    really, failed = Member.begin, list[Member]()
+
+    def begin(member: Member, *arguments: Any) -> None:
+        if not failed:
+            failed.append(member)
+            raise RuntimeError("broken")
+        really(member, *arguments)
+
+    monkeypatch.setattr(Member, "begin", begin)
+    told = await (await served.listen(SCORES)).message()
+    assert told["type"] == "error"
+    assert told["payload"][0]["extensions"]["code"] == "INTERNAL"
+    assert (await (await served.listen(SCORES)).event())["liveScores"]["isSnapshot"]
+    await advance(served)
+    assert (await stays.event())["liveScores"]["updates"] == [{"matchId": "m1", "version": 2}]
+
+
+async def test_a_subscription_that_we_are_behind_with_does_not_end_the_socket(served: Served) -> None:
+    stays = await served.listen(QUAKES)
+    await served.settle(EARTHQUAKES)
+    (member,) = group_of(served)._members
+    member.stop(SlowSubscriber("This subscription fell behind.", behind=1))
+    told = await stays.message()
+    assert told["type"] == "error"
+    assert told["payload"][0]["extensions"]["code"] == "SLOW_SUBSCRIBER"
+    await stays.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": "{ __typename }"}})
+    assert (await stays.message())["payload"] == {"data": {"__typename": "Query"}}
+
+
+async def test_a_stream_that_may_go_on_later_is_not_told_to_be_complete(served: Served) -> None:
+    """Its client comes again after the last place that it was told."""
+    headers = {"accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json={"query": QUAKES}, headers=headers) as response:
+        await served.settle(EARTHQUAKES)
+        told = b""
+        while b"id:" not in told:
+            told += await response.content.readany()
+        assert served.gateway.services is not None
+        (followed,) = served.gateway.services.changes._tables.values()
+        followed.source.problem = ChangesLost("lost")
+        followed.log.lost(followed.source.problem)
+        told += await asyncio.wait_for(response.content.read(), 10)
+    assert b'"UNAVAILABLE"' in told
+    assert b"complete" not in told
+    assert told.count(b"id:") == 1
+
+
+@pytest.mark.parametrize("ends_soon", [True, False])
+async def test_who_may_not_yet_be_told_when_to_come_again(ends_soon: bool) -> None:
+    sent = b""
+
+    async def outcomes() -> AsyncGenerator[Outcome, None]:
+        yield failure(Throttled("Too much.", retryAfter=2), Stage.ADMISSION)
+
+    async def send(message: Any) -> None:
+        nonlocal sent
+        sent += message.get("body", b"")
+
+    streams = EventStreams(StreamLimits())
+    await streams.serve(outcomes(), Caller(None, "::1"), asyncio.Event().wait, send, ends_soon=ends_soon)  # type: ignore[arg-type]
+    assert (b"complete" in sent) == (b"id:" in sent) == ends_soon
+    assert (b"retry: 2000" in sent) != ends_soon
+
+
+async def test_all_places_are_told_though_an_operation_hangs(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = OverSocket(served.http, QUAKES, {})
+    async with first.connected(served.url) as events:
+        await anext(events)
+    stays = await served.listen(SCORES)
+    await stays.event()
+    for id, after in (("2", None), ("3", first.last)):
+        payload = {"query": QUAKES, "extensions": {"resumeAfter": after}}
+        await stays.socket.send_json({"id": id, "type": "subscribe", "payload": payload})
+    await until(lambda: len(served.gateway.edge.runner._streams._groups) == 2)
+    quakes = [*served.gateway.edge.runner._streams._groups.values()][1]
+    await until(lambda: len(quakes._members) == 2 and not quakes._returning and quakes._progress.begun.is_set())
+
+    async def hang(*_: Any) -> None:
+        hangs.set()
+        await asyncio.Event().wait()
+
+    hangs = asyncio.Event()
+    monkeypatch.setattr(Streams, "follow", hang)
+    await stays.socket.send_json({"id": "4", "type": "subscribe", "payload": {"query": QUAKES}})
+    await asyncio.wait_for(hangs.wait(), 10)
+    await served.gateway.edge.end_streams(random.Random(8), 0.1)
+    told = dict[str, str]()
+    while (message := await stays.socket.receive()).type is aiohttp.WSMsgType.TEXT:
+        told |= message.json().get("payload", {}).get("resume", {})
+    assert stays.socket.close_code == 1012
+    assert told.keys() == {"2", "3"}

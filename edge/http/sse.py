@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from starlette.types import Receive, Send
@@ -184,12 +185,26 @@ class _Stream:
                         return
                     await self._next(outcome)
                     if outcome.is_failure:
-                        break
+                        await self._end_after(outcome)
+                        return
         except _NotReading:
             raise
         except Exception as error:
             await self._next(failure(error))
         await self._write(_COMPLETE)
+
+    async def _end_after(self, last: Outcome) -> None:
+        """A subscription that may succeed later does not complete, and keeps its last id: its client comes again."""
+        if not self._comes_again(last):
+            await self._write(_COMPLETE)
+            return
+        seconds = last.described[0]["extensions"].get("retryAfter")
+        if seconds is not None:
+            self._retry_ms = ceil(seconds * 1000)
+
+    def _comes_again(self, last: Outcome) -> bool:
+        retryable = all(error["extensions"].get("retryable") for error in last.described)
+        return last.is_failure and retryable and not self.ends_soon
 
     async def _attend(self) -> bool:
         """Returns when the client has gone (False), or when its token has expired."""
@@ -205,7 +220,8 @@ class _Stream:
 
     def _gone_forward(self) -> bytes:
         """The last id, where it is another than the client was told: nothing came of what happened since."""
-        mark, place = self._whereabouts.standing(), self._place
+        mark = self._whereabouts.standing()
+        place = self._whereabouts.after if self._place is None else self._place
         if mark is None or place is None or (moved := mark.id_after(place)) == place:
             return b""
         self._place = moved
@@ -229,7 +245,8 @@ class _Stream:
             return
         self._place = outcome.event_id or self._place
         # Where ids are places, what has none leaves the one before it.
-        id = str(self._told) if self._place is None else outcome.event_id
+        counts = self._place is None and self._whereabouts.after is None and not self._comes_again(outcome)
+        id = str(self._told) if counts else outcome.event_id
         line = b"" if id is None else _id(id)
         # JSON has no line breaks but those that it escapes.
         await self._write(b"%bevent: next\ndata: %b\n\n" % (line, outcome.body))

@@ -25,7 +25,7 @@ from edge.requests import Identify
 from edge.websocket.asgi import Messages
 from edge.websocket.carrying import TAKE_OVER
 from edge.websocket.limits import LIMITS, SocketLimits
-from edge.websocket.messages import GOING_AWAY, Farewell, restart
+from edge.websocket.messages import GOING_AWAY, Farewell
 from edge.websocket.socket import Service, Socket
 from edge.websocket.speaker import AUTHORIZATION
 
@@ -112,7 +112,7 @@ class GraphQLWebSocket:
                 while self._open:  # noqa: ASYNC110 - each ends in its own way, seldom here
                     await asyncio.sleep(STEP_SECONDS)
         for socket in self._open:
-            socket.end(restart(delays.next_ms()))
+            socket.leave_now(delays.next_ms())
 
     @property
     def _open(self) -> list[Socket]:

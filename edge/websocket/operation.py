@@ -66,6 +66,7 @@ class OpenOperation:
         "_count",
         "_drained",
         "_following",
+        "_is_slow",
         "_last",
         "_mouth",
         "_next",
@@ -91,6 +92,7 @@ class OpenOperation:
         self._drained: asyncio.Future[None] | None = None
         self._count = 0
         self._over = False
+        self._is_slow = False  # more waited for it than may: the peer is to blame
         self._wants_places = False
         self.event_id: str | None = None  # up to where all has been sent, as far as it is known
         self._task: asyncio.Task[None] | None = None
@@ -154,6 +156,8 @@ class OpenOperation:
             self.finish(request)
         elif request.kind is OperationType.SUBSCRIPTION:
             self._following = await runner.follow(request, self)
+            if self.event_id is None and isinstance(asked.resume_after, str):  # as its client knows
+                self.event_id = asked.resume_after
             if self._over:
                 self._following.stop()
         else:
@@ -184,7 +188,7 @@ class OpenOperation:
     def finish(self, outcome: Outcome | None) -> None:
         if self._over or (outcome is not None and not self._mouth.may_speak()):
             return
-        slow = None if outcome is None else _slowness(outcome)
+        slow = _slowness(outcome) if outcome is not None and self._is_slow else None
         if slow is not None:
             self._mouth.end(Farewell(4410, f"Too slow: {slow}"))
             return
@@ -223,6 +227,7 @@ class OpenOperation:
         except SlowSubscriber as problem:
             for one in (*self._waiting.clear(), outcome):
                 following.withdraw(one)
+            self._is_slow = True
             following.stop(problem)
             return
         for one in left_out:

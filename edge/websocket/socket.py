@@ -167,9 +167,13 @@ class Socket:
     def _leave_if_answered(self) -> None:
         waits = any(not operation.is_subscription for operation in self._operations.values())
         if self._again_ms is not None and not (waits or self._identifying):
-            if places := all_places(self._operations):
-                self._say(places_told(places, self._again_ms))
-            self.end(restart(self._again_ms))
+            self.leave_now(self._again_ms)
+
+    def leave_now(self, again_ms: int) -> None:
+        """End it, whatever is not answered yet. Where its subscriptions are is told."""
+        if places := all_places(self._operations):
+            self._say(places_told(places, again_ms))
+        self.end(restart(again_ms))
 
     def _leave(self) -> None:
         """Give its place back, once: as long as there is a connection, or a task of it, it takes one."""
@@ -206,8 +210,7 @@ class Socket:
             self._leave_if_answered()
 
     def _fail(self, error: BaseException) -> None:
-        error_id = masked(error, "a socket")["extensions"]["errorId"]
-        self.end(Farewell(4500, f"Internal server error {error_id}"))
+        self.end(Farewell(4500, f"Internal server error {masked(error, 'a socket')['extensions']['errorId']}"))
 
     # What is said
 
@@ -248,8 +251,6 @@ class Socket:
                     self._waiting[operation] = None
             else:
                 break
-        if self._over:
-            return
         if self._outbox or self._waiting:
             self._begin_timer()
         self._take_more()

@@ -34,7 +34,6 @@ const ways = {
   keysCannotBeFetched: withToken("unlucky"),
   ourFault: withToken("bug"),
   noPongs: { disablePong: true },
-  tooSlow: { query: 'subscription { failing(how: "slow") }' },
 };
 
 // How it ended, the second time where the client connected again.
