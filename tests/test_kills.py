@@ -136,12 +136,7 @@ class World:
             await asyncio.gather(*[viewer.has_seen_all() for viewer in self.viewers])
         await settled(database.client, self.served.store, database.prefix, SETTLING_SECONDS)
         await compare(self.workload)
-        assert self.load.told.undeclared == []
-        assert self.load.told.wrong == []
-        stored = await everything(database)
-        for kind in {fact[0] for fact in self.load.truth.may_be}:
-            wrong = list(self.load.truth.wrong(kind, stored))
-            assert wrong == []
+        await self.check_facts(database)
         assert [letter async for letter in every_letter(self.served.store, FEED.name, datetime.now(UTC))] == []
         final = await ActiveMatches(self.served.store(), self.served.clock()).latest(MATCH)
         assert final is not None
@@ -151,6 +146,14 @@ class World:
             assert [(one["runs"], one["wickets"]) for one in viewer.score] == [
                 (score.runs, score.wickets) for score in final.live.innings
             ]
+
+    async def check_facts(self, database: Database) -> None:
+        """What was acknowledged is there, and nothing else; and all answers were right."""
+        assert self.load.told.undeclared == []
+        assert self.load.told.wrong == []
+        stored = await everything(database)
+        for kind in {fact[0] for fact in self.load.truth.may_be}:
+            assert self.load.truth.wrong(kind, stored) == []
 
 
 class Viewer:

@@ -26,6 +26,10 @@ EVERY_SECONDS = min(5.0, SECONDS / 10)
 # How many blocks more a gateway may hold in the end: for connections that come and go, and for each request. What leaks
 # is one or more for each. In the short form operations are still compiled meanwhile.
 NOISE, EACH = 1500 if SECONDS >= 60 else 8000, 0.1
+# On a busy machine a request may be late.
+MOST_ERRORS = 0.01
+# What processes may grow by in a minute; the engine keeps its stream, and maps its database.
+MOST_A_MINUTE = {"RSS MB": 2.0, "descriptors": 2.0, "sockets": 2.0, "threads": 0.5, "tasks": 2.0}
 SIZE = Size(actors=24, viewers=int(os.environ.get("SOAK_VIEWERS", "20")), feed=True)
 pytestmark = pytest.mark.timeout(120 + 2 * SECONDS)
 
@@ -69,7 +73,7 @@ async def test_at_half_load_nothing_grows_that_is_not_given_back(tmp_path: Path)
     async with (
         deployed(tmp_path, SECONDS + FULL_SECONDS, SIZE, lease_seconds=10.0, clock_times=1.0, keep_little=True) as (
             world,
-            _,
+            database,
         ),
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
     ):
@@ -93,8 +97,12 @@ async def test_at_half_load_nothing_grows_that_is_not_given_back(tmp_path: Path)
         print(f"\n{full:.0f} requests a second are all there are; at {half:.0f} a second for {SECONDS:.0f} s:")
         print(f"errors {dict(load.told.codes)}, lost connections {spread.lost}\n{during.told()}")
         print("\n".join(map(str, held)))
-        assert load.told.undeclared == []
-        assert load.told.wrong == []
+        await world.check_facts(database)
+        assert spread.lost == 0
+        assert load.told.failed <= MOST_ERRORS * spread.asked
+        if SECONDS >= 300:  # before that it is noise
+            grown = {place: during.trend(*place).per_minute for place in during.samples if place[1] in MOST_A_MINUTE}
+            assert {place: by for place, by in grown.items() if by > MOST_A_MINUTE[place[1]]} == {}
         for name in GATEWAYS:
             assert held[2].blocks[name] - held[1].blocks[name] < NOISE + EACH * (held[2].asked - held[1].asked)
         await http.close()
