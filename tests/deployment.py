@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -89,7 +90,7 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float = READY_SEC
 
 
 class Deployment:
-    """`lease_seconds` is how long leases and locks of the pipelines live; the match is played by real time.
+    """`lease_seconds` is how long leases and locks of pipelines and of the bus live; the match is played by real time.
 
     What gateways keep has small bounds if they are to `keep_little`.
     """
@@ -166,6 +167,7 @@ class Deployment:
             "GATEWAY_BUS": f"redis://127.0.0.1:{self.ports['redis']}",
             "GATEWAY_METRICS_TOKEN": METRICS_TOKEN,
             "GATEWAY_POLL_INTERVAL_SECONDS": "0.05",
+            "BUS_LEASE_SECONDS": self._lease,
             "BLOCKS_FILE": str(self._blocks_file(name)),
         }
         arguments = [*clock.arguments, "serve", "--no-demo"]
@@ -222,6 +224,15 @@ class Deployment:
     def engine_child(self) -> int:
         """The id of the engine's own process, which `gateway.py engine` starts."""
         return _Folder(self.folder / "engine").told()[1]
+
+    async def figure(self, http: aiohttp.ClientSession, name: str, figure: str) -> float:
+        """What a gateway tells of itself at /metrics."""
+        url = f"http://127.0.0.1:{self.ports[name]}/metrics"
+        async with http.get(url, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}) as response:
+            text = await response.text()
+        found = re.search(rf"^{figure} (\S+)$", text, re.M)
+        assert found is not None, text
+        return float(found[1])
 
     async def blocks(self, name: str) -> int:
         """How many blocks of memory a gateway holds that are no garbage."""

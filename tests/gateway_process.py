@@ -1,7 +1,8 @@
 """`gateway.py` with a clock of its own (see `process_clock`): the clock's three numbers, then its own arguments.
 
 At SIGUSR2 it writes how many blocks of memory Python has given out, garbage not counted, to the file that `BLOCKS_FILE`
-names. With `KEEPS_LITTLE` what it keeps has small bounds, which are reached soon.
+names. With `KEEPS_LITTLE` what it keeps has small bounds, which are reached soon; `BUS_LEASE_SECONDS` is how long its
+leases of the bus live.
 """
 
 import gc
@@ -13,6 +14,7 @@ from typing import Any
 
 from process_clock import process_clock
 
+from datastore.bus.host import Bus
 from datastore.change_log import Log
 from datastore.versions import PUT_VERSIONS
 from edge import identity
@@ -22,6 +24,8 @@ from runtime import Gateway
 
 def main(*arguments: str) -> None:
     _defaults_of(Gateway)["now"] = process_clock(*arguments[:3])
+    if seconds := os.environ.get("BUS_LEASE_SECONDS"):
+        _defaults_of(Bus)["lease_seconds"] = float(seconds)
     if os.environ.get("KEEPS_LITTLE"):
         identity.CACHED_TOKENS = PUT_VERSIONS._most = _defaults_of(Log)["most_changes"] = 20
     signal.signal(signal.SIGUSR2, lambda *_: _tell_blocks())

@@ -8,7 +8,9 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
+import test_kills
 from deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Part, until
 from feed_process import instance_of
 from test_kills import World, deployed
@@ -21,6 +23,8 @@ from datastore.shards import stream_of
 
 PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "3"))
 LEASE_SECONDS = float(os.environ.get("PAUSE_LEASE", "1"))
+# At full length time is what it is.
+CLOCK_TIMES = 1.0 if PAUSE_SECONDS >= 30 else test_kills.CLOCK_TIMES
 SECONDS = 4.0
 # Those of each pair are ten seconds apart, and who polls the match is late.
 OFF = {name: seconds for pair in (GATEWAYS, FEEDS, CRICKETS) for name, seconds in zip(pair, (-5.0, 5.0), strict=True)}
@@ -44,26 +48,30 @@ async def test_clocks_that_are_ten_seconds_apart_lose_and_double_nothing(tmp_pat
 
 
 async def test_who_stood_still_writes_nothing_late_and_works_on(tmp_path: Path) -> None:
-    async with deployed(tmp_path, 2 * PAUSE_SECONDS + 3 * LEASE_SECONDS, lease_seconds=LEASE_SECONDS) as (
-        world,
-        database,
-    ):
-        world.served.http.urls = world.deployment.urls[1:]  # no client waits for the gateway that stands still
+    seconds = 2 * PAUSE_SECONDS + 3 * LEASE_SECONDS
+    async with deployed(tmp_path, seconds, lease_seconds=LEASE_SECONDS, clock_times=CLOCK_TIMES) as (world, database):
+        relays, follows = await relaying(world)
+        # No client waits for the gateway that stands still.
+        world.served.http.urls = [world.deployment.urls[GATEWAYS.index(follows)]]
         over = asyncio.Event()
         working = asyncio.create_task(world.work_until(over))
         feed, cricket = await reading(world), await polling(world)
         assert feed is not None
         assert cricket is not None
-        gateway = world.deployment.parts[GATEWAYS[0]]
+        gateway = world.deployment.parts[relays]
         lease, fence = await lease_of_feed(world), (await match(world)).fence
         for part in (feed, cricket, gateway):
             part.pause()
         began = asyncio.get_running_loop().time()
-        taken = [await until(holds) for holds in (_lease_moved(world, lease), _match_moved(world, fence))]
+        moved = [_lease_moved(world, lease), _match_moved(world, fence), _bus_moved(world, follows)]
+        taken = [await until(holds) for holds in moved]
         await asyncio.sleep(max(0.0, began + PAUSE_SECONDS - asyncio.get_running_loop().time()))
         for part in (feed, cricket, gateway):
             part.go_on()
+        before = await relayed(world, relays)
         await asyncio.sleep(LEASE_SECONDS)
+        # What it had read before it stood still is not appended: another has done that.
+        assert await relayed(world, relays) == (0, before[1])
         # They live, and have left what is another's alone.
         assert [part.process.poll() for part in (feed, cricket, gateway) if part.process] == [None, None, None]
         assert await reading(world) is not feed
@@ -78,6 +86,23 @@ async def test_who_stood_still_writes_nothing_late_and_works_on(tmp_path: Path) 
         await world.check(database)
 
     print(f"\ntaken over after {taken} s, and back after {back} s")
+
+
+async def relaying(world: World) -> tuple[str, str]:
+    """The gateway that reads the tables' streams for both, once it does, and the one that does not."""
+    while True:
+        both = {name: (await relayed(world, name))[0] for name in GATEWAYS}
+        if sorted(map(bool, both.values())) == [False, True]:
+            one, other = sorted(GATEWAYS, key=both.__getitem__, reverse=True)
+            return one, other
+        await asyncio.sleep(0.05)
+
+
+async def relayed(world: World, name: str) -> tuple[float, float]:
+    """How many tables a gateway reads for all, and how many changes it has appended to the bus."""
+    async with aiohttp.ClientSession() as http:
+        tables = await world.deployment.figure(http, name, "gateway_bus_tables_relayed")
+        return tables, await world.deployment.figure(http, name, "gateway_bus_relayed_total")
 
 
 async def match(world: World) -> ActiveMatch:
@@ -118,6 +143,13 @@ def _is(find: Callable[[World], Awaitable[Part | None]], world: World, part: Par
 def _lease_moved(world: World, before: Lease) -> Callable[[], Awaitable[bool]]:
     async def holds() -> bool:
         return (await lease_of_feed(world)).fence > before.fence
+
+    return holds
+
+
+def _bus_moved(world: World, to: str) -> Callable[[], Awaitable[bool]]:
+    async def holds() -> bool:
+        return (await relayed(world, to))[0] > 0
 
     return holds
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from statistics import linear_regression, median
 
 import aiohttp
-from deployment import GATEWAYS, METRICS_TOKEN, Deployment, Process
+from deployment import GATEWAYS, Deployment, Process
 
 MB = 2**20
-TASKS = re.compile(r"^gateway_tasks (\S+)$", re.M)
 MEMORY = re.compile(rb"used_memory:(\d+)")
 
 
@@ -59,7 +58,7 @@ class VitalSigns:
         self._note("engine", "database MB", sum(file.stat().st_size for file in files) / MB)
         self._note("redis", "memory MB", await self._redis())
         for name in GATEWAYS:
-            self._note(name, "tasks", await self._tasks(name))
+            self._note(name, "tasks", await self._deployment.figure(self._http, name, "gateway_tasks"))
 
     def _of_process(self, name: str, process: Process) -> None:
         links = []
@@ -70,13 +69,6 @@ class VitalSigns:
         self._note(name, "descriptors", len(links))
         self._note(name, "sockets", sum(link.startswith("socket:") for link in links))
         self._note(name, "threads", len(os.listdir(f"/proc/{process.pid}/task")))
-
-    async def _tasks(self, name: str) -> float:
-        url = f"http://127.0.0.1:{self._deployment.ports[name]}/metrics"
-        async with self._http.get(url, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}) as response:
-            found = TASKS.search(await response.text())
-        assert found is not None
-        return float(found[1])
 
     async def _redis(self) -> float:
         reader, writer = await asyncio.open_connection("127.0.0.1", self._deployment.ports["redis"])
