@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 
-if os.getpid() == 1:
+if __name__ == "__main__" and os.getpid() == 1:
     # The first process of a container is sent no signal that it has no handler for, and the imports take a while.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 

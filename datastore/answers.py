@@ -118,7 +118,15 @@ class Answers:
         return entry_from(item) if item is not None and is_there else None
 
     async def release(self, claim: Claim) -> None:
-        """GW-I5: the key is as if it had not been used, unless another took over."""
+        """GW-I5: the key is as if it had not been used, unless another took over.
+
+        One that was taken over is given up at once (GW-I2): who had it before may have written, and whoever has it next
+        is to make what that one made.
+        """
+        if claim.origin.again:
+            item = self._item(claim) | {"held_until": self._now().timestamp()}
+            await self._store.put(keys.TAKE_OVER, item, fence=claim.fence, owner=claim.owner)
+            return
         place = keys.answer(claim.user_id, claim.key)
         await self._store.delete(keys.RELEASE, place, fence=claim.fence, owner=claim.owner)
 

@@ -53,6 +53,8 @@ def _check_place(scheme: str, path: str, host: str | None, fragment: str) -> Non
         return
     if not host:
         raise ValueError("must name a host behind the scheme")
+    if "%" in host or any(character.isspace() for character in host):
+        raise ValueError("must name a host that can be looked up")
     try:
         host.encode("idna")
     except UnicodeError:

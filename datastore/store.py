@@ -305,7 +305,7 @@ class Store:
         try:
             await self._call(where, "TransactWriteItems", request)
         except TransactionCancelled as cancelled:
-            if not (cancelled.repeated and any(map(was_put, [one.item for one in actions], cancelled.items))):
+            if not (cancelled.repeated and _were_put(actions, cancelled)):
                 raise
         finally:
             for place in places:
@@ -380,6 +380,18 @@ class Store:
             asks=(Ask(asking.get(), pattern, _table(where).name),) if self.meter.detailed else (),
             again=again,
         )
+
+
+def _were_put(actions: Sequence[Action], cancelled: TransactionCancelled) -> bool:
+    """Whether each item that is put on a condition was refused for being there as it is put. All are, or none."""
+    puts = [found for found in zip(actions, cancelled.reasons, cancelled.items, strict=True) if _puts(found[0])]
+    return bool(puts) and all(
+        reason == "ConditionalCheckFailed" and was_put(action.item, there) for action, reason, there in puts
+    )
+
+
+def _puts(action: Action) -> bool:
+    return action.item is not None and action.condition != ""
 
 
 def _table(where: AccessPattern | Table) -> Table:

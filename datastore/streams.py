@@ -23,7 +23,7 @@ from datastore.declarations import Table
 from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.outages import Outage
 from datastore.positions import Reached, joined
-from datastore.shard_places import Shard, ancestors
+from datastore.shard_places import RETENTION, Shard, ancestors
 from datastore.shards import (
     BATCH,
     LOST,
@@ -138,6 +138,7 @@ class StreamReader:
         self._read_shards: dict[str, Shard] = {}
         self._started: set[str] = set()
         self._finished: set[str] = set()
+        self._missed: dict[str, float] = {}  # since when those that were read are not listed
         self._parents: set[str | None] = set()
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
@@ -230,7 +231,7 @@ class StreamReader:
 
     async def _pause(self) -> None:
         # Children may be listed a moment after their parent has ended.
-        waiting = not self._started or self._finished - self._parents
+        waiting = not self._started or self._finished - self._parents - self._missed.keys()
         seconds = min(MISSING_CHILD_SECONDS, self.discover_interval) if waiting else self.discover_interval
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -252,12 +253,14 @@ class StreamReader:
         self._forget_all_but({shard.id for shard in listed})
 
     def _forget_all_but(self, listed: set[str]) -> None:
-        """What is listed no more does not come back: once it has been read to its end nothing need be known of it."""
-        for gone in self._read_shards.keys() - listed:
-            del self._read_shards[gone]
-        over = self._finished - listed
-        self._finished -= over
-        self._started -= over
+        """What is not listed for as long as records are kept does not come back. One that did would be read anew."""
+        now = asyncio.get_running_loop().time()
+        self._missed = {shard: self._missed.get(shard, now) for shard in self._finished - listed}
+        for shard, since in self._missed.items():
+            if now - since > RETENTION.total_seconds():
+                self._read_shards.pop(shard, None)
+                self._finished.discard(shard)
+                self._started.discard(shard)
 
     async def _relist(self) -> list[Shard]:
         # A new stream under the same table name: the store was replaced, and an iterator would not notice.

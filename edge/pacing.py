@@ -8,16 +8,19 @@ from edge.members import Member
 
 # The process and the system keep some for each reader: who reads at all is seldom waited for.
 MOST_BEHIND_SECONDS = 5.0
+# Of all of them together: one after another could hold up the others for minutes.
+MOST_WAITED_SECONDS = 10.0
 
 
 class Pace:
-    """How those read who are told the same. Each may keep the others waiting for so many seconds in all.
+    """How those read who are told the same. Each may keep the others waiting for so many seconds, and so may all.
 
     After that nobody waits for it, and its policy (`whenSlow`) says what becomes of it.
     """
 
     def __init__(self, members: Sequence[Member]) -> None:
         self._left = dict.fromkeys(members, MOST_BEHIND_SECONDS)
+        self._left_for_all = MOST_WAITED_SECONDS
 
     async def kept(self) -> None:
         """Returns when those can be told more who may be waited for; one alone always may."""
@@ -31,9 +34,11 @@ class Pace:
         try:
             if draining:
                 await asyncio.wait(draining, return_when=asyncio.FIRST_COMPLETED)
-            while late := {
-                task: member for task, member in draining.items() if not task.done() and self._left[member] > 0
-            }:
+            while self._left_for_all > 0 and (
+                late := {
+                    task: member for task, member in draining.items() if not task.done() and self._left[member] > 0
+                }
+            ):
                 await self._waited(late)
         finally:
             await given_up(*draining)
@@ -41,10 +46,12 @@ class Pace:
     async def _waited(self, late: dict[asyncio.Future[None], Member]) -> None:
         """Until one of them can be told more, or has kept the others waiting for too long."""
         clock = asyncio.get_running_loop().time
-        began, least = clock(), min(self._left[member] for member in late.values())
+        began, least = clock(), min(self._left_for_all, *(self._left[member] for member in late.values()))
         await asyncio.wait(late, timeout=least, return_when=asyncio.FIRST_COMPLETED)
+        waited = clock() - began
+        self._left_for_all -= waited
         for member in late.values():
-            self._left[member] -= clock() - began
+            self._left[member] -= waited
 
 
 async def given_up(*futures: asyncio.Future[Any]) -> None:

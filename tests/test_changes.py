@@ -442,7 +442,28 @@ class Numbers:
     def lost(self, problem: Exception) -> None: ...
 
 
-async def test_nothing_is_kept_of_shards_that_were_read_and_are_listed_no_more() -> None:
+async def test_a_shard_that_one_listing_leaves_out_is_not_read_anew() -> None:
+    script, sink = Script(a=Shard()), Numbers()
+    reader = StreamReader(script, "", 0.001, 0.01, lambda *_: None, BLIP, sink)
+    await reader.attached()
+    script.shards["b"] = Shard("a")
+    number = script.write("a", "x")
+    script.shards["a"].closed = True
+    await until(lambda: number in sink.told and "b" in reader._started)
+    left_out = script.shards.pop("a")
+    await until(lambda: "a" in reader._missed)
+    script.shards["a"] = left_out
+    await until(lambda: "a" not in reader._missed)
+
+    last = script.write("b", "y")
+    await until(lambda: last in sink.told)
+    await reader.stop()
+
+    assert sink.told == [number, last]
+
+
+async def test_nothing_is_kept_of_shards_that_were_read_and_are_listed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETENTION", timedelta(0))
     script, sink = Script(a=Shard()), Numbers()
     reader = StreamReader(script, "", 0.001, 0.01, lambda *_: None, BLIP, sink)
     await reader.attached()

@@ -62,6 +62,9 @@ async def test_a_transaction_that_was_applied_before_its_engine_was_killed_is_re
     proxy.faults.extend([lose_answer, forget_token])
     with pytest.raises(TransactionCancelled):
         await store.transact(BLIP, [replace(post, item={"PK": "A", "SK": "B", "value": 2}), count])
+    proxy.faults.extend([lose_answer, forget_token])
+    with pytest.raises(TransactionCancelled):  # of what another has put one half is not there
+        await store.transact(BLIP, [post, replace(post, item={"PK": "A", "SK": "C"}), count])
 
 
 @pytest.mark.parametrize("fault", [lose_answer, cut_body, damage])

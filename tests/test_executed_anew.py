@@ -18,10 +18,12 @@ from test_contract import ASK, BY_GRACE, feed, put_in_place
 import schema as api
 from datastore.attributes import Item
 from datastore.database import Database
+from datastore.errors import Unavailable
 from datastore.keyspace import TABLES
 from datastore.keyspace.gateway import answers as keys
 from datastore.keyspace.gateway.table import GATEWAY
 from datastore.keyspace.parts import Key, key_of
+from edge.execution import Runner
 from resolvers.access import Role
 
 __all__ = ["feed"]
@@ -101,6 +103,24 @@ class Keyed:
         clock.forward(seconds=2)
         held = {"held_until": (clock() - timedelta(seconds=1)).timestamp()}
         await self.served.store().write_all(GATEWAY, puts=[claim | held])
+
+
+async def test_a_try_that_came_to_nothing_leaves_what_the_next_makes_its_ids_of(
+    served: Served, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed = Keyed(served, "reportSighting", ASK["reportSighting"][0], "full")
+    first = await keyed.send()
+    await keyed.lose_its_process(clock)
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise Unavailable("All turns are taken.")
+
+    with monkeypatch.context() as full:
+        full.setattr(Runner, "_executed", refuse)
+        assert (await keyed.send())["errors"][0]["extensions"]["code"] == "UNAVAILABLE"
+    clock.forward(seconds=1)
+
+    assert await keyed.send() == first
 
 
 def database_of(served: Served) -> Database:

@@ -112,6 +112,7 @@ class Supervisor:
         self._is_to_renew = True
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew())
+            self._renewing.add_done_callback(_tell_failure)
 
     async def _renew(self) -> None:
         """Once more where it is asked for meanwhile: those who began before may have older code."""
@@ -136,6 +137,11 @@ def has_terminal() -> bool:
     except OSError:
         return False
     return True
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("Not all workers were replaced", exc_info=task.exception())
 
 
 async def _cancelled(*tasks: asyncio.Future[Any] | None) -> None:

@@ -182,7 +182,7 @@ class Bus:
                 continue
             try:
                 await self.connection.probe()
-            except BusAway as problem:
+            except Exception as problem:  # without this task it would be away for ever
                 self._outage.goes_on(problem)
                 continue
             self._outage.ends()

@@ -66,7 +66,8 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         taken_at=given["taken_at"] or context.now,
         created_at=context.now,
         expires_at=context.now + LIFETIME,
-        nonce=context.new_id(info),
+        # Never made anew: its files are another reservation's, which may come after this one's were removed.
+        nonce=context.services.new_id(),
     )
     said = ["content_type", *(name for name, value in given.items() if value is not None)]
     return await context.uploads.reserve(wanted, chosen=input.image_id is not None or context.is_again, said=said)
