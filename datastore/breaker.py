@@ -1,14 +1,19 @@
 """Whether an endpoint is asked at all: while it is away nothing is sent but one probe at a time."""
 
 import asyncio
+import logging
+import math
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
 from datastore.errors import Unavailable
+from datastore.retry_budget import RetryBudget
 
 UNREACHABLE = "The store cannot be reached at the moment; try again."
+
+logger = logging.getLogger(__name__)
 
 
 class State(IntEnum):
@@ -24,7 +29,7 @@ class Terms:
     """After `failures` in a row, with no answer between them, calls wait, for `patience` seconds; then they fail.
 
     Probes are up to `interval` seconds apart, the first ones less, and each may take `probe` seconds. Who is refused
-    is told to come again after `retry_after` seconds.
+    is told to come again after `retry_after` seconds. Who gives a try up after `unanswered` seconds has seen it fail.
     """
 
     failures: int = 5
@@ -33,13 +38,15 @@ class Terms:
     interval: float = 0.25
     probe: float = 1.0
     retry_after: int = 1
+    unanswered: float = 1.0
 
 
 class Breaker:
     """One for each endpoint. Only lost connections and silence count: who refuses or throttles is there.
 
-    Whoever asks the endpoint counts up `answers`, tells of failures (`failed`), and while it is `away` comes in only
-    through `wait`. `probe` sends something small, within so many seconds, and tells whether it was answered.
+    Whoever asks the endpoint tells of answers (`answered`) and failures (`failed`), and while it is `away` comes in
+    only through `wait`. `budget` is what its repeated tries are paid from. `probe` sends something small, within so
+    many seconds, and tells whether it was answered.
     """
 
     def __init__(
@@ -47,7 +54,9 @@ class Breaker:
         probe: Callable[[float], Awaitable[bool]],
         terms: Terms = Terms(),
         uniform: Callable[[], float] = random.random,
+        budget: RetryBudget | None = None,
     ) -> None:
+        self.budget = RetryBudget() if budget is None else budget
         self.answers = 0
         self.opened = 0
         self.away = False
@@ -56,6 +65,7 @@ class Breaker:
         self._uniform = uniform
         self._failures = 0
         self._answers_before = 0
+        self._closed_at = -math.inf
         self._probing: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
         # Done once it is known whether who waits may go on.
@@ -67,12 +77,19 @@ class Breaker:
             return State.CLOSED
         return State.OPEN if self._over is None else State.WAITING
 
-    def failed(self, *, silent: bool = False) -> None:
+    def answered(self) -> None:
+        """A try was answered, whatever it was: while it is thought to be away that shows that it is not."""
+        self.answers += 1
+        if self.away:
+            self.close()
+
+    def failed(self, sent: float, *, silent: bool = False) -> None:
         """A try came to nothing for want of a connection. One that was `silent` took so long that it is enough alone.
 
+        It was `sent` then, in the loop's time: one from before the endpoint was known to be back tells nothing new.
         To wait for nothing costs who else asks no more than a probe that is answered at once.
         """
-        if self.away:
+        if self.away or sent < self._closed_at:
             return
         if self.answers != self._answers_before:
             self._answers_before, self._failures = self.answers, 0
@@ -95,6 +112,8 @@ class Breaker:
     def close(self) -> None:
         """It is known to be back: all goes on."""
         self._failures = 0
+        if self.away:
+            self._closed_at = asyncio.get_running_loop().time()
         self._end(back=True)
 
     def shut(self) -> None:
@@ -131,8 +150,11 @@ class Breaker:
     async def _look(self) -> None:
         for pause in self._pauses():
             await asyncio.sleep(pause)
-            if await self._probe(self._terms.probe):
-                break
+            try:
+                if await self._probe(self._terms.probe):
+                    break
+            except Exception:
+                logger.exception("A probe of the store failed; the next one follows.")
         self._probing = None
         self.close()
 

@@ -6,6 +6,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Low
 """
 
 import asyncio
+import math
 import random
 import time
 import zlib
@@ -63,8 +64,9 @@ class Client:
     """One per process. `on_call`, when set, hears of every call once it has ended, well or not. `shared` is what the
     requests of the process share of the point reads they make with it.
 
-    What fails is tried again as far as the `budget` of all calls goes. While an endpoint is away (`breakers`, for
-    tables and for streams), calls wait for it for a moment, and then fail at once until it is back.
+    What fails is tried again as far as the budget of all calls to the endpoint goes: `budget` is that of the tables.
+    While an endpoint is away (`breakers`, for tables and for streams), calls wait for it for a moment, and then fail
+    at once until it is back.
 
     `tables_come_back` tells that a missing table is being made: an embedded engine that was restarted without its data
     is given its tables again in a moment.
@@ -90,8 +92,10 @@ class Client:
         self._tables_come_back = tables_come_back
         self._uniform = uniform
         self.budget = RetryBudget() if budget is None else budget
-        self._tables = Breaker(partial(self._answers, "ListTables"), terms, uniform)
-        self._streams = Breaker(partial(self._answers, "ListStreams"), terms, uniform)
+        self._unanswered = terms.unanswered
+        self._tables = Breaker(partial(self._answers, "ListTables"), terms, uniform, self.budget)
+        streams = RetryBudget(self.budget.most)
+        self._streams = Breaker(partial(self._answers, "ListStreams"), terms, uniform, streams)
         self.breakers: Mapping[str, Breaker] = {"tables": self._tables, "streams": self._streams}
         self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
@@ -132,11 +136,14 @@ class Client:
         if meter is not None:
             meter.check(operation)
         prepared = request if isinstance(request, Prepared) else _prepared(request)
-        deadline = self._clock() + timeout
+        now = self._clock()
+        deadline = now + timeout
         breaker = self._streams if operation in STREAM_OPERATIONS else self._tables
-        if breaker.away and not await breaker.wait(deadline):
-            raise _refusal(breaker)
-        call = Call(operation, prepared, patterns, time.time())
+        if breaker.away:
+            if not await breaker.wait(deadline):
+                raise _refusal(breaker)
+            now = self._clock()
+        call = Call(operation, prepared, patterns, time.time(), tried=now)
         started = time.monotonic()
         answer: dict[str, Any] | None = None
         if meter is not None:
@@ -144,17 +151,21 @@ class Client:
         try:
             try:
                 heard = await self._sent(call, deadline)
-                breaker.answers += 1
+                breaker.answered()
                 answer = self._understood(call, heard)
-                if self.budget.missing:
-                    self.budget.give_back(PLAIN)
+                if breaker.budget.missing:
+                    breaker.budget.give_back(PLAIN)
             except PASSING as problem:
                 answer = await self._persist(call, breaker, deadline, transient_of(problem), again)
         except TooLate as problem:
-            call.unsure = call.abandoned = True
-            raise _told(Timeout(LATE), call, unsure=True) from problem
+            call.unsure |= problem.sent
+            call.abandoned = call.unsure
+            if problem.sent:
+                self._left(call, breaker)
+            raise _told(Timeout(LATE), call, unsure=call.unsure) from problem
         except (asyncio.CancelledError, GeneratorExit):
             call.unsure = call.abandoned = True
+            self._left(call, breaker)
             raise
         except (Timeout, Unavailable, Throttled) as problem:
             raise _told(problem, call, unsure=call.unsure) from problem.__cause__
@@ -187,14 +198,15 @@ class Client:
             call.attempts += 1
             if again is not None and call.unsure:
                 call.sent, again = _prepared(again()), None
+            call.tried = self._clock()
             try:
                 heard = await self._sent(call, deadline, fresh)
-                breaker.answers += 1
+                breaker.answered()
                 answer = self._understood(call, heard)
             except PASSING as another:
                 problem = transient_of(another)
             else:
-                self.budget.give_back(problem.price)
+                breaker.budget.give_back(problem.price)
                 return answer
 
     async def _ready(
@@ -212,6 +224,7 @@ class Client:
         The problem is final when no try is left, none is paid for, no time for one, or the client is closed.
         """
         call.unsure |= problem.unsure
+        tried, call.tried = call.tried, math.inf
         if problem.stale and not fresh and call.operation.startswith(READS):
             problem.price = PLAIN  # it is charged nothing, and has nothing to give back
             return True
@@ -219,7 +232,7 @@ class Client:
         if self._pool is not None and self._pool.shut:
             raise problem.final from problem
         if problem.unanswered:
-            breaker.failed(silent=problem.late)
+            breaker.failed(tried, silent=problem.late)
         if delay is None:
             raise problem.final from problem
         if breaker.away:
@@ -229,10 +242,15 @@ class Client:
             problem.price = PLAIN
             return fresh
         problem.final.hurried = delay >= deadline - self._clock()
-        if problem.final.hurried or not self.budget.take(problem.price):
+        if problem.final.hurried or not breaker.budget.take(problem.price):
             raise problem.final from problem
         await asyncio.sleep(delay)
         return fresh
+
+    def _left(self, call: Call, breaker: Breaker) -> None:
+        """A try that was given up unanswered is a failure, if it took long enough: who leaves early shows it, too."""
+        if self._clock() - call.tried >= self._unanswered:
+            breaker.failed(call.tried)
 
     async def _answers(self, operation: str, seconds: float) -> bool:
         """Whether an endpoint answers a request for next to nothing, whatever it answers."""
@@ -264,7 +282,7 @@ class Client:
         try:
             await self._credentials.current(deadline - self._clock())
         except TimeoutError as problem:
-            raise TooLate from problem
+            raise TooLate(sent=False) from problem
         return await self._sent(call, deadline, fresh)
 
     def _understood(self, call: Call, answer: Answer) -> dict[str, Any]:
@@ -317,6 +335,7 @@ def _refusal(breaker: Breaker) -> DomainError:
 def _told(problem: DomainError, call: Call, *, unsure: bool) -> DomainError:
     """A write that may have been applied is no safe one to send again: the caller is told so."""
     if unsure and call.operation.startswith(WRITES):
+        problem.extensions.pop("retryAfter", None)
         problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
     return problem
 

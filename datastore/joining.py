@@ -92,10 +92,12 @@ class Joiner:
         return self.shared.news if self._sharing is Sharing.TOLD else 0
 
     async def _brought(self, address: Address, other: Flight) -> Value:
-        try:
-            await other.landed(self._deadline.remaining())
-        except Timeout as late:
-            return late
+        # What is there is there, also when one's own read has taken until the deadline.
+        if not other.has_landed:
+            try:
+                await other.landed(self._deadline.remaining())
+            except Timeout as late:
+                return late
         return other.told(address)
 
 

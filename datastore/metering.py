@@ -1,5 +1,6 @@
 """What one GraphQL request did to the store: every call, what it consumed, and how long it may still take."""
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -26,6 +27,7 @@ class Call(Struct, gc=False):
     it serves, `failed` whether it brought nothing but an error; `details` are there when it is to be explained.
     `unreported` are the write units that DynamoDB bills for a condition that did not hold, and does not report.
     `abandoned` is one that was given up before it was answered: what it is billed nobody tells.
+    `tried` is when its last try was made, in the loop's time; infinite between tries.
     """
 
     operation: str
@@ -40,6 +42,7 @@ class Call(Struct, gc=False):
     abandoned: bool = False
     unreported: float = 0.0
     details: Details | None = None
+    tried: float = math.inf
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ PLAIN = 1  # what a call gives back that was answered at its first try
 
 
 class RetryBudget:
-    """Tokens that repeated tries cost and answered calls give back, at most `most`. One for each client.
+    """Tokens that repeated tries cost and answered calls give back, at most `most`. One for each endpoint of a client.
 
     `missing` are those that it lacks to be full, `refused` counts the tries that were not made for want of them.
     """

@@ -72,6 +72,10 @@ class Flight(Struct, eq=False):
         if self.waited_for is None:
             self.waited_for = asyncio.get_running_loop().create_future()
 
+    @property
+    def has_landed(self) -> bool:
+        return self.waited_for is not None and self.waited_for.done()
+
     async def landed(self, seconds: float) -> None:
         """Wait until it has ended, for one who has joined: so long at the most, then it raises `Timeout`."""
         assert self.waited_for is not None

@@ -1,18 +1,22 @@
 """A store that fails is not asked ever more, and one that is away not at all: the budget of retries and the breaker."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from aiohttp import web
 from client_faults import PUT_NEW, TRANSIENT, store_on
 from fault_mix import FaultMix, Only
 from fault_proxy import (
     QUICK,
     Proxy,
+    Seen,
     client_of,
     cut_body,
     damage,
     fail_after_all,
+    forward,
     hang,
     lose_answer,
     plain,
@@ -21,10 +25,10 @@ from fault_proxy import (
 )
 
 from datastore.backoff import Backoff
-from datastore.breaker import State, Terms
+from datastore.breaker import Breaker, State, Terms
 from datastore.client import Client
 from datastore.database import Database
-from datastore.errors import DomainError, Throttled, Unavailable
+from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
 from datastore.retry_budget import RetryBudget
@@ -107,6 +111,29 @@ async def test_a_write_that_is_not_repeated_may_have_been_applied(
 
     assert lost.value.extensions == {"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}
     assert proxy.operations() == ["PutItem"]
+
+
+async def test_what_streams_cost_is_not_paid_by_tables(proxy: Proxy) -> None:
+    proxy.always = FaultMix({"throttled": 1.0}, 1, Only(("ListStreams",)))
+
+    async with client_of(proxy, budget=RetryBudget(10)) as client:
+        with pytest.raises(Throttled):
+            await client.call("ListStreams", ASKED)
+        tokens = {name: breaker.budget.tokens for name, breaker in client.breakers.items()}
+
+    assert tokens == {"tables": 10, "streams": 0}
+
+
+async def test_a_write_that_never_left_the_line_may_be_sent_again(proxy: Proxy, database: Database) -> None:
+    async with client_of(proxy, limits=Limits(connections=1)) as client:
+        proxy.faults.append(hang)
+        first = asyncio.create_task(ask(client))
+        await until(lambda: len(proxy.seen) == 1)
+        with pytest.raises(Timeout) as late:
+            await store_on(client, database, seconds=0.1).put(PUT_NEW, {"PK": "A", "SK": "B"})
+        first.cancel()
+
+    assert late.value.extensions == {"code": "TIMEOUT", "retryable": True}
 
 
 # --- The breaker ------------------------------------------------------------------------------------------------------
@@ -210,3 +237,91 @@ async def test_streams_have_one_of_their_own(proxy: Proxy) -> None:
         assert await ask(client) == "OK"
         proxy.always = None
         await until(lambda: client.breakers["streams"].state is State.CLOSED)
+
+
+async def test_who_leaves_before_silence_is_told_shows_that_it_hangs(proxy: Proxy) -> None:
+    proxy.always = hang
+
+    async with client_of(proxy, terms=replace(SOON, unanswered=0.02, patience=60)) as client:
+        for _ in range(SOON.failures):
+            assert not client.breakers["tables"].away
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ask(client), 0.05)
+        assert client.breakers["tables"].away
+
+
+async def test_who_leaves_at_once_shows_nothing(proxy: Proxy) -> None:
+    proxy.always = hang
+
+    async with client_of(proxy, terms=SOON) as client:
+        for _ in range(2 * SOON.failures):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ask(client), 0.01)
+        assert not client.breakers["tables"].away
+
+
+async def test_tries_from_before_it_came_back_tell_nothing_new(proxy: Proxy) -> None:
+    async with client_of(proxy, terms=PATIENT, limits=Limits(silence=0.3), backoff=Backoff(tries=1)) as client:
+        breaker = client.breakers["tables"]
+        proxy.always = hang
+        first = asyncio.create_task(ask(client))
+        await asyncio.sleep(0.05)
+        later = [asyncio.create_task(ask(client)) for _ in range(3)]
+        await until(lambda: asked(proxy) == 4)
+        proxy.always = None
+        await first
+        await until(lambda: not breaker.away)
+        probes = proxy.reached.total()
+        await asyncio.gather(*later)
+
+        assert not breaker.away
+        assert proxy.reached.total() == probes
+
+
+async def test_an_answer_that_comes_while_no_probe_gets_through_closes_it(proxy: Proxy) -> None:
+    come = asyncio.Event()
+
+    async def late(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        await come.wait()
+        return await forward(proxy, seen)
+
+    terms = replace(PATIENT, probe=60)
+    async with client_of(proxy, terms=terms, limits=Limits(silence=60), backoff=QUICK) as client:
+        proxy.faults.append(late)
+        asking = asyncio.create_task(ask(client))
+        await until(lambda: asked(proxy) == 1)
+        proxy.always = hang  # the probe's, too
+        client.breakers["tables"].failed(asyncio.get_running_loop().time(), silent=True)
+        waiting = asyncio.create_task(ask(client))
+        await until(lambda: len(proxy.seen) == 2)
+        proxy.always = None
+        come.set()
+
+        assert {await asking, await waiting} == {"OK"}
+
+
+async def test_a_probe_that_fails_in_an_unknown_way_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    answers: list[bool | Exception] = [ValueError("oops"), True]
+
+    async def probe(_: float) -> bool:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    breaker = Breaker(probe, SOON)
+    breaker.failed(asyncio.get_running_loop().time(), silent=True)
+    await until(lambda: not breaker.away)
+    assert [record.exc_info is not None for record in caplog.records] == [True]
+
+
+async def test_a_write_that_may_have_been_applied_is_not_told_when_to_come_again(
+    proxy: Proxy, database: Database
+) -> None:
+    proxy.always = reset
+
+    async with client_of(proxy, terms=replace(SOON, failures=1)) as client:
+        with pytest.raises(Unavailable) as refused:
+            await store_on(client, database).put(PUT_NEW, {"PK": "A", "SK": "B"})
+
+    assert refused.value.extensions == {"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}

@@ -219,6 +219,24 @@ async def test_who_waits_for_another_waits_no_longer_than_their_own_deadline(pro
     assert await first is None
 
 
+async def test_what_others_have_brought_is_there_though_ones_own_read_is_late(
+    proxy: Proxy, open_store: Open, elsewhere: Store
+) -> None:
+    await elsewhere.put(WRITE, item(1))
+    gate = Gate(proxy)
+    first = asyncio.create_task(value(open_store()))
+    await gate.holds()
+    proxy.faults.append(hang)
+    both = asyncio.ensure_future(open_store(seconds=0.2).find_all(READ, [key(1), key(2)]))
+    await until(lambda: len(proxy.seen) == 2)
+    gate.open()
+    await first
+
+    brought, late = await both
+    assert isinstance(brought, Found)
+    assert isinstance(late, Timeout)
+
+
 @pytest.mark.parametrize("fault", ["fails", "is busy", "leaves some", "is away"])
 async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
     proxy: Proxy, database: Database, elsewhere: Store, fault: str, monkeypatch: pytest.MonkeyPatch

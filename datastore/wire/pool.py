@@ -88,7 +88,7 @@ class Pool:
         """A new connection, or whichever is free when it is this caller's turn."""
         while not self.shut:
             if self._loop.time() >= deadline:
-                raise TooLate
+                raise TooLate(sent=False)
             if self._places > 0:
                 self._places -= 1
                 return await self._connect(origin, deadline)
@@ -107,7 +107,7 @@ class Pool:
         if self._idle:
             # It leads elsewhere, or is not fresh: its place is free in a moment.
             self._idle.pop(0).close()
-        timer = self._loop.call_at(deadline, turn.fail, TooLate())
+        timer = self._loop.call_at(deadline, turn.fail, TooLate(sent=False))
         try:
             return await turn.future
         except BaseException:
@@ -130,7 +130,7 @@ class Pool:
                 self._pass_on(task.result())
             raise
         if task.cancel():
-            raise TooLate
+            raise TooLate(sent=False)
         try:
             connection = task.result()
         except TimeoutError as problem:

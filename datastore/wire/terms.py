@@ -53,4 +53,8 @@ class Silent(Exception):
 
 
 class TooLate(Exception):
-    """The caller's deadline has passed. The request may have been served."""
+    """The caller's deadline has passed. The request may have been served, unless it was never `sent`."""
+
+    def __init__(self, *, sent: bool = True) -> None:
+        super().__init__("too late")
+        self.sent = sent

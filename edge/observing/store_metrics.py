@@ -8,14 +8,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from datastore.breaker import Breaker
-from datastore.retry_budget import RetryBudget
 
 
 class Reaching(Protocol):
     """How the store is reached: the client."""
 
     breakers: Mapping[str, Breaker]
-    budget: RetryBudget
 
 
 class StoreMetrics(Collector):
@@ -34,15 +32,17 @@ class StoreMetrics(Collector):
         openings = CounterMetricFamily(
             "gateway_dynamodb_breaker_openings", "How often calls began to fail at once.", labels=["endpoint"]
         )
-        tokens = GaugeMetricFamily("gateway_dynamodb_retry_tokens", "What is left to pay for repeated tries.")
+        tokens = GaugeMetricFamily(
+            "gateway_dynamodb_retry_tokens", "What is left to pay for repeated tries.", labels=["endpoint"]
+        )
         refused = CounterMetricFamily(
-            "gateway_dynamodb_retries_refused", "Tries that were not repeated, for want of tokens."
+            "gateway_dynamodb_retries_refused", "Tries that were not repeated, for want of tokens.", labels=["endpoint"]
         )
         client = self._client()
         if client is not None:
             for endpoint, breaker in client.breakers.items():
                 state.add_metric([endpoint], breaker.state)
                 openings.add_metric([endpoint], breaker.opened)
-            tokens.add_metric([], client.budget.tokens)
-            refused.add_metric([], client.budget.refused)
+                tokens.add_metric([endpoint], breaker.budget.tokens)
+                refused.add_metric([endpoint], breaker.budget.refused)
         yield from (state, openings, tokens, refused)
