@@ -14,7 +14,8 @@ from hashlib import blake2b
 from typing import Any, NamedTuple, Protocol
 
 from datastore.change_sizes import size_of
-from datastore.errors import BadUserInput, Unavailable
+from datastore.errors import Unavailable
+from datastore.places import NOWHERE, Place
 from datastore.streams import Change
 
 MOST_CHANGES = 10_000
@@ -28,39 +29,6 @@ FREE_FAILURES = 10
 PAUSE_SECONDS = 1.0
 # What it costs whoever asks for a reading, in read units.
 READING_UNITS = 10.0
-# Where an order began and nothing had been told in it.
-NOWHERE = "0"
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_LONGEST_ORDER, _LONGEST_SHARD, _LONGEST_SEQUENCE = 32, 16, 32
-
-
-class Place(NamedTuple):
-    """The change that was told last: by whose order (see `Sink.begin`), of which shard, and its sequence."""
-
-    order: str
-    shard: str
-    sequence: int
-
-    def __str__(self) -> str:
-        return f"{self.order}.{self.shard}.{_in_36(self.sequence)}"
-
-
-def place_from(text: str) -> Place:
-    """The place that `str` made the text of. Raises `BadUserInput`."""
-    order, _, rest = text.partition(".")
-    shard, _, sequence = rest.partition(".")
-    is_sound = len(order) <= _LONGEST_ORDER and len(shard) <= _LONGEST_SHARD and len(sequence) <= _LONGEST_SEQUENCE
-    if not (is_sound and all(part and set(part) <= set(_DIGITS) for part in (order, shard, sequence))):
-        raise BadUserInput("This is no id of an event.")
-    return Place(order, shard, int(sequence, 36))
-
-
-def _in_36(number: int) -> str:
-    digits = ""
-    while number:
-        number, digit = divmod(number, 36)
-        digits = _DIGITS[digit] + digits
-    return digits or "0"
 
 
 class Entry(NamedTuple):
@@ -73,7 +41,7 @@ class Entry(NamedTuple):
     at: float = 0.0
 
 
-# The sequence of the first change that is kept, if any is by now.
+# The sequence from which on all is kept, if that is known by now: of the first change that is, or next to that before.
 Before = Callable[[], int | None]
 
 
@@ -182,16 +150,21 @@ class Log:
 
     # What it is told
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
+    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None) -> None:
         is_another = (order, stream) != (self._order, self._stream)
         if stream != self._stream:
             self._clear()
             self._hashes.clear()
         self._order, self._stream, self._single = order, stream, single
+        if at is not None and single is not None and not self.last_number:
+            self.last_place = Place(order, self._hash(single), at)
+            self._numbers[self.last_place] = self._complete_after = self.last_number = at
         # Where an order began is one place for good: it goes on where a shard ends.
         if is_new and is_another and (not self._entries or single is None):
-            self.last_place = Place(order, NOWHERE, 0)
-            self._numbers[self.last_place] = self.last_number
+            began = Place(order, NOWHERE, 0)
+            self._numbers[began] = self.last_number
+            if single is None or not self.last_number:
+                self.last_place = began
 
     def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
         sequence = int(change.sequence)
@@ -360,10 +333,10 @@ class Log:
         return open_[len(open_) // 2 if self._failures else 0]
 
     def _held_from(self) -> int | None:
-        """The first change that is here: where a reading has to arrive."""
+        """From where on all is here, if that is known: a reading has to bring what comes before."""
         if self._older is not None and self._older.entries:
             return self._older.entries[0].number
-        return self._begins
+        return self._begins if self._complete_after is None else self._complete_after + 1
 
     def _take(self, single: str, after: int, changes: list[Change]) -> bool:
         """Have what was read before what is here; False where that is too much."""

@@ -2,12 +2,13 @@
 
 import asyncio
 import time
+from typing import Any
 
 from datastore.change_log import MOST_BYTES, MOST_CHANGES, REACH_SECONDS, Before, PlaceRefused, not_now
 from datastore.change_sizes import size_of
 from datastore.client import RequestRefused
 from datastore.errors import DomainError
-from datastore.shards import Page, ShardCursor, ShardGone, Trimmed, Wire
+from datastore.shards import Page, ShardCursor, ShardGone, Trimmed, Wire, sequence_of
 from datastore.streams import Change, decode_change
 
 # The stream may answer with nothing anywhere before its end, and never says that it is at its end: where nothing has
@@ -51,15 +52,15 @@ class OlderChanges:
 
     async def _read(self, cursor: ShardCursor, table: str, before: Before) -> list[Change] | None:
         found: list[Change] = []
-        size = empty = 0
+        size = empty = reached = 0
         spent = nothing = 0.0
         while spent <= self._seconds:
             page, seconds = await self._page(cursor)
             changes = _changes(table, page)
             found += changes
             size += sum(map(size_of, changes))
-            begins = before()
-            if begins is not None and found and int(found[-1].sequence) >= begins:
+            begins, reached = before(), max(reached, *map(_sequence, page.records), 0)
+            if begins is not None and reached >= begins - 1:
                 # The log itself counts the bytes of what is left.
                 missing = [change for change in found if int(change.sequence) < begins]
                 return missing if len(missing) <= MOST_CHANGES else None
@@ -94,6 +95,10 @@ class OlderChanges:
 async def _paused(seconds: float) -> float:
     await asyncio.sleep(seconds)
     return seconds
+
+
+def _sequence(record: dict[str, Any]) -> int:
+    return int(sequence_of(record) or 0)
 
 
 def _table(stream: str) -> str:

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from datastore.change_log import Entry, Log, Place
+from datastore.change_log import Entry, Log
 from datastore.change_reading import EMPTY_SECONDS, OlderChanges
 from datastore.declarations import Table
 from datastore.hub import Hub, Keeping, Subscription
+from datastore.places import Place
 from datastore.positions import Reached
 from datastore.shards import Wire
 from datastore.sources import Sink, Source

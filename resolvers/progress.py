@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from datastore.change_log import NOWHERE, Place, place_from
 from datastore.changes import Following
 from datastore.errors import BadUserInput
+from datastore.places import NOWHERE, Place, place_from
 
 LONGEST_RESUME = 2000
 # No log knows it: whoever comes back with it is told how things stand.

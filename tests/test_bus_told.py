@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from datastore.bus.connection import Relayed
+from datastore.bus.connection import Relayed, State
 from datastore.bus.told import Told
 from datastore.positions import START, Reached
 from datastore.streams import Change, decode_change
@@ -84,3 +84,17 @@ def test_a_shard_of_another_stream_is_another(told: Told, heard: Heard) -> None:
     told.begin("e", "another", single=None)
     told.tell("child", decode_change("t", record(1)))
     assert heard.changes == [("child", "1")]
+
+
+@pytest.mark.parametrize(("past", "at"), [([], 9), ([(7, 8), (9,)], 6), ([(7, 8)], None)])
+async def test_the_log_hears_where_what_the_bus_has_begins(past: list[tuple[int, ...]], at: int | None) -> None:
+    begun: list[int | None] = []
+
+    class Begun(Heard):
+        def begin(self, *_: Any, **said: Any) -> None:
+            begun.append(said["at"])
+
+    told = Told("t", Begun(), lambda _, problem: pytest.fail(repr(problem)))
+    state = State("", "1-1", "e", "arn", "", "child", 9, {"child": "9"})
+    await told.adopt(state, [entry(numbers, START if at is None else "6") for numbers in past])
+    assert begun == [at]

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore import change_log
-from datastore.change_log import Before, Entry, Log, Place, PlaceRefused, place_from
+from datastore.change_log import Before, Entry, Log, PlaceRefused
 from datastore.errors import BadUserInput, Unavailable
+from datastore.places import Place, place_from
 from datastore.streams import Change
 
 
@@ -343,3 +344,32 @@ def test_where_an_order_began_stays_where_it_was_when_a_shard_ends(is_adopted: b
     assert kept.number_of(began) == (None if is_adopted else 0)
     if not is_adopted:
         assert told_after(kept, 0) == [*range(3, 10)]
+
+
+async def test_a_log_that_is_told_where_it_begins_names_that_place_and_is_read_up_to_it() -> None:
+    asked: list[int | None] = []
+
+    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+        asked.append(before())
+        return await all_before(stream, shard, after, before)
+
+    kept = Log(lambda _: None, lambda _: None, read)
+    kept.begin("o", "arn", single="s", is_new=False, at=50)
+    began = kept.last_place
+    assert (began.sequence, kept.number_of(began)) == (50, 50)
+    kept.begin("p", "arn", single="s")  # as the bus is away
+    assert kept.last_place == began
+    assert await kept.reach(began._replace(order="x", sequence=47)) == 47
+    kept.tell("s", change(51))
+    assert told_after(kept, 47) == [48, 49, 50, 51]
+    assert asked == [51]
+
+
+async def test_who_comes_first_to_a_log_that_begins_in_the_middle_is_known_elsewhere() -> None:
+    here, elsewhere = log([]), log([])
+    here.begin("o", "arn", single="s", is_new=False, at=50)
+    elsewhere.begin("q", "arn", single="s", at=50)
+    assert elsewhere.number_of(here.last_place) == 50
+    for sequence in (51, 52):
+        elsewhere.tell("s", change(sequence))
+    assert told_after(elsewhere, 50) == [51, 52]

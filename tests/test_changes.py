@@ -434,7 +434,9 @@ class Numbers:
     def __init__(self) -> None:
         self.told: list[int] = []
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None: ...
+    def begin(
+        self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None
+    ) -> None: ...
 
     def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
         self.told.append(number_of(change))
@@ -649,7 +651,7 @@ class Heard:
         self.numbers: list[int] = []
         self.orders: list[tuple[str, str, str | None]] = []
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
+    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None) -> None:
         self.orders.append((order, stream, single))
 
     def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:

@@ -24,7 +24,9 @@ class Heard:
         self.numbers: list[int] = []
         self.problems: list[Exception] = []
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None: ...
+    def begin(
+        self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None
+    ) -> None: ...
 
     def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
         self.numbers.append(number_of(change))

@@ -15,11 +15,11 @@ from test_active_matches import matches, state
 from test_match_updates import advance, begun
 from test_resume import QUAKES, told_all
 
-from datastore.change_log import NOWHERE, Place
 from datastore.change_reading import OlderChanges
 from datastore.errors import SlowSubscriber, Throttled
 from datastore.hub import Keeping, Room
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.places import NOWHERE, Place
 from datastore.streams import ChangesLost
 from edge.accounts import Accounts
 from edge.answers import Outcome, Stage, failure

@@ -28,7 +28,7 @@ class Beginning:
 
     single = ""
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
+    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None) -> None:
         self.single = single or ""
 
     def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:

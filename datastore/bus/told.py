@@ -43,7 +43,9 @@ class Told:
         single = state.single if [*self.shards] == [state.single] else None
         # Who saw the order begin, and no change yet, goes on here as long as all of it is here.
         is_whole = not (entries[0].before if entries else state.changes)
-        self.begin(state.epoch, state.stream, single=single, is_new=is_whole)
+        # Told what the first of them follows, the log knows where it begins, though it has nothing yet.
+        at = sequence_at(entries[0].follows if entries else self.shards.get(state.single))
+        self.begin(state.epoch, state.stream, single=single, is_new=is_whole, at=at)
         for entry in entries:
             for record in self._records(entry):
                 change = self._decoded(record)
@@ -95,10 +97,10 @@ class Told:
 
     # A sink itself, for a reader of the table's own stream.
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True) -> None:
+    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None) -> None:
         self._in_stream(stream)
         self.order, self._single = order, single
-        self._sink.begin(order, stream, single=single, is_new=is_new)
+        self._sink.begin(order, stream, single=single, is_new=is_new, at=at)
 
     def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
         last = sequence_at(self._last(shard))
