@@ -176,7 +176,7 @@ class Log:
         self._bytes += entry.size
         self._numbers[place] = self.last_number = number
         self.last_place = place
-        self._drop()
+        self.drop()
         if not is_past:
             self._publish(entry)
 
@@ -191,7 +191,8 @@ class Log:
             found = self._hashes[shard] = blake2b(f"{self._stream}/{shard}".encode(), digest_size=5).hexdigest()
         return found
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Keep no more than the bounds allow: for when nothing is told, from time to time."""
         oldest = self._clock() - self._kept
         entries, dropped = self._entries, 0
         while len(entries) - dropped > 1 and (

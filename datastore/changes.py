@@ -28,6 +28,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound=StreamReader)
 
 LINGER_SECONDS = 30.0
+DROP_SECONDS = 30.0
 # So many changes are looked through before others have a turn, by so many followers in one turn of the loop.
 CHANGES_PER_TURN = 250
 REPLAYS_PER_TURN = 16
@@ -49,6 +50,19 @@ class _Followed:
         self.source = source
         self.followers = 0
         self.lingering: asyncio.TimerHandle | None = None
+        self._dropping: asyncio.TimerHandle | None = None
+        self.drop()
+
+    def drop(self) -> None:
+        """Have the log drop what is too old, and again in a while: a table may have its last change for long."""
+        self.log.drop()
+        self._dropping = asyncio.get_running_loop().call_later(DROP_SECONDS, self.drop)
+
+    async def stop(self) -> None:
+        if self._dropping is not None:
+            self._dropping.cancel()
+        await self.source.stop()
+        await self.log.aclose()
 
 
 class ChangeFeed:
@@ -140,8 +154,7 @@ class ChangeFeed:
             if followed.lingering is not None:
                 followed.lingering.cancel()
             self._hub.end(name)
-            await followed.source.stop()
-            await followed.log.aclose()
+            await followed.stop()
         if self._stopping:
             await asyncio.wait(self._stopping)
         if self._bus is not None:
@@ -184,8 +197,7 @@ class ChangeFeed:
 
     async def _stop(self, table: Table, followed: _Followed) -> None:
         self._forget(table, followed)
-        await followed.source.stop()
-        await followed.log.aclose()
+        await followed.stop()
 
 
 class Following(Generic[T]):

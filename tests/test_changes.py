@@ -17,6 +17,7 @@ import orjson
 import pytest
 from scripted_stream import Script, Shard
 
+from datastore import changes as changes_module
 from datastore import streams as module
 from datastore.change_log import PlaceRefused
 from datastore.change_reading import OlderChanges
@@ -714,6 +715,20 @@ async def test_who_joins_as_the_linger_ends_has_a_reader() -> None:
     assert await coming == [99]
     assert feed._tables[BLIP.name] is not followed
     await feed.aclose()
+
+
+async def test_a_table_that_is_idle_keeps_no_old_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes_module, "DROP_SECONDS", 0.01)
+    script = Script(a=Shard())
+    feed = scripted(script)
+    async with feed.follow(BLIP, number_of) as events:
+        for _ in range(3):
+            script.write("a", "x")
+        await take(events, 3)
+        log = feed._tables[BLIP.name].log
+        assert len(log._entries) == 3
+        log._kept = 0.0
+        await until(lambda: len(log._entries) == 1)  # the last says where all are
 
 
 async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:
