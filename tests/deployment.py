@@ -22,6 +22,7 @@ from process_clock import ProcessClock
 
 from datastore.database import Database, StoreOptions, open_database
 from datastore.engine import _Folder
+from datastore.objects.opening import LOCAL_FOLDER
 
 READY_SECONDS = 40.0
 GATEWAYS = ("gateway-1", "gateway-2")
@@ -92,7 +93,8 @@ async def until(holds: Callable[[], Awaitable[bool]], seconds: float = READY_SEC
 class Deployment:
     """`lease_seconds` is how long leases and locks of pipelines and of the bus live; the match is played by real time.
 
-    What gateways keep has small bounds if they are to `keep_little`.
+    What gateways keep has small bounds if they are to `keep_little`; with `short_uploads` reservations of photos last
+    two minutes, and the janitor comes three times a second.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Deployment:
         clock_times: float = 1.0,
         off: Mapping[str, float] | None = None,
         keep_little: bool = False,
+        short_uploads: bool = False,
     ) -> None:
         self.folder = folder
         self.prefix = new_prefix()
@@ -117,6 +120,7 @@ class Deployment:
         self._match_speed = str(match_speed)
         self._off = off or {}
         self._keeping = {"KEEPS_LITTLE": "1"} if keep_little else {}
+        self._keeping |= {"SHORT_UPLOADS": "1"} if short_uploads else {}
         self._match_began = ""
         self.parts: dict[str, Part] = {
             "redis": self._part("redis", self._start_redis, self._redis_answers),
@@ -249,6 +253,11 @@ class Deployment:
 
     def _blocks_file(self, name: str) -> Path:
         return self.folder / f"{name}.blocks"
+
+    @property
+    def objects(self) -> Path:
+        """Where the gateways keep files of photos."""
+        return self.folder / LOCAL_FOLDER
 
     async def begin_match(self) -> None:
         """It is played by the clock from now on, and the pipeline polls it."""

@@ -200,7 +200,8 @@ async def compare(workload: Workload) -> None:
     assert {user: {*feed} for user, feed in feeds.items()} == model.feeds(workload.users)
     moments = {post_id: post.created_at for post_id, post in model.posts.items()}
     assert all([*feed] == sorted(feed, key=lambda post: moments[post], reverse=True) for feed in feeds.values())
-    assert await found.notifications() == model.notifications(workload.users)
+    told, wanted = await found.notifications(), model.notifications(workload.users)
+    assert told == wanted, {user: (told[user] - of, of - told[user]) for user, of in wanted.items() if told[user] != of}
     months = sorted({post.created_at[:7] for post in model.posts.values()})
     for month in months:
         assert await found.top_authors(month) == model.top_authors(month)

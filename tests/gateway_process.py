@@ -2,13 +2,14 @@
 
 At SIGUSR2 it writes how many blocks of memory Python has given out, garbage not counted, to the file that `BLOCKS_FILE`
 names. With `KEEPS_LITTLE` what it keeps has small bounds, which are reached soon; `BUS_LEASE_SECONDS` is how long its
-leases of the bus live.
+leases of the bus live; with `SHORT_UPLOADS` uploads expire, and are tidied away, soon.
 """
 
 import gc
 import os
 import signal
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,12 @@ from process_clock import process_clock
 
 from datastore.bus.host import Bus
 from datastore.change_log import Log
+from datastore.photos import releases
 from datastore.versions import PUT_VERSIONS
 from edge import identity
 from gateway import cli
+from pipelines.photos import janitor
+from resolvers.photos import uploads
 from runtime import Gateway
 
 
@@ -28,6 +32,9 @@ def main(*arguments: str) -> None:
         _defaults_of(Bus)["lease_seconds"] = float(seconds)
     if os.environ.get("KEEPS_LITTLE"):
         identity.CACHED_TOKENS = PUT_VERSIONS._most = _defaults_of(Log)["most_changes"] = 20
+    if os.environ.get("SHORT_UPLOADS"):
+        releases.LIFETIME = vars(uploads)["LIFETIME"] = timedelta(minutes=2)
+        janitor.EVERY_SECONDS = 0.3
     signal.signal(signal.SIGUSR2, lambda *_: _tell_blocks())
     sys.argv = ["gateway.py", *arguments[3:]]
     cli()

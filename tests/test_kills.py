@@ -30,6 +30,7 @@ from photo_items import photo, put, user
 from remote import PASSING, Passing, Remote
 from resuming_clients import CutOff, OverSocket, Said
 from test_match_takeover import events_of_a_whole_run
+from upload_load import UploadLoad
 
 from datastore.database import Database
 from datastore.dead_letters import every_letter
@@ -68,9 +69,11 @@ class Size:
     actors: int = 8
     viewers: int = 3
     feed: bool = False
+    uploaders: int = 0
 
 
 STANDARD = Size()
+KILLED = Size(uploaders=6)
 
 
 class World:
@@ -92,6 +95,7 @@ class World:
                 if read not in (read_team, read_teams) and (size.feed or read.__name__ not in FEED_READS)
             ],
         )
+        self.uploads = UploadLoad(served, http, deployment.urls, uploaders=size.uploaders, seed=SEED)
         self.viewers = [Viewer(http, deployment.urls, number) for number in range(size.viewers)]
         self.expected: set[str] = set()
 
@@ -107,6 +111,7 @@ class World:
         await store(served, *[quake(f"us{number}", age) for number, age in enumerate(ages)])
         for actor in self.load.actors:
             await put(served, user(actor.email), photo(actor.photo, actor.email))
+        await self.uploads.prepare()
 
     async def enter(self) -> None:
         await self.workload.enter()
@@ -123,11 +128,12 @@ class World:
 
     async def work_until(self, over: asyncio.Event) -> int:
         """How many operations were done."""
-        done = 0
+        uploading, done = asyncio.create_task(self.uploads.work_until(over)), 0
         while not over.is_set():
             await asyncio.gather(self.workload.run(64), self.load.run(64))
             done += 128
             await asyncio.sleep(REST_SECONDS)
+        await uploading
         return done
 
     async def check(self, database: Database) -> None:
@@ -137,6 +143,7 @@ class World:
         await settled(database.client, self.served.store, database.prefix, SETTLING_SECONDS)
         await compare(self.workload)
         await self.check_facts(database)
+        await self.uploads.check(database, self.deployment.objects, SETTLING_SECONDS)
         assert [letter async for letter in every_letter(self.served.store, FEED.name, datetime.now(UTC))] == []
         final = await ActiveMatches(self.served.store(), self.served.clock()).latest(MATCH)
         assert final is not None
@@ -251,7 +258,7 @@ async def deployed(
 
 
 async def test_each_process_killed_at_random_under_load_leaves_what_the_model_has(tmp_path: Path) -> None:
-    async with deployed(tmp_path, KILLS * 2 * PAUSE_SECONDS) as (world, database):
+    async with deployed(tmp_path, KILLS * 2 * PAUSE_SECONDS, KILLED, short_uploads=True) as (world, database):
         async with aiohttp.ClientSession() as http:
             killer = Killer(world.deployment, world.served, http, SEED)
             over = asyncio.Event()
@@ -268,5 +275,6 @@ async def test_each_process_killed_at_random_under_load_leaves_what_the_model_ha
     spread = world.served.http
     print(f"\n{done} operations in {seconds:.0f} s, {spread.asked} requests of which {spread.lost} were lost")
     print(f"viewers connected {[viewer.connections for viewer in world.viewers]} times")
+    print(f"uploads: {dict(world.uploads.told)}")
     print(killer.told())
     assert {len(outages) for outages in killer.outages.values()} == {KILLS}

@@ -19,6 +19,7 @@ from photo_steps import DELETE, done, stored
 from pictures import jpeg
 from PIL import Image
 from upload_forms import cancel, complete, count, create, send
+from upload_load import files_in
 from upload_steps import files, items, janitor, reserved, shown, uploaded
 
 from datastore.ids import uuid7
@@ -590,3 +591,15 @@ async def test_a_confirmation_that_is_late_leaves_its_files_to_the_reservation_t
     assert shown(served) >= {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
     assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
     assert files(served) == set()
+
+
+async def test_what_a_killed_gateway_was_writing_is_swept(tmp_path: Path) -> None:
+    objects = LocalObjects(tmp_path, b"secret", lambda: "http://x")
+    with objects.receiving("originals/one.jpg") as receiving:
+        receiving.write(b"half")
+        (partial,) = files_in(tmp_path)
+        for path in (tmp_path / partial, (tmp_path / partial).parent):
+            os.utime(path, (0, 0))
+        # As another gateway does when this one has been dead for hours.
+        assert await objects.sweep() == 1
+    assert (files_in(tmp_path), os.listdir(tmp_path / "incoming")) == (set(), [])

@@ -139,16 +139,23 @@ class LocalObjects:
 
         Raises `Unavailable` when the folder cannot be written to.
         """
-        path = self.path(key)
-        partial = path.with_name(f"{path.name}.{uuid4().hex}.part")
+        path, unique = self.path(key), uuid4().hex
+        partial = path.with_name(f"{path.name}.{unique}.part")
+        if not key.startswith(INCOMING):
+            # A process that is killed leaves it where it is swept.
+            partial = self.path(f"{INCOMING}{unique}/{path.name}.part")
         with _told():
-            path.parent.mkdir(parents=True, exist_ok=True)
+            for folder in {path.parent, partial.parent}:
+                folder.mkdir(parents=True, exist_ok=True)
             file = partial.open("xb")
         try:
             with file:
                 yield Receiving(file, partial, path)
         finally:
             partial.unlink(missing_ok=True)
+            if partial.parent != path.parent:
+                with suppress(OSError):
+                    partial.parent.rmdir()
 
     def _read(self, key: str, most_bytes: int) -> bytes | None:
         path = self.path(key)
