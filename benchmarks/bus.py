@@ -1,4 +1,7 @@
-"""What the bus costs: CPU of who relays changes and of who gets them, and how late subscribers hear of a write."""
+"""What the bus costs: CPU of who relays changes and of who gets them, and how late subscribers hear of a write.
+
+CPU is that of processes that do nothing else (benchmarks/bus_receiver.py), all at once on the same changes.
+"""
 
 import asyncio
 import shutil
@@ -6,54 +9,75 @@ import socket
 import statistics
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from redis.asyncio import Redis
 
+from benchmarks.bus_receiver import Seen, receiver, seen
+from benchmarks.child import Child
+from benchmarks.measuring import median_ratio
 from benchmarks.rivals import PeersMissing
 from benchmarks.text_table import table
 from datastore.attributes import encode_item
 from datastore.bus.host import Bus
 from datastore.changes import ChangeFeed, Following
-from datastore.database import StoreOptions, open_database
-from datastore.hub import Keeping
+from datastore.database import Database, StoreOptions, open_database
 from datastore.keyspace.sightings import BLIP
+from datastore.redis_failures import REDIS_AWAY
 from datastore.shards import Wire
 from datastore.streams import Change
 
 POLL_SECONDS = 0.02
 AWS_POLL_SECONDS = 0.25
 GATEWAYS = (1, 2, 4)
-CAPACITY = 1_000_000
+# Changes a second, in so many calls a second at the most, of items of so many keys.
+RATES = (20, 500)
+WRITES = 20
+ITEMS = 100
+WARM_UP = 1000
+ARRIVAL_SECONDS = 60.0
+KINDS = ("direct", "relayer", "receiver", "redis")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """CPU for changes that came at so many a second, beyond what the same process takes for as long without any.
+
+    In ms for 1,000 changes, round by round; `redis` is that of Redis for a relayer and a receiver.
+    """
+
+    rate: int
+    changes: int
+    direct: list[float]
+    relayer: list[float]
+    receiver: list[float]
+    redis: list[float]
 
 
 @dataclass(frozen=True, slots=True)
 class BusResult:
-    """CPU in ms for 1,000 changes; latencies in ms from an acknowledged write to a follower's event, as p50 and p99.
+    """Latencies in ms from an acknowledged write to a follower's event, as p50 and p99.
 
-    `reads` are GetRecords calls a second by number of gateways, without a bus and with it.
+    `idle` is the share of a CPU of each kind of process without changes. `reads` are GetRecords calls a second by
+    number of gateways, without a bus and with it.
     """
 
-    read: float
-    relayed: float
-    received: float
-    redis: float
+    costs: list[Cost]
+    idle: dict[str, float]
     alone: tuple[float, float]
     at_holder: tuple[float, float]
     at_other: tuple[float, float]
     reads: dict[int, tuple[float, float]]
 
 
-class Canned:
-    """The wire to a stream of one shard that gives its changes when it is told to, and costs next to nothing."""
+class Idle:
+    """The wire to a stream of one shard without changes, which counts the calls that read it."""
 
-    def __init__(self, changes: int) -> None:
-        self._records = [_record(number) for number in range(1, changes + 1)]
-        self.may_give = False
-        self.reads = 0
+    reads = 0
 
     async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
         await asyncio.sleep(0)
@@ -62,47 +86,21 @@ class Canned:
         if operation == "DescribeStream":
             return {"StreamDescription": {"Shards": [{"ShardId": "shard"}]}}
         if operation == "GetShardIterator":
-            return {"ShardIterator": payload.get("SequenceNumber", "0")}
+            return {"ShardIterator": "0"}
         self.reads += 1
-        start = int(payload["ShardIterator"])
-        end = min(start + payload["Limit"], len(self._records)) if self.may_give else start
-        return {"Records": self._records[start:end], "NextShardIterator": str(end)}
-
-
-def _record(number: int) -> dict[str, Any]:
-    """A change of an item of some 350 bytes."""
-    key = {"PK": "AREA#Harbor", "SK": f"SIGHTING#2026-06-25T12:00:00Z#{number:06}"}
-    item = key | {
-        "sightingId": f"{number:06}",
-        "area": "Harbor",
-        "category": "Cats",
-        "description": "A black cat with white paws sits on the wall beside the fish market.",
-        "reporterId": "ada",
-        "reportedAt": "2026-06-25T12:00:00Z",
-        "confirmations": number,
-    }
-    body = {
-        "Keys": encode_item(key),
-        "OldImage": encode_item(item),
-        "NewImage": encode_item(item),
-        "SequenceNumber": str(number),
-        "ApproximateCreationDateTime": 1_782_388_800.0,
-    }
-    return {"eventName": "MODIFY", "dynamodb": body}
+        return {"Records": [], "NextShardIterator": "0"}
 
 
 async def measure(rounds: int, effort: float) -> BusResult:
-    """The median of the rounds. Raises `PeersMissing` without a redis-server."""
-    changes = max(1000, round(10_000 * effort))
+    """Raises `PeersMissing` without a redis-server."""
     with _redis() as url:
-        costs = [await _costs(url, changes) for _ in range(rounds)]
+        seconds = max(1.0, 4 * effort)
+        costs, idle = await _costs(url, rounds, seconds)
         writes = max(20, round(300 * effort))
         alone, _ = await _latencies(None, writes)
         at_holder, at_other = await _latencies(url, writes)
-        seconds = max(1.0, 4 * effort)
         reads = {many: (await _reads(None, many, seconds), await _reads(url, many, seconds)) for many in GATEWAYS}
-    read, relayed, received, redis = (statistics.median(one) for one in zip(*costs, strict=True))
-    return BusResult(read, relayed, received, redis, alone, at_holder, at_other, reads)
+    return BusResult(costs, idle, alone, at_holder, at_other, reads)
 
 
 @contextmanager
@@ -122,32 +120,82 @@ def _redis() -> Iterator[str]:
         process.wait()
 
 
-async def _costs(url: str, changes: int) -> tuple[float, float, float, float]:
-    """CPU for 1,000 changes: to read them directly, to relay them, to get them by the bus, and Redis's for both."""
-    direct, _ = await _cpu(None, 1, changes)
-    one, _ = await _cpu(url, 1, changes)
-    three, redis = await _cpu(url, 3, changes)
-    received = (three - one) / 2
-    return direct, one - received, received, redis
+async def _costs(url: str, rounds: int, seconds: float) -> tuple[list[Cost], dict[str, float]]:
+    """Of all kinds of process at once, on the same changes; and the share of a CPU of each while there are none."""
+    costs = [Cost(rate, round(rate * seconds), [], [], [], []) for rate in RATES]
+    idle: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    async with _kinds(url) as (database, children):
+        await _spent(url, children, partial(_write, database, WARM_UP, max(RATES)), WARM_UP)
+        for _ in range(rounds):
+            elapsed, quiet = await _spent(url, children, partial(asyncio.sleep, seconds), 0)
+            for kind in KINDS:
+                idle[kind].append(quiet[kind] / elapsed)
+            for cost in costs:
+                took, busy = await _spent(
+                    url, children, partial(_write, database, cost.changes, cost.rate), cost.changes
+                )
+                for kind in KINDS:
+                    spent = busy[kind] - quiet[kind] / elapsed * took
+                    getattr(cost, kind).append(spent / cost.changes * 1e6)
+    return costs, {kind: statistics.median(shares) for kind, shares in idle.items()}
 
 
-async def _cpu(url: str | None, processes: int, changes: int) -> tuple[float, float]:
-    wire = Canned(changes)
-    async with _following(wire, "", url, processes) as following:
-        redis = 0.0 if url is None else await _redis_seconds(url)
-        began = time.process_time()
-        wire.may_give = True
-        for events in following:
-            for _ in range(changes):
-                await anext(events)
-        spent = time.process_time() - began
-        redis = 0.0 if url is None else await _redis_seconds(url) - redis
-    return spent / changes * 1e6, redis / changes * 1e6
+@asynccontextmanager
+async def _kinds(url: str) -> AsyncIterator[tuple[Database, dict[str, Child]]]:
+    """A process of each kind, on one engine: the first on the bus relays."""
+    await _wait_for(url)
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(open_database(StoreOptions()))
+        assert database.engine is not None
+        await database.create_tables()
+        children = {
+            kind: await stack.enter_async_context(receiver(database.engine.endpoint, bus))
+            for kind, bus in {"direct": None, "relayer": url, "receiver": url}.items()
+        }
+        yield database, children
+
+
+async def _spent(
+    url: str, children: Mapping[str, Child], work: Callable[[], Awaitable[object]], changes: int
+) -> tuple[float, dict[str, float]]:
+    """Seconds, and CPU seconds of each kind, until all have had so many changes. Raises when one was lost, or roles."""
+    before, redis, began = await _all_seen(children), await _redis_seconds(url), time.perf_counter()
+    await work()
+    async with asyncio.timeout(ARRIVAL_SECONDS):
+        while True:
+            now = await _all_seen(children)
+            if all(now[kind].changes >= before[kind].changes + changes for kind in children):
+                break
+            await asyncio.sleep(0.1)
+    if [(one.relays, one.reads_directly) for one in now.values()] != [(0, 0), (1, 0), (0, 0)]:
+        raise RuntimeError(f"They have changed their parts: {now}.")
+    spent = {kind: now[kind].cpu_seconds - before[kind].cpu_seconds for kind in children}
+    return time.perf_counter() - began, spent | {"redis": await _redis_seconds(url) - redis}
+
+
+async def _all_seen(children: Mapping[str, Child]) -> dict[str, Seen]:
+    return {kind: await seen(child) for kind, child in children.items()}
+
+
+async def _write(database: Database, changes: int, rate: int) -> None:
+    """Items of `ITEMS` keys, one after the other, so that a change has both images."""
+    began = time.perf_counter()
+    many = max(1, rate // WRITES)
+    for first in range(0, changes, many):
+        puts = [{"PutRequest": {"Item": _item(number)}} for number in range(first, min(first + many, changes))]
+        await database.client.call("BatchWriteItem", {"RequestItems": {BLIP.name: puts}})
+        await asyncio.sleep(max(0.0, began + (first + many) / rate - time.perf_counter()))
+
+
+def _item(number: int) -> dict[str, Any]:
+    """Of such a size that the record of its change has some 800 bytes."""
+    key = {"PK": "AREA#Harbor", "SK": f"SIGHTING#{number % ITEMS:04}"}
+    return encode_item(key | {"description": "A black cat sits by the fish market. " * 3, "confirmations": number})
 
 
 async def _reads(url: str | None, gateways: int, seconds: float) -> float:
     """GetRecords calls a second for one shard, read as often as on AWS."""
-    wire = Canned(0)
+    wire = Idle()
     async with _following(wire, "", url, gateways, AWS_POLL_SECONDS):
         before, began = wire.reads, time.perf_counter()
         await asyncio.sleep(seconds)
@@ -174,11 +222,7 @@ async def _following(
             bus = None if url is None else Bus(url, prefix)
             feed = ChangeFeed(wire, prefix=prefix, poll_interval=poll_interval, bus=bus)
             stack.push_async_callback(feed.aclose)
-            following.append(
-                await stack.enter_async_context(
-                    feed.follow(BLIP, lambda change: change, keeping=Keeping(most=CAPACITY))
-                )
-            )
+            following.append(await stack.enter_async_context(feed.follow(BLIP, lambda change: change)))
         yield following
 
 
@@ -187,7 +231,7 @@ async def _wait_for(url: str) -> None:
     redis: Any = Redis.from_url(url)
     async with asyncio.timeout(10):
         while True:
-            with suppress(OSError, ConnectionError):
+            with suppress(*REDIS_AWAY):
                 await redis.flushall()
                 break
             await asyncio.sleep(0.01)
@@ -220,17 +264,11 @@ def _spread(times: Sequence[float]) -> tuple[float, float]:
 
 
 def report(result: BusResult) -> Iterator[str]:
-    yield "The bus: CPU ms for 1,000 changes of an item of 350 bytes, both images"
-    yield from table(
-        ["what", "CPU ms"],
-        [
-            ["reads the stream itself, without a bus", f"{result.read:.1f}"],
-            ["reads it and relays", f"{result.relayed:.1f}"],
-            ["gets it by the bus", f"{result.received:.1f}"],
-            ["Redis, with three processes", f"{result.redis:.1f}"],
-        ],
-    )
-    yield ""
+    for cost in result.costs:
+        yield f"The bus: CPU ms for 1,000 changes of 800 bytes, {cost.rate} a second, {cost.changes} a round"
+        rows = [_row(kind, getattr(cost, kind), cost.direct, result.idle[kind]) for kind in KINDS]
+        yield from table(["process", "median", "least", "most", "× direct", "idle: % of a CPU"], rows)
+        yield ""
     yield f"From an acknowledged write to the event of a follower, streams read every {POLL_SECONDS * 1000:.0f} ms"
     spreads = {"without a bus": result.alone, "where it is relayed": result.at_holder, "elsewhere": result.at_other}
     rows = [[name, f"{middle:.1f}", f"{far:.1f}"] for name, (middle, far) in spreads.items()]
@@ -239,3 +277,9 @@ def report(result: BusResult) -> Iterator[str]:
     yield f"GetRecords calls a second for one shard, streams read every {AWS_POLL_SECONDS * 1000:.0f} ms"
     reads = [[str(many), f"{without:.1f}", f"{with_it:.1f}"] for many, (without, with_it) in result.reads.items()]
     yield from table(["gateways", "without a bus", "with it"], reads)
+
+
+def _row(kind: str, costs: Sequence[float], direct: Sequence[float], idle: float) -> list[str]:
+    figures = [statistics.median(costs), min(costs), max(costs)]
+    ratio = f"{median_ratio(costs, direct):.2f}"
+    return [kind, *[f"{figure:.1f}" for figure in figures], ratio, f"{idle * 100:.2f}"]
