@@ -41,21 +41,25 @@ ITEMS = 100
 WARM_UP = 1000
 ARRIVAL_SECONDS = 60.0
 KINDS = ("direct", "relayer", "receiver", "redis")
+# Of a slower rate so many changes are measured as if it was this one: its turn takes longer.
+LEAST_RATE = 50
+
+# Seconds, and the CPU seconds of each kind in them, round by round.
+Rows = Sequence[tuple[float, Mapping[str, float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU for changes that came at so many a second, beyond what the same process takes for as long without any.
+    """CPU by kind of process, Redis's among them, for changes that came at so many a second.
 
-    In ms for 1,000 changes, round by round; `redis` is that of Redis for a relayer and a receiver.
+    `above` is what they took beyond what they take for as long without changes (the median of all rounds): ms for
+    1,000 changes, round by round. `share` is the share of a CPU that they took in all, the median.
     """
 
     rate: int
     changes: int
-    direct: list[float]
-    relayer: list[float]
-    receiver: list[float]
-    redis: list[float]
+    above: dict[str, list[float]]
+    share: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,22 +126,25 @@ def _redis() -> Iterator[str]:
 
 async def _costs(url: str, rounds: int, seconds: float) -> tuple[list[Cost], dict[str, float]]:
     """Of all kinds of process at once, on the same changes; and the share of a CPU of each while there are none."""
-    costs = [Cost(rate, round(rate * seconds), [], [], [], []) for rate in RATES]
-    idle: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    phases = {0: 0} | {rate: round(max(rate, LEAST_RATE) * seconds) for rate in RATES}
+    rows: dict[int, list[tuple[float, Mapping[str, float]]]] = {rate: [] for rate in phases}
     async with _kinds(url) as (database, children):
         await _spent(url, children, partial(_write, database, WARM_UP, max(RATES)), WARM_UP)
         for _ in range(rounds):
-            elapsed, quiet = await _spent(url, children, partial(asyncio.sleep, seconds), 0)
-            for kind in KINDS:
-                idle[kind].append(quiet[kind] / elapsed)
-            for cost in costs:
-                took, busy = await _spent(
-                    url, children, partial(_write, database, cost.changes, cost.rate), cost.changes
-                )
-                for kind in KINDS:
-                    spent = busy[kind] - quiet[kind] / elapsed * took
-                    getattr(cost, kind).append(spent / cost.changes * 1e6)
-    return costs, {kind: statistics.median(shares) for kind, shares in idle.items()}
+            for rate, changes in phases.items():
+                work = partial(_write, database, changes, rate) if rate else partial(asyncio.sleep, seconds)
+                rows[rate].append(await _spent(url, children, work, changes))
+    idle = _shares(rows[0])
+    return [_cost(rate, phases[rate], rows[rate], idle) for rate in RATES], idle
+
+
+def _cost(rate: int, changes: int, rows: Rows, idle: Mapping[str, float]) -> Cost:
+    above = {kind: [(cpu[kind] - idle[kind] * took) / changes * 1e6 for took, cpu in rows] for kind in KINDS}
+    return Cost(rate, changes, above, _shares(rows))
+
+
+def _shares(rows: Rows) -> dict[str, float]:
+    return {kind: statistics.median(cpu[kind] / took for took, cpu in rows) for kind in KINDS}
 
 
 @asynccontextmanager
@@ -266,8 +273,8 @@ def _spread(times: Sequence[float]) -> tuple[float, float]:
 def report(result: BusResult) -> Iterator[str]:
     for cost in result.costs:
         yield f"The bus: CPU ms for 1,000 changes of 800 bytes, {cost.rate} a second, {cost.changes} a round"
-        rows = [_row(kind, getattr(cost, kind), cost.direct, result.idle[kind]) for kind in KINDS]
-        yield from table(["process", "median", "least", "most", "× direct", "idle: % of a CPU"], rows)
+        rows = [_row(kind, cost, result.idle[kind]) for kind in KINDS]
+        yield from table(["process", "median", "least", "most", "× direct", "% of a CPU", "% when idle"], rows)
         yield ""
     yield f"From an acknowledged write to the event of a follower, streams read every {POLL_SECONDS * 1000:.0f} ms"
     spreads = {"without a bus": result.alone, "where it is relayed": result.at_holder, "elsewhere": result.at_other}
@@ -279,7 +286,9 @@ def report(result: BusResult) -> Iterator[str]:
     yield from table(["gateways", "without a bus", "with it"], reads)
 
 
-def _row(kind: str, costs: Sequence[float], direct: Sequence[float], idle: float) -> list[str]:
-    figures = [statistics.median(costs), min(costs), max(costs)]
-    ratio = f"{median_ratio(costs, direct):.2f}"
-    return [kind, *[f"{figure:.1f}" for figure in figures], ratio, f"{idle * 100:.2f}"]
+def _row(kind: str, cost: Cost, idle: float) -> list[str]:
+    above = cost.above[kind]
+    figures = [statistics.median(above), min(above), max(above)]
+    ratio = median_ratio(above, cost.above["direct"])
+    shares = [cost.share[kind], idle]
+    return [kind, *[f"{it:.1f}" for it in figures], f"{ratio:.2f}", *[f"{share * 100:.2f}" for share in shares]]

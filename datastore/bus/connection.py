@@ -19,7 +19,8 @@ PATIENCE_SECONDS = 1.0
 # Patience is counted in so many turns of the loop: one that is held up loses one of them, not all.
 TURNS = 4
 LEASE_SECONDS = 10.0
-BLOCK_SECONDS = 0.2
+# Longer than streams are polled by default: while changes come, no read returns without some.
+BLOCK_SECONDS = 0.3
 # So many entries of a table are read at once, and fewer where that is more than so many bytes, or takes too long.
 ENTRIES, PAGE_BYTES = 100, 4_000_000
 # Of what came before a process began it holds as much as Redis does.
