@@ -7,7 +7,6 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -90,10 +89,18 @@ class Killer:
 
     async def _engine(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
         """Its own process: its service starts it again."""
-        process = self.deployment.engine_child()
-        if process:
-            with suppress(ProcessLookupError):  # its service has been killed at this moment
+
+        async def is_killed() -> bool:
+            process = self.deployment.engine_child()
+            if not process:
+                return False
+            try:
                 os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:  # its service has been killed at this moment
+                return False
+            return True
+
+        await until(is_killed, 120)
         return self._answered
 
     async def _service(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
@@ -157,7 +164,8 @@ class Killer:
             leases = await Leases(self.served.store(), stream, "nobody", datetime.now(UTC)).all()
         except DomainError:
             return False
-        return {lease.owner for lease in leases} <= self.deployment.instances_of_feed()
+        owners = {lease.owner for lease in leases}
+        return bool(owners) and owners <= self.deployment.instances_of_feed()
 
     async def _match_is_polled(self) -> bool:
         """By an instance that lives."""

@@ -1,12 +1,14 @@
 """Streams that deliver twice, lose iterators and fail, on the real engine: nobody misses a change or gets two."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
+from aiohttp import web
 from conftest import Clock, Served
 from fault_mix import FIFTH, FaultMix, Only
-from fault_proxy import Proxy, until
+from fault_proxy import EXPIRED, Proxy, Seen, until
 from feed_workload import STEP, Workload, before, compare, settled
 from resuming_clients import Client, OverEvents, OverSocket
 from test_feed_workload import buried, pipeline
@@ -48,6 +50,34 @@ async def test_a_subscriber_is_told_each_change_once_and_in_order(served: Served
         assert told == reported
 
     assert {"records repeated", "iterator expired"} <= mix.done.keys()
+
+
+class ExpireWhatBrings:
+    """Each poll that would bring records finds its iterator expired; the next one is answered."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self._was_last = False
+
+    async def __call__(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        status, headers, content = await proxy.ask(seen)
+        if seen.operation == "GetRecords" and json.loads(content).get("Records"):
+            self._was_last = not self._was_last
+            if self._was_last:
+                self.done += 1
+                return await EXPIRED(proxy, seen)
+        return web.Response(status=status, headers=headers, body=content)
+
+
+async def test_what_an_expired_iterator_would_have_brought_is_told(served: Served, proxy: Proxy) -> None:
+    listener = await served.listen(REPORTED)
+    await served.settle(BLIP)
+    expire = proxy.always = ExpireWhatBrings()
+
+    for number in range(5):
+        reported = (await report(served))["sightingId"]
+        assert (await listener.event())["sightingReported"]["sightingId"] == reported
+        assert expire.done == number + 1
 
 
 async def test_a_subscriber_whose_changes_were_trimmed_is_told_and_may_come_again(served: Served, proxy: Proxy) -> None:
