@@ -137,7 +137,7 @@ async def test_a_write_that_is_not_tried_again_is_told_as_what_it_is(
 ) -> None:
     """One fault at a time, and hardly a try that is repeated."""
     client, told = client_of(served), load.told
-    client.budget, load.keyed = RetryBudget(RETRY), 0.0
+    client.breakers["tables"].budget, load.keyed = RetryBudget(RETRY), 0.0
 
     for name, may_be_applied in FINAL.items():
         mix = proxy.always = FaultMix({name: 0.5}, SEED, WRITING)
