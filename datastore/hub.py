@@ -81,14 +81,15 @@ class Backlog(Generic[T]):
     that whoever has one has all that came before it, or something newer of the same key, or was told of it as dropped.
     """
 
-    __slots__ = ("_count", "_dropped", "_keeping", "_line", "_room")
+    __slots__ = ("_count", "_dropped", "_dropped_last", "_keeping", "_line", "_room")
 
     def __init__(self, keeping: Keeping, room: Room | None = None) -> None:
         self._keeping = keeping
         self._room = room or Room()
         self._line: OrderedDict[Hashable, _Waiting[T]] = OrderedDict()
         self._count = 0
-        self._dropped = 0
+        self._dropped = 0  # before the first that waits
+        self._dropped_last = 0  # after the last
 
     def __len__(self) -> int:
         return len(self._line)
@@ -96,7 +97,7 @@ class Backlog(Generic[T]):
     @property
     def is_told(self) -> bool:
         """Whether what is taken next tells of all that was left out: nothing waits, and nothing was dropped since."""
-        return not self._line and not self._dropped
+        return not (self._line or self._dropped or self._dropped_last)
 
     def add(self, event: T, key: Hashable = None, *, size: int = 0, left_out: int = 0) -> list[T]:
         """Let it wait, of so many bytes; what is left out therefor, which may be this event itself.
@@ -105,10 +106,11 @@ class Backlog(Generic[T]):
         no place for it.
         """
         if self._keeping.policy is Policy.BUFFER:
+            if not self._can_have_place(size):  # other subscriptions of the reader take it up
+                self._dropped_last += 1 + left_out
+                return [event]
             gone = self._make_place(size)
-            if not self._has_place(size):  # other subscriptions of the reader take it up
-                self._dropped += 1 + left_out
-                return [*gone, event]
+            left_out, self._dropped_last = left_out + self._dropped_last, 0
         elif self._keeping.policy is Policy.LATEST:
             gone = []
             replaced = self._line.get(key)
@@ -157,6 +159,10 @@ class Backlog(Generic[T]):
         if instead is not None:
             return self._room.fits(size, instead.size)
         return len(self._line) < self._keeping.most and self._room.fits(size)
+
+    def _can_have_place(self, size: int) -> bool:
+        """Whether there is place, or would be if nothing waited here."""
+        return self._has_place(size) or self._room.fits(size, sum(one.size for one in self._line.values()))
 
     def _leave(self, waiting: _Waiting[T]) -> None:
         self._room.used -= waiting.size

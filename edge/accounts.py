@@ -14,6 +14,10 @@ from edge.documents.prepared import Documents
 from edge.explain import Explanations
 from edge.requests import Budgets, Observe, OpenContext, OperationContext, OverBudget, Report, Request, Tracing
 
+# What it costs to execute an event that was missed, beside what it reads, in read units: who comes back may ask for
+# ten thousand at once, and each takes about as long as reading so much does.
+MISSED_EVENT_UNITS = 0.05
+
 _MUTATION = OperationType.MUTATION
 _SHARING = {
     OperationType.QUERY: Sharing.RECENT,

@@ -9,6 +9,7 @@ from graphql.execution import Executor, execute_subscription_event
 
 from datastore.errors import Timeout
 from datastore.hub import Keeping
+from edge.accounts import MISSED_EVENT_UNITS
 from edge.answers import Outcome, outcome_of, place_only, resync
 from edge.capacity.deadlines import Deadlines
 from edge.requests import OperationContext
@@ -48,6 +49,8 @@ async def outcomes_of(own: Own, deadlines: Deadlines) -> AsyncGenerator[Outcome,
                 continue
             mark, known, left_out = progress.mark, progress.known, progress.taken_left_out()
             own.context.renew()
+            if progress.is_resumed and not progress.is_here.is_set():
+                own.context.meter.charge(MISSED_EVENT_UNITS)
             try:
                 with deadlines.limited():
                     result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from graphql.execution import Executor
 
+from edge.accounts import MISSED_EVENT_UNITS
 from edge.answers import Outcome, failure
 from edge.cut_off import cut_off
 from edge.making import Event
@@ -17,6 +18,9 @@ from edge.pacing import Pace, given_up
 from edge.requests import OperationContext
 from resolvers.progress import Progress, Resume
 from resolvers.subscribing import Shared
+
+# What so many events cost is shared at once by those who are told them.
+EVENTS_PER_SHARE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class Resuming:
             member.end(outcome)
 
     async def _tell_all(self) -> None:
-        progress, told, pace = self._progress, 0, None
+        progress, told, pace, count = self._progress, 0, None, 0
         async with aclosing(self._source.events(_nothing)) as events:
             coming = asyncio.ensure_future(anext(events))
             here = asyncio.ensure_future(progress.is_here.wait())
@@ -111,6 +115,8 @@ class Resuming:
                         event = Event.of(coming.result(), progress)
                         if progress.is_too_old:
                             break
+                        count += 1
+                        self._charge_one(count)
                         await self._home.tell_missed(self._here(), event)
                         pace = pace or Pace(self.members)
                         await pace.kept()
@@ -128,6 +134,12 @@ class Resuming:
         else:
             for member in self._here():
                 member.go_on(max(told, progress.here_at), self._source.seen)
+
+    def _charge_one(self, count: int) -> None:
+        """Of all together: they need not all be gone through for each."""
+        self._context.meter.charge(MISSED_EVENT_UNITS)
+        if count % EVENTS_PER_SHARE == 0:
+            self._home.share(self._context, self.members)
 
     def _is_reached(self) -> bool:
         seen, left = self._source.seen, self._source.left

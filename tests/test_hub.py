@@ -178,7 +178,7 @@ class Model:
         self.keeping = keeping
         self.most_bytes = most_bytes
         self.line: list[tuple[int, int, int, int]] = []  # number, key, size, left out
-        self.dropped = 0
+        self.dropped = self.dropped_last = 0
 
     def holds(self, line: list[tuple[int, int, int, int]], size: int, others: int) -> bool:
         used = sum(one[2] for one in line) + others
@@ -190,13 +190,13 @@ class Model:
             left_out = sum(1 + one[3] for one in line if one[1] == key)
             line = [one for one in line if one[1] != key]
         if self.keeping.policy is Policy.BUFFER:
-            while line and not self.holds(line, size, others):
-                self.dropped += 1
-                del line[0]
-            self.line = line
-            if not self.holds(line, size, others):
-                self.dropped += 1
+            if not self.holds([], size, others):
+                self.dropped_last += 1
                 return True
+            while line and not self.holds(line, size, others):
+                self.dropped += 1 + line[0][3]
+                del line[0]
+            left_out, self.dropped_last = self.dropped_last, 0
         if not self.holds(line, size, others):
             return False
         self.line = [*line, (number, key, size, left_out)]
@@ -206,6 +206,20 @@ class Model:
         number, _, _, left_out = self.line.pop(0)
         dropped, self.dropped = self.dropped, 0
         return number, left_out + dropped
+
+
+def test_what_waits_is_not_dropped_for_one_that_has_no_place_even_so() -> None:
+    room = Room(100)
+    backlog = Backlog[str](Keeping(Policy.BUFFER, 10), room)
+    for name in "ab":
+        assert backlog.add(name, size=10) == []
+    room.used += 75  # another subscription of the reader
+    assert backlog.add("c", size=30) == ["c"]
+    assert [backlog.take(), backlog.take()] == [("a", 0), ("b", 0)]
+    assert not backlog.is_told
+    assert backlog.add("d", size=10) == []
+    assert backlog.take() == ("d", 1)
+    assert backlog.is_told
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -237,7 +251,7 @@ def test_a_backlog_tells_exactly_what_it_has_left_out(policy: Policy, seed: int)
             taken += 1
         assert len(backlog) == len(model.line)
         assert room.used == others + sum(one[2] for one in model.line)
-    waiting = sum(one[3] for one in model.line) + model.dropped
+    waiting = sum(one[3] for one in model.line) + model.dropped + model.dropped_last
     assert gone == told + waiting
     assert added == taken + gone + len(backlog)
     assert gone == 0 if policy is Policy.CLOSE else gone > 0

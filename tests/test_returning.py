@@ -13,20 +13,23 @@ from earthquake_samples import put_raw
 from resuming_clients import OverSocket
 from test_active_matches import matches, state
 from test_match_updates import advance, begun
+from test_notifications import notification_item
 from test_resume import QUAKES, told_all
 
 from datastore.change_reading import OlderChanges
 from datastore.errors import SlowSubscriber, Throttled
 from datastore.hub import Keeping, Room
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.feeds.table import FEED
 from datastore.places import NOWHERE, Place
 from datastore.streams import ChangesLost
-from edge.accounts import Accounts
+from edge.accounts import MISSED_EVENT_UNITS, Accounts
 from edge.answers import Outcome, Stage, failure
 from edge.groups import Group
 from edge.http.sse import EventStreams, StreamLimits
 from edge.members import Member
 from edge.operations import Caller
+from edge.requests import Report
 from edge.resuming import Missed, Returning
 from edge.streaming import Streams
 from resolvers.access import Role
@@ -348,3 +351,33 @@ async def test_all_places_are_told_though_an_operation_hangs(served: Served, mon
         told |= message.json().get("payload", {}).get("resume", {})
     assert stays.socket.close_code == 1012
     assert told.keys() == {"2", "3"}
+
+
+@pytest.mark.parametrize("query", [QUAKES, 'subscription { notificationReceived(userId: "ada") { notificationId } }'])
+async def test_each_event_that_was_missed_costs_something(
+    served: Served, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    async def write(number: int) -> None:
+        await put_raw(served, f"q{number}")
+        await served.store().write_all(FEED, puts=[notification_item(f"n{number}")])
+
+    client = OverSocket(served.http, query, served.headers("ada", Role.USER))
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await write(0)
+        await anext(events)
+    for number in range(30):
+        await write(number + 1)
+    await told_all(served)
+    charged: list[float] = []
+
+    def count(_: Report, calls: Any, price: float, among: int, knows_all: bool) -> float:
+        charged.append(price)
+        return 0.0
+
+    monkeypatch.setattr(Report, "_count", count)
+    async with client.connected(served.url) as events:
+        for _ in range(30):
+            await anext(events)
+    await served.gateway.edge.runner._streams.aclose()
+    assert 30 * MISSED_EVENT_UNITS <= sum(charged) < 30 * MISSED_EVENT_UNITS + 1
