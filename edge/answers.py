@@ -91,6 +91,13 @@ class Outcome:
                 _release(error)
         return self._described
 
+    def doubt(self) -> None:
+        """Something was changed, or may have been: no error may be taken for one after which all is sent again."""
+        self.wrote = True
+        for error in self.described:
+            if error["extensions"].get("retryable"):
+                error["extensions"] = {**error["extensions"], "retryable": False, "mayHaveBeenApplied": True}
+
     def extend(self, name: str, told: Any) -> None:
         """Tell something more in the extensions, also of an answer that was encoded already (for being kept)."""
         self.extensions = {**(self.extensions or {}), name: told}

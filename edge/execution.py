@@ -197,11 +197,9 @@ class Runner:
                     load.leave(caller)
         except TimeoutError:
             late = Timeout(f"The operation did not finish within {self._deadlines.seconds:g} seconds and was stopped.")
-            wrote = _wrote(report)
-            if wrote:
-                late.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
             outcome = failure(late)
-            outcome.wrote = wrote
+            if _wrote(report):
+                outcome.doubt()
             return outcome
 
     async def _paid(self, work: Answer, request: Request, report: Report) -> Outcome:
@@ -232,7 +230,8 @@ class Runner:
         if stopped is not None and (request.kind is OperationType.QUERY or not wrote):
             # Which fields had what they needed before is chance: nobody shall take their values for the answer.
             outcome = failure(stopped)
-        outcome.wrote = wrote
+        if wrote:
+            outcome.doubt()
         return outcome
 
     def stream(self, request: Request, whereabouts: Whereabouts | None = None) -> AsyncGenerator[Outcome, None]:

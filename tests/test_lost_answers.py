@@ -11,7 +11,7 @@ import photo_contract
 import pytest
 from aiohttp import web
 from conftest import Clock, Served
-from fault_proxy import Proxy, Seen, forward, lose_answer
+from fault_proxy import Proxy, Seen, forward, lose_answer, plain
 from feed_changes import items_of
 from photo_items import ADA
 from test_contract import ASK, BY_GRACE, feed, put_in_place
@@ -130,3 +130,26 @@ async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served
         assert (losing.count, losing.changed) == (1, [])
 
     assert answers == [{"fence": 1}, {"fence": 2}, None]
+
+
+async def test_what_fails_after_a_write_is_not_called_retryable(served: Served, proxy: Proxy) -> None:
+    """Who sent it again would have it done twice."""
+    watch = 'createWatch(input: {area: "Harbor", category: "%s"}) { category }'
+    both = f"mutation {{ first: {watch % 'Cats'} second: {watch % 'Dogs'} }}"
+
+    async def once(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if seen.operation.startswith(WRITES):
+            proxy.always = plain(429)
+        return await forward(proxy, seen)
+
+    proxy.always = once
+    answer = await served.ask(both)
+    proxy.always = plain(429)
+    nothing = await served.ask(both)
+    proxy.always = None
+
+    assert answer.errors is not None
+    assert nothing.errors is not None
+    told = answer.errors[0]["extensions"]
+    assert (told["code"], told["retryable"], told["mayHaveBeenApplied"]) == ("THROTTLED", False, True)
+    assert nothing.errors[0]["extensions"]["retryable"] is True
