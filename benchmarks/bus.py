@@ -75,7 +75,7 @@ class BusResult:
     alone: tuple[float, float]
     at_holder: tuple[float, float]
     at_other: tuple[float, float]
-    reads: dict[int, tuple[float, float]]
+    reads: dict[str, tuple[float, float]]
 
 
 class Idle:
@@ -103,7 +103,7 @@ async def measure(rounds: int, effort: float) -> BusResult:
         writes = max(20, round(300 * effort))
         alone, _ = await _latencies(None, writes)
         at_holder, at_other = await _latencies(url, writes)
-        reads = {many: (await _reads(None, many, seconds), await _reads(url, many, seconds)) for many in GATEWAYS}
+        reads = {str(many): (await _reads(None, many, seconds), await _reads(url, many, seconds)) for many in GATEWAYS}
     return BusResult(costs, idle, alone, at_holder, at_other, reads)
 
 
@@ -282,7 +282,7 @@ def report(result: BusResult) -> Iterator[str]:
     yield from table(["where", "p50 ms", "p99 ms"], rows)
     yield ""
     yield f"GetRecords calls a second for one shard, streams read every {AWS_POLL_SECONDS * 1000:.0f} ms"
-    reads = [[str(many), f"{without:.1f}", f"{with_it:.1f}"] for many, (without, with_it) in result.reads.items()]
+    reads = [[many, f"{without:.1f}", f"{with_it:.1f}"] for many, (without, with_it) in result.reads.items()]
     yield from table(["gateways", "without a bus", "with it"], reads)
 
 

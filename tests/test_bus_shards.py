@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
+from datetime import timedelta
 
 import pytest
 from bus_hosts import Hosts, direct, on_bus, reads_settle, take, until
@@ -84,7 +85,10 @@ async def test_a_fresh_process_that_begins_the_order_anew_leaves_no_gap_to_other
     await reads_settle(old, fresh)
 
 
-async def test_shards_that_are_gone_are_forgotten(hosts: Hosts, script: Script) -> None:
+async def test_shards_that_are_gone_are_forgotten(
+    hosts: Hosts, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastore.streams.RETENTION", timedelta(0))
     one, other = hosts.process(), hosts.process()
     await hosts.follow(one)
     events = await hosts.follow(other)
