@@ -12,12 +12,13 @@ import orjson
 from graphql import ExecutionResult, FieldNode, GraphQLError
 
 from datastore.emails import without_emails
-from datastore.errors import BadUserInput, DomainError, Internal, Resync
+from datastore.errors import BadUserInput, DomainError, Internal, Resync, Throttled, Timeout, Unavailable
 from datastore.hub import Policy
 
 MAX_ERRORS = 20
 # Messages of graphql-core quote the value they complain about, which can be as long as the request.
 MAX_MESSAGE = 1000
+OF_THE_STORE = frozenset((Throttled.code, Timeout.code, Unavailable.code))
 MASKED = "Something went wrong on our side."
 
 _log = logging.getLogger(__name__)
@@ -92,10 +93,13 @@ class Outcome:
         return self._described
 
     def doubt(self) -> None:
-        """Something was changed, or may have been: no error may be taken for one after which all is sent again."""
+        """Something was changed, or may have been: no failure of the store may be taken for one of all that was asked.
+
+        What a resolver tells as retryable (a merge that waits for an index) stays so: it knows what it has written.
+        """
         self.wrote = True
         for error in self.described:
-            if error["extensions"].get("retryable"):
+            if error["extensions"]["code"] in OF_THE_STORE and error["extensions"].get("retryable"):
                 error["extensions"] = {**error["extensions"], "retryable": False, "mayHaveBeenApplied": True}
 
     def extend(self, name: str, told: Any) -> None:

@@ -116,7 +116,7 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
     with serving(tmp_path / "data", "--no-demo", GATEWAY_DRAIN_SECONDS="10") as gateway:
         assert gateway.get("/readyz")[0] == 200
         gateway.process.send_signal(number)
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 15
         while (told := gateway.get("/readyz"))[0] == 200:
             assert time.monotonic() < deadline
         assert (told[0], json.loads(told[2])) == (503, {"ready": False, "draining": True})

@@ -131,7 +131,8 @@ async def pings(served: Served, query: str, extensions: Any, happen: Callable[[]
         for id in ("1", "2"):
             payload = {"query": query, "extensions": extensions}
             await socket.send_json({"id": id, "type": "subscribe", "payload": payload})
-        await served.settle(EARTHQUAKES)
+        # Who answers no ping meanwhile would be taken for one who has gone.
+        settling = asyncio.ensure_future(served.settle(EARTHQUAKES))
         told: list[Any] = []
         rest = 10
         happening: asyncio.Task[Any] | None = None
@@ -141,6 +142,9 @@ async def pings(served: Served, query: str, extensions: Any, happen: Callable[[]
             await socket.send_json({"type": "pong"})
             told.append(message.get("payload"))
             if happening is None:
+                if not settling.done():
+                    continue
+                settling.result()
                 if not extensions or sum(len(one["resume"]) for one in told if one) >= 2:
                     happening = asyncio.ensure_future(happen())
             else:
