@@ -32,7 +32,7 @@ from datastore.shared_reads import ProcessReads
 from edge.settings import Settings
 from resolvers.access import Role
 
-OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "1600"))
+OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "1500"))
 SEED = int(os.environ.get("FAULT_SEED", "8"))
 ACTORS = 16
 STORM_EACH = 1500

@@ -22,7 +22,7 @@ from edge.making import Maker
 from edge.settings import Settings
 from resolvers.progress import Progress, resume_from
 
-CUTS = int(os.environ.get("RESUME_CUTS", "25"))
+CUTS = int(os.environ.get("RESUME_CUTS", "15"))
 STRONG = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
 SLOW_MATCH = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 15) { version conflated isSnapshot } }'

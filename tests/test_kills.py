@@ -42,7 +42,7 @@ from pipelines.matches.playback import Timeline
 from resolvers.access import Role
 
 KILLS = int(os.environ.get("KILLS", "2"))
-PAUSE_SECONDS = float(os.environ.get("KILLS_PAUSE", "1.5"))
+PAUSE_SECONDS = float(os.environ.get("KILLS_PAUSE", "1.0"))
 LEASE_SECONDS = float(os.environ.get("KILLS_LEASE", "1.0"))
 # Keys of mutations that were cut off are claimed for a minute: by clocks that run faster, for less.
 CLOCK_TIMES = float(os.environ.get("KILLS_CLOCK", "20"))

@@ -40,7 +40,7 @@ from edge.settings import Settings
 from resolvers import progress
 from resolvers.access import Role
 
-CUTS = int(os.environ.get("RESUME_CUTS", "30"))
+CUTS = int(os.environ.get("RESUME_CUTS", "20"))
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
 RECEIVED = 'subscription { notificationReceived(userId: "%s") { notificationId } }'
 ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada") { postId } }'

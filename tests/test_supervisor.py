@@ -54,7 +54,7 @@ class Supervised:
 
     def ended(self) -> int:
         """The status with which it has ended. Nobody whom it started is left."""
-        status = self.process.wait(10)
+        status = self.process.wait(30)
         assert [pid for pid in self.noted("began") + self.noted("began", "jobs") if runs(pid)] == []
         return status
 
