@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 import shutil
 import socket
 import sqlite3
@@ -55,6 +56,10 @@ LONG |= {"test_photo_paging", "test_earthquake_pages"}
 # Tests spend what they like, and a busy machine is no reason to refuse them.
 UNBOUGHT = Capacity(budget_units=0, anonymous_budget_units=0, lag_seconds=0, concurrent_per_caller=0)
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
+
+# Who started this may ignore SIGHUP (nohup does), which gateways that tests start would inherit, and heed.
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Operations are compiled at once here, so that all that is tested is compiled, or never.
 GatewayExecutor.compile_after = 0 if os.environ.get("GATEWAY_EXECUTOR") == "interpreted" else 1

@@ -255,6 +255,9 @@ async def test_clients_go_on_at_any_gateway_while_shards_end_and_others_read_the
     await asyncio.gather(
         cut_at_random(quakes, urls, lambda: True, take_quake), cut_at_random(scores, urls, lambda: True, take_scores)
     )
+    async with asyncio.timeout(20):
+        while len(unrest.holders) < 2:  # noqa: ASYNC110 - who reads is chance
+            await asyncio.sleep(0.01)
     over.set()
     await writing
     stored = {event["eventId"]["S"] for event in await scan(gateways[0], "EVENT")}

@@ -68,10 +68,12 @@ async def test_who_stood_still_writes_nothing_late_and_works_on(tmp_path: Path) 
         await asyncio.sleep(max(0.0, began + PAUSE_SECONDS - asyncio.get_running_loop().time()))
         for part in (feed, cricket, gateway):
             part.go_on()
-        before = await relayed(world, relays)
+        before, held = await relayed(world, relays), (await relayed(world, follows))[0]
         await asyncio.sleep(LEASE_SECONDS)
-        # What it had read before it stood still is not appended: another has done that.
-        assert await relayed(world, relays) == (0, before[1])
+        # What it had read before it stood still is not appended: another has done that. On a busy machine that one may
+        # have lost a table to it again.
+        after, left = await relayed(world, relays), (await relayed(world, follows))[0]
+        assert after == (0, before[1]) or after[0] + left == held
         # They live, and have left what is another's alone.
         assert [part.process.poll() for part in (feed, cricket, gateway) if part.process] == [None, None, None]
         assert await reading(world) is not feed

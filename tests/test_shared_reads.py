@@ -276,7 +276,9 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
         come.set()
 
         (failed,) = [one for one in await first if isinstance(one, DomainError)]
-        assert failed.code == ("THROTTLED" if fault in ("is busy", "leaves some") else "UNAVAILABLE")
+        told = {"THROTTLED"} if fault in ("is busy", "leaves some") else {"UNAVAILABLE"}
+        # Its deadline may be what ends its wait for a store that is away.
+        assert failed.code in (told | {"TIMEOUT"} if fault == "is away" else told)
         for found in await asyncio.gather(*others):
             assert all(isinstance(one, Found) for one in found), found
 
