@@ -3,8 +3,8 @@
 import asyncio
 import gc
 import os
-import signal
 import shutil
+import signal
 import socket
 import sqlite3
 import subprocess
