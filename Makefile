@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup serve test test-interpreted workload faults kills soak lint types check bench lock docs rehearse lambda clean
+.PHONY: setup serve test test-interpreted workload faults kills soak fuzz lint types check bench lock docs rehearse lambda clean
 
 setup: $(VENV)/.ready node_modules/.ready web/dist/index.html
 
@@ -58,6 +58,10 @@ kills: setup
 # A deployment at half of the load it can take, for a quarter of an hour, and what its processes hold meanwhile.
 soak: setup
 	SOAK_SECONDS=900 SOAK_VIEWERS=200 $(BIN)/python -m pytest -q -s tests/test_soak.py $(ARGS)
+
+# What reads strangers' input, fuzzed for FUZZ_SECONDS (600) in FUZZ_JOBS (1) processes; ARGS names targets. See docs/reliability.md.
+fuzz: $(VENV)/.ready
+	cd tests && PYTHONPATH=..:. ../$(BIN)/python -m fuzzing $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ from datastore.database import StoreMisconfigured
 from datastore.engine import EngineMissing
 from datastore.engine_process import EngineFailed
 from datastore.errors import DomainError
+from datastore.private_folders import FolderUnusable
 from edge.server import loop_factory
 from edge.settings import Misconfigured
 
@@ -31,6 +32,7 @@ MISTAKES = (
     StoreMisconfigured,
     EngineMissing,
     EngineFailed,
+    FolderUnusable,
     DomainError,
     RequestRefused,
     BotoCoreError,

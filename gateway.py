@@ -14,10 +14,11 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from commands import documents, engine, feeds, ingest, matches, schema, seed, serve, tables, token
+from commands import documents, engine, feeds, ingest, matches, photos, schema, seed, serve, tables, token
 from console import OneLine, usage_mistake
 from datastore.database import StoreOptions
 from datastore.engine import BINARY
+from datastore.engine_access import VARIABLE as ENGINE_KEY
 from edge.application import application
 from edge.settings import VARIABLES, Settings
 from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
@@ -30,7 +31,7 @@ def create_app(settings: Settings | None = None, store: StoreOptions | None = No
     What is not given comes from the environment: the variables and defaults are those of `serve`, and its mistakes end
     the process with the same line. The store is opened when the server starts, and closed when it stops.
 
-    How connections are carried is up to the server, and `serve` sets `UVICORN_OPTIONS` (edge/http/protocol.py). A
+    How connections are carried is up to the server, and `serve` sets `UVICORN_OPTIONS` (edge/http/protocol). A
     server of your own should too, or it takes heads of any size at any pace, keeps the connections of peers that do not
     read, and takes messages of 16 MB: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in the README.
     """
@@ -69,6 +70,7 @@ cli.add_typer(tables.commands, name="tables")
 cli.add_typer(documents.commands, name="documents")
 cli.add_typer(ingest.commands, name="ingest")
 cli.add_typer(matches.commands, name="pipeline")
+cli.add_typer(photos.commands, name="photos")
 matches.commands.command("feed")(feeds.run_pipeline)
 cli.add_typer(feeds.letters, name="dlq")
 cli.command("replay")(matches.replay)
@@ -78,7 +80,7 @@ cli.command("token")(token.print_token)
 cli.command("schema")(schema.print_schema)
 # Of those that `serve` reads, three are options too, which tell of themselves.
 OPTIONS = ("GATEWAY_INGEST", "GATEWAY_MATCHES", "GATEWAY_BUS")
-ALONE = (name for name in (*VARIABLES, *MATCH_VARIABLES, BINARY) if name not in OPTIONS)
+ALONE = (name for name in (*VARIABLES, *MATCH_VARIABLES, ENGINE_KEY, BINARY) if name not in OPTIONS)
 ENVIRONMENT = f"More is set in the environment (see the README): {', '.join(ALONE)}, and OpenTelemetry's own OTEL_…"
 cli.command("serve", epilog=ENVIRONMENT)(serve.serve)
 

@@ -34,7 +34,7 @@ from datastore.store import Store
 from edge.assembly import Edge
 from edge.observing.store_metrics import StoreMetrics
 from edge.requests import Observe
-from edge.settings import Settings
+from edge.settings import KEEP_METADATA, Settings
 from pipelines.client_ingests import ClientIngests
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.jobs import keep, stop
@@ -170,6 +170,7 @@ class Gateway:
             stack.push_async_callback(logs.stop)
             stack.push_async_callback(changes.aclose)
             stack.push_async_callback(self.services.remembered.aclose)
+            stack.push_async_callback(self.services.pictures.aclose)
             stack.push_async_callback(for_clients.finish)
             if self._part is Part.WHOLE:
                 port, host = self.settings.metrics_port, self.settings.metrics_host
@@ -289,6 +290,7 @@ class Gateway:
             user_ids=_user_ids(self.settings),
             objects=self.objects,
             deadline_seconds=self.settings.deadline_seconds,
+            keeps_metadata=self.settings.photo_metadata == KEEP_METADATA,
         )
 
 

@@ -19,6 +19,7 @@ from aiobotocore.session import get_session
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.credentials import Credentials
 
+from benchmarks import ENGINE_KEY
 from benchmarks.data import AREA, NOON, PAGE, open_store, sighting_keys
 from benchmarks.measuring import Call, closed_loop, cpu_per_call, median_ratio
 from datastore.attributes import decode_item, encode_item
@@ -33,7 +34,7 @@ BARE = "Client"
 CONCURRENCIES = (1, 16)
 MOST = max(CONCURRENCIES)
 CALLS = {"GetItem": 240, f"BatchGetItem of {PAGE}": 48, f"Query of {PAGE}": 48}
-ACCOUNT = {"region_name": "local", "aws_access_key_id": "local", "aws_secret_access_key": "local"}
+ACCOUNT = {"region_name": "local", "aws_access_key_id": ENGINE_KEY, "aws_secret_access_key": "local"}
 
 VALUES = {"partition": keys.area(AREA), "prefix": keys.SIGHTING_PREFIX, "now": NOON.timestamp()}
 KEYS = [{"PK": key.partition, "SK": key.sort} for key in sighting_keys()]

@@ -48,7 +48,7 @@ def _least(documents: Documents, text: str, rounds: int) -> tuple[float, str]:
 
 def _became(documents: Documents, text: str) -> str:
     try:
-        estimate = documents.check(text).operations[0].estimate({})
+        estimate = documents.check(text).operations[0].estimate({}).units
     except Rejected as rejected:
         return str(described(rejected.errors)[0]["message"])
     return f"accepted: {estimate:g} read units"

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
+from benchmarks import ENGINE_KEY
 from benchmarks.measuring import run
 from benchmarks.server import Server, free_port, serving
 from benchmarks.text_table import table
@@ -103,7 +104,7 @@ class _Engine:
         self._child: Child | None = None
 
     async def start(self) -> None:
-        self._child = await Child.start(find_binary(ROOT), self._port, self._database)
+        self._child = await Child.start(find_binary(ROOT), self._port, self._database, ENGINE_KEY)
 
     async def kill(self) -> None:
         self.signal(signal.SIGKILL)

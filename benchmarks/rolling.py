@@ -20,11 +20,13 @@ from typing import Any
 
 import aiohttp
 
+from benchmarks import ENGINE_KEY
 from benchmarks.balancer import Balancer
 from benchmarks.measuring import percentile, run
 from benchmarks.server import free_port
 from benchmarks.topics import earthquakes
 from datastore.database import StoreOptions, open_database
+from datastore.engine_access import VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 ASKED = {"query": "{ areas earthquakes(first: 5) { nodes { eventId magnitude } } }"}
@@ -213,7 +215,7 @@ async def started(
     """`gateway.py serve` with bounds that nobody meets, and these variables beside."""
     command = [sys.executable, "gateway.py", "serve", "--store", store, "--no-demo", "--port", str(port), *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    given = environment | AMPLE | {"GATEWAY_SECRET": secret, **(variables or {})}
+    given = environment | AMPLE | {"GATEWAY_SECRET": secret, VARIABLE: ENGINE_KEY, **(variables or {})}
     return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=given, **{"stderr": sys.stderr, **how})
 
 

@@ -43,7 +43,7 @@ def check_documents(
     store_options(store, data_dir, memory, prefix, region)
     for document_id, document in _ready(manifest).items():
         for operation in document.operations:
-            cost = operation.estimate({})
+            cost = operation.estimate({}).units
             typer.echo(f"{document_id}  {operation.kind.value} {operation.name or '-'}  {cost:g} read units")
 
 

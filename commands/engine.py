@@ -1,6 +1,7 @@
 """The embedded engine as a service of its own: `gateway.py engine`."""
 
 import logging
+import os
 from typing import Annotated
 
 import typer
@@ -8,6 +9,7 @@ import typer
 from commands.options import DATA_DIR, DataDir, Prefix
 from console import mistake, notes, run, until_stopped
 from datastore.database import StoreOptions, open_database
+from datastore.engine_access import KEY_FILE, VARIABLE
 from datastore.engine_process import EngineFailed, is_free
 from datastore.expiry import sweep_forever
 from datastore.keyspace import TABLES
@@ -26,8 +28,9 @@ def run_engine(
 ) -> None:
     """Run the embedded engine alone until interrupted, for other processes: they take --store http://HOST:PORT.
 
-    It is started again when it dies, and expired items are deleted. It checks no credentials: whoever reaches the port
-    may read and change everything. `tables create` makes the tables.
+    It is started again when it dies, and expired items are deleted. Clients need the access key, which
+    GATEWAY_ENGINE_KEY sets; without it the engine makes one and keeps it in `engine.key` in the data directory.
+    `tables create` makes the tables.
     """
     if host not in (HERE, EVERYWHERE):
         raise typer.BadParameter(f"must be {HERE} or {EVERYWHERE}", param_hint="--host")
@@ -40,6 +43,8 @@ def run_engine(
             if database.engine.attached:
                 raise EngineFailed(f"The data in {data_dir} is open already, by another command.")
             notes.print(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
+            kept = VARIABLE if VARIABLE in os.environ else data_dir / KEY_FILE
+            notes.print(f"Clients need the access key: set {VARIABLE} to that of {kept}.")
             await sweep_forever(database.client, TABLES, prefix, utc_now)
 
     if not is_free(port):

@@ -17,12 +17,14 @@ from commands.options import (
     StoreOption,
     poll_interval,
     store_options,
+    watchdog,
     with_gateway,
 )
 from console import mistake, until_stopped
 from datastore.dead_letters import DeadLetter, every_letter
 from datastore.keyspace.feeds.table import FEED
 from datastore.moments import iso
+from edge.liveness import watch_loop
 from edge.server import settle_garbage_collector
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
@@ -75,11 +77,12 @@ def run_pipeline(
 
     GATEWAY_POLL_INTERVAL_SECONDS sets how often they are read; on AWS once a second at most.
     """
-    settings = poll_interval()
+    settings = poll_interval() | watchdog()
 
     async def consume(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
+        watch_loop(gateway.settings.watchdog_seconds)
         with metrics_served(gateway.metrics, metrics_port, metrics_host):
             await until_stopped(gateway.background.feed_pipeline(fan_out_bound=fan_out_bound).run())
 

@@ -11,9 +11,20 @@ import typer
 
 from background import metrics_served
 from commands.feeds import MetricsHost, MetricsPort
-from commands.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
+from commands.options import (
+    DATA_DIR,
+    DataDir,
+    Memory,
+    Prefix,
+    Region,
+    StoreOption,
+    store_options,
+    watchdog,
+    with_gateway,
+)
 from console import mistake, until_stopped
 from datastore.matches.fixtures import Fixtures
+from edge.liveness import watch_loop
 from edge.server import settle_garbage_collector
 from pipelines.matches.apns_credentials import CredentialsError
 from pipelines.matches.cricsheet import load
@@ -51,15 +62,16 @@ def run_pipeline(
     region: Region = None,
 ) -> None:
     """Poll live matches until interrupted. Any number of such processes share the matches."""
-    setup = setup_of(source)
+    setup, settings = setup_of(source), watchdog()
 
     async def poll(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
+        watch_loop(gateway.settings.watchdog_seconds)
         with metrics_served(gateway.metrics, metrics_port, metrics_host):
             await until_stopped(gateway.background.cricket(setup).run())
 
-    with_gateway(poll, store_options(store, data_dir, memory, prefix, region))
+    with_gateway(poll, store_options(store, data_dir, memory, prefix, region), **settings)
 
 
 def replay(

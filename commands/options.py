@@ -34,6 +34,7 @@ Prefix = Annotated[
 Region = Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", help="The AWS region.")]
 DATA_DIR = Path(".data")
 POLL_INTERVAL = "GATEWAY_POLL_INTERVAL_SECONDS"
+WATCHDOG = "GATEWAY_WATCHDOG_SECONDS"
 BUCKET = ("GATEWAY_PHOTO_BUCKET", "GATEWAY_S3_URL")
 
 
@@ -62,6 +63,11 @@ def settings_of(options: StoreOptions, data_dir: Path, **given: Any) -> Settings
 def poll_interval() -> dict[str, float]:
     """How often streams are read, as the environment sets it; empty if it does not."""
     return _named(POLL_INTERVAL)
+
+
+def watchdog() -> dict[str, float]:
+    """How long the event loop may stand still, as the environment sets it; empty if it does not."""
+    return _named(WATCHDOG)
 
 
 def bucket() -> dict[str, str]:

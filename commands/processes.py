@@ -1,8 +1,10 @@
 """The processes of `serve`: one that does it all, or a supervisor and its workers."""
 
+import faulthandler
 import logging
 import os
 import random
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,11 +17,13 @@ from commands.welcome import welcome
 from console import mistake, notes, run
 from datastore.database import StoreOptions
 from edge.capacity.descriptors import fitting, most_descriptors
+from edge.liveness import watch_loop
 from edge.observing.operation_log import JsonLines
 from edge.server import listen, serve_until_signal, serve_until_told, work_until_told
 from edge.settings import Misconfigured, Settings
 from runtime import Gateway, Part
 from workers.assignment import READY, Assignment
+from workers.heartbeats import send_heartbeats
 from workers.supervisor import Supervisor
 
 # What workers are started with, and the arguments of who starts them: a file that may be a newer one by then.
@@ -49,7 +53,12 @@ def _serve(settings: Settings, options: StoreOptions) -> None:
     with _address(settings):
         sockets = listen(settings.host, settings.port)
     gateway = _gateway(settings, options)
-    run(lambda: serve_until_signal(gateway, sockets, lambda: welcome(gateway, options), random.Random()))
+
+    async def started() -> None:
+        watch_loop(settings.watchdog_seconds)
+        await welcome(gateway, options)
+
+    run(lambda: serve_until_signal(gateway, sockets, started, random.Random()))
 
 
 def _supervise(workers: int, settings: Settings, options: StoreOptions) -> None:
@@ -68,6 +77,7 @@ def _supervise(workers: int, settings: Settings, options: StoreOptions) -> None:
 
 def _work(assignment: Assignment, settings: Settings, options: StoreOptions) -> None:
     """As one of several."""
+    faulthandler.register(signal.SIGUSR1, file=2)  # the supervisor sends it to one that hangs
     if settings.metrics_port is not None:
         settings = replace(settings, metrics_port=settings.metrics_port + assignment.number)
     gateway = _gateway(settings, options, assignment.part)
@@ -76,6 +86,8 @@ def _work(assignment: Assignment, settings: Settings, options: StoreOptions) -> 
         async def started() -> None:
             with suppress(OSError):  # where nobody is left to be told, the line's end is what tells
                 line.send(READY)
+            send_heartbeats(line)
+            watch_loop(settings.watchdog_seconds)
 
         if assignment.part is Part.JOBS:
             run(lambda: work_until_told(gateway, started, line))

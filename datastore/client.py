@@ -6,6 +6,7 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Low
 """
 
 import asyncio
+import logging
 import math
 import random
 import time
@@ -46,6 +47,9 @@ STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListSt
 # Operations that change nothing, and may be repeated at once.
 READS = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
+LOG_AGAIN_SECONDS = 60.0
+
+logger = logging.getLogger(__name__)
 
 DAMAGED = "The store's answers arrive damaged."
 NO_TABLE = "The store is not ready: it lacks a table."
@@ -99,6 +103,7 @@ class Client:
         self.breakers: Mapping[str, Breaker] = {"tables": self._tables, "streams": self._streams}
         self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
+        self._log_at = -math.inf
         self.on_call: Callable[[Call], None] | None = None
         self.shared = ProcessReads()
 
@@ -296,9 +301,17 @@ class Client:
                 raise Transient(Unavailable(DAMAGED)) from problem
             return whole
         refusal = refusal_of(answer.status, content)
+        if isinstance(refusal, Unavailable):
+            self._log_no_room(content)
         if self._tables_come_back and _lacks_table(call.operation, refusal):
             raise Transient(Unavailable(NO_TABLE), unsure=False, price=0) from refusal
         raise refusal
+
+    def _log_no_room(self, content: bytes) -> None:
+        if self._clock() >= self._log_at:
+            self._log_at = self._clock() + LOG_AGAIN_SECONDS
+            said = content.decode(errors="replace")[:300]
+            logger.error("The store cannot write: make room on its disk; it then goes on by itself. It says: %s", said)
 
     def _report(self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, asks: tuple[Ask, ...]) -> None:
         """Tell those who count that a call has ended."""

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,14 +11,16 @@ from urllib.parse import urlsplit
 import boto3
 import botocore.config
 import botocore.exceptions
+from botocore.credentials import ReadOnlyCredentials
 
 from datastore import tables
 from datastore.client import Client, Endpoint
 from datastore.engine import Engine, find_binary
+from datastore.engine_access import KeyUnusable, key_in_environment
 from datastore.keyspace import TABLES
 from datastore.signing import CredentialSource
 
-LOCAL_REGION = "local"
+LOCAL_REGION = LOCAL_SECRET = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,8 @@ class Database:
 
     def admin(self) -> Any:
         """A boto3 client for table administration."""
-        return _boto_client(self._session, "dynamodb", self._endpoint.tables())
+        session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
+        return _boto_client(session, "dynamodb", self._endpoint.tables())
 
     async def create_tables(self) -> list[str]:
         """Create the declared tables that are missing; their names."""
@@ -93,22 +96,42 @@ async def open_database(
             )
         session = _session(options)
         endpoint = _endpoint(options, session, engine)
-        source = CredentialSource(credentials_of(session))
+        source = CredentialSource(credentials_of(session) if engine is None else _EngineCredentials(engine))
         client = await stack.enter_async_context(Client(endpoint, source, tables_come_back=engine is not None))
         yield Database(client, endpoint, session, options.prefix, engine)
 
 
+class _EngineCredentials:
+    """The access key of an engine that may come to have another owner, in the place of botocore's credentials."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        return ReadOnlyCredentials(self._engine.key, LOCAL_SECRET, None)
+
+
 def _session(options: StoreOptions) -> Any:
-    """Engines on this machine check no credentials, so none are looked for."""
-    if options.embedded or _is_local(options.store):
+    """Engines on this machine check nothing but an access key, so no other credentials are looked for."""
+    if options.embedded:
         return _local_session(options.region or LOCAL_REGION)
+    key = None if options.store == "aws" else _key()
+    if key is not None or _is_local(options.store):
+        return _local_session(options.region or LOCAL_REGION, key or LOCAL_SECRET)
     return boto3.Session(region_name=options.region)
 
 
-@cache
-def _local_session(region: str) -> Any:
+def _key() -> str | None:
+    try:
+        return key_in_environment()
+    except KeyUnusable as problem:
+        raise StoreMisconfigured(str(problem)) from None
+
+
+@lru_cache(maxsize=16)
+def _local_session(region: str, key: str = LOCAL_SECRET) -> Any:
     """One for all: a session reads botocore's descriptions of the services anew, and they are large."""
-    return boto3.Session("local", "local", region_name=region)
+    return boto3.Session(key, LOCAL_SECRET, region_name=region)
 
 
 def _is_local(store: str) -> bool:

@@ -1,7 +1,8 @@
-"""Emails as logs may show them: personal data, which is to stand in no log.
+"""Emails as logs and explanations may show them: personal data, which is to stand in neither.
 
-A hash stands in an email's place. Its key is made when the process begins and is told nobody, so that whoever reads the
-log cannot try which email a hash is of. Within a process it is the same for the same email, in another one another.
+In logs a hash stands in an email's place. Its key is made when the process begins and is told nobody, so that whoever
+reads the log cannot try which email a hash is of. Within a process it is the same for the same email, in another one
+another.
 """
 
 import hmac
@@ -9,6 +10,9 @@ import re
 import secrets
 from typing import Any
 
+from datastore.identifiers import ascii_lower
+
+HIDDEN = "<email>"
 _KEY = secrets.token_bytes(32)
 
 # Between these signs emails stand in keys, which have neither in their parts, and in messages. It is looked for once
@@ -23,6 +27,14 @@ def without_emails(value: Any) -> Any:
     return _EMAIL.sub(_hashed, value) if isinstance(value, str) else value
 
 
+def hiding_emails(text: str) -> str:
+    """Return the text for a client that may see no email: with `HIDDEN` in the place of each.
+
+    A hash would let the client tell whether an email that it guesses is the one of somebody it knows by another id.
+    """
+    return _EMAIL.sub(HIDDEN, text)
+
+
 def _hashed(email: re.Match[str]) -> str:
-    address = email.group().strip(_AROUND).lower()
+    address = ascii_lower(email.group().strip(_AROUND))
     return f"<{hmac.digest(_KEY, address.encode(errors='replace'), 'sha256').hex()[:8]}>"

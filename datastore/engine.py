@@ -1,11 +1,10 @@
 """The embedded DynamoDB engine (dynoxide) as a child process: one per data folder, however many commands use it.
 
-Whoever holds `engine.lock` owns the engine and tells its endpoint and process id in `engine.json`. Others attach to
-that endpoint, and one of them takes over when the owner goes.
+Whoever holds `engine.lock` owns the engine and tells its endpoint, process id and access key in `engine.json`. Others
+attach to that endpoint, and one of them takes over when the owner goes.
 """
 
 import asyncio
-import json
 import logging
 import os
 import platform
@@ -14,26 +13,15 @@ import shutil
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> None:
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 from datastore import engine_process
-from datastore.engine_process import LOCAL, POLL, Adopted, Child, EngineFailed, answers, is_free
+from datastore.engine_access import KeyUnusable, key_in_environment, new_key
+from datastore.engine_folder import EngineFolder, Told
+from datastore.engine_process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, is_free
+from datastore.private_folders import FolderUnusable, unusable
 
 logger = logging.getLogger(__name__)
 
@@ -83,8 +71,9 @@ class Engine:
     Whoever names the same `data_dir` shares the engine on it, and with `memory` the one that keeps nothing there.
     Without a `data_dir` it is in memory, and private.
 
-    Read `endpoint` at every call: it moves when its port is lost to somebody else. `on_restart` runs each time this
-    process started the engine again or took it over (an engine in memory is empty then); `restarts` counts that.
+    Read `endpoint`, and the access `key` for it, at every call: it moves when its port is lost to somebody else. The
+    owner demands the key that GATEWAY_ENGINE_KEY sets, or else the one kept in `data_dir`. `on_restart` runs each time
+    this process started the engine again or took it over (an engine in memory is empty then); `restarts` counts that.
     With `listen`, a host and a port, it is there for others too, and never moves; the host is one that includes
     127.0.0.1, where this process asks it.
     Entering raises EngineFailed. Enter in a thread that outlives the engine: on Linux it is killed with that thread.
@@ -100,12 +89,13 @@ class Engine:
         listen: tuple[str, int] | None = None,
     ) -> None:
         self.endpoint = ""
+        self.key = ""
         self._listen = listen
         self.restarts = 0
         self._binary = binary
-        self._folder = None if data_dir is None else _Folder(data_dir.resolve(), memory)
+        self._folder = None if data_dir is None else EngineFolder(data_dir.resolve(), memory)
         self._on_restart = on_restart
-        self._running: Child | Adopted | None = None
+        self._running: Child | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._answers_since = 0.0
         self._delay = FIRST_DELAY / 2
@@ -113,9 +103,9 @@ class Engine:
     async def __aenter__(self) -> Self:
         try:
             await self._join()
-        except OSError as error:
+        except (OSError, FolderUnusable, KeyUnusable) as error:
             await self._leave()
-            raise EngineFailed(f"The embedded engine's data folder cannot be used: {error}.") from error
+            raise EngineFailed(self._unusable(error)) from error
         except BaseException:
             await self._leave()
             raise
@@ -129,6 +119,11 @@ class Engine:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         finally:
             await self._leave()
+
+    def _unusable(self, problem: Exception) -> str:
+        if isinstance(problem, OSError) and self._folder is not None:
+            problem = unusable(self._folder.lock.parent, problem)
+        return str(problem)
 
     @property
     def attached(self) -> bool:
@@ -148,11 +143,11 @@ class Engine:
                 await asyncio.sleep(POLL)
         await self._start()
 
-    async def _attach(self, folder: "_Folder") -> bool:
-        endpoint, _ = folder.told()
-        if not await answers(endpoint):
+    async def _attach(self, folder: EngineFolder) -> bool:
+        told = folder.told()
+        if not await answers(told.endpoint, told.key):
             return False
-        self.endpoint = endpoint
+        self.endpoint, self.key = told.endpoint, told.key
         return True
 
     async def _leave(self) -> None:
@@ -171,10 +166,11 @@ class Engine:
         while self._running is not None:
             await self._renew(await self._running.wait())
 
-    async def _outlive_owner(self, folder: "_Folder") -> None:
+    async def _outlive_owner(self, folder: EngineFolder) -> None:
         """Returns with the lock held; until then follows the owner's engine to where it moves."""
         while not folder.take():
-            self.endpoint = folder.told()[0] or self.endpoint
+            if (told := folder.told()).endpoint:
+                self.endpoint, self.key = told.endpoint, told.key
             await asyncio.sleep(POLL)
 
     async def _renew(self, reason: str) -> None:
@@ -208,32 +204,39 @@ class Engine:
             logger.exception("Preparing the restarted engine failed.")
 
     async def _start(self) -> None:
+        if self._folder is not None and self._folder.database is not None and self._running is None:
+            await self._end_orphan(self._folder, self._folder.database)
         if self._running is not None:
-            await self._running.stop()  # an adopted one that no longer answers may still have the file open
-        self._running = await self._adopt() or await self._launch()
-        self._answers_since = time.monotonic()
+            await self._running.stop()  # it may have started, and not be told of
+        if not self.key:
+            self.key = key_in_environment() or (new_key() if self._folder is None else self._folder.key())
+        self._running = await self._launch()
         if self._folder is not None:
-            self._folder.tell(self.endpoint, self._running.pid)
+            self._tell(self._folder, self._running)
+        self._answers_since = time.monotonic()
 
-    async def _adopt(self) -> Adopted | None:
-        """The engine that a killed owner left behind, where the system does not end it with its owner."""
-        if self._folder is None or self._folder.database is None:
-            return None
-        if not await answers((told := self._folder.told())[0]):
-            return None
-        await asyncio.sleep(POLL)  # where the system does, it may be about to
-        adopted = Adopted(*told, self._folder.database)
-        if not await answers(adopted.endpoint) or not await adopted.runs():
-            return None
-        self.endpoint = adopted.endpoint
-        return adopted
+    def _tell(self, folder: EngineFolder, running: Child) -> None:
+        try:
+            folder.tell(Told(self.endpoint, running.pid, self.key))
+        except OSError as problem:
+            if "watch" not in self._tasks:  # who enters is told
+                raise
+            # Others know the engine of before, which had the same endpoint as a rule.
+            logger.warning("Other commands are not told that the embedded engine was started again: %s.", problem)
+
+    async def _end_orphan(self, folder: EngineFolder, database: Path) -> None:
+        """End what a killed owner left behind, where the system does not do so, and take its port."""
+        told = folder.told()
+        if told.pid and await (orphan := Orphan(told.pid, database)).runs():
+            self.endpoint = told.endpoint
+            await orphan.end()
 
     async def _launch(self) -> Child:
         """A child on the port there was before, or on another when somebody has it."""
         database = None if self._folder is None else self._folder.database
         if self._listen is not None:
             host, port = self._listen
-            child = await Child.start(self._binary, port, database, host)
+            child = await Child.start(self._binary, port, database, self.key, host)
             self.endpoint = f"http://{LOCAL}:{port}"
             return child
         return await self._launch_anywhere(database)
@@ -244,7 +247,7 @@ class Engine:
             if port is None or not is_free(port):
                 port = next(filter(is_free, random.sample(PORTS, 200)))
             try:
-                child = await Child.start(self._binary, port, database)
+                child = await Child.start(self._binary, port, database, self.key)
             except EngineFailed:
                 if is_free(port):
                     raise
@@ -252,50 +255,3 @@ class Engine:
                 self.endpoint = f"http://{LOCAL}:{port}"
                 return child
         raise EngineFailed("The embedded engine found no free port.")
-
-
-class _Folder:
-    """The data folder: the database, the owner's lock, and what the owner tells the others.
-
-    An engine in memory has a lock and a word of its own there, and no database.
-    """
-
-    def __init__(self, path: Path, memory: bool = False) -> None:
-        name = "memory" if memory else "engine"
-        self.database = None if memory else path / "engine.sqlite"
-        self.lock = path / f"{name}.lock"
-        self.owned = False
-        self._told = path / f"{name}.json"
-        self._descriptor: int | None = None
-
-    def open(self) -> None:
-        self.lock.parent.mkdir(parents=True, exist_ok=True)
-        self._descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
-
-    def take(self) -> bool:
-        """Whether the lock is now ours. The system gives it back even when the owner is killed."""
-        if self._descriptor is not None and not self.owned:
-            with suppress(BlockingIOError, PermissionError):
-                _lock(self._descriptor)
-                self.owned = True
-        return self.owned
-
-    def tell(self, endpoint: str, pid: int) -> None:
-        draft = self._told.with_suffix(".tmp")
-        draft.write_text(json.dumps({"endpoint": endpoint, "pid": pid}))
-        draft.replace(self._told)
-
-    def told(self) -> tuple[str, int]:
-        """The endpoint and process id of the owner's engine; ("", 0) when it has told none."""
-        try:
-            told = json.loads(self._told.read_text())
-            return str(told["endpoint"]), int(told["pid"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return "", 0
-
-    def close(self) -> None:
-        if self.owned:
-            self._told.unlink(missing_ok=True)
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        self.owned, self._descriptor = False, None

@@ -1,9 +1,11 @@
-"""One life of the embedded engine: a child process of ours, or one that was left behind and adopted."""
+"""One life of the embedded engine as a child process, and what becomes of one that was left behind."""
 
 import asyncio
 import ctypes
 import logging
 import os
+import secrets
+import shutil
 import signal
 import socket
 import sqlite3
@@ -13,12 +15,23 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 from urllib.parse import urlsplit
+
+from datastore.engine_access import bearing
+from datastore.engine_door import Door
+from datastore.engine_gate import Filter
+from datastore.engine_relay import Relay
+from datastore.private_folders import OTHERS
 
 PATIENCE = 20.0  # seconds for an engine to get ready
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL: with a half-sent request open, SIGTERM alone never ends the engine
 POLL = 0.1
+UNCONFINED = (
+    "This system cannot close the embedded engine's own port. Requests to %s need the access key, but another user of "
+    "this machine who finds the engine's port can read and change all tables."
+)
+LEAST_ROOM = 2**20  # bytes that the engine needs on its disk to start, and some
 PR_SET_PDEATHSIG = 1
 LOCAL = "127.0.0.1"
 # Each write to a table with a stream asks for the table's greatest sequence number, in just these words. Without an
@@ -36,40 +49,78 @@ class EngineFailed(Exception):
 
 
 class Child:
-    """One life of the engine, as our child."""
+    """One life of the engine, as our child, and the door that clients reach it by.
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    `confined` tells whether it may be tried to leave the engine no port of its own.
+    """
+
+    confined: ClassVar[bool] = True
+
+    def __init__(self, process: asyncio.subprocess.Process, door: Door) -> None:
         self.pid = process.pid
         self._process = process
+        self._door = door
         self._output = b""
 
     @classmethod
-    async def start(cls, binary: Path, port: int, database: Path | None, host: str = LOCAL) -> Self:
-        """Returns once it answers. Raises EngineFailed with what it said."""
-        arguments = ["serve", "--host", host, "--port", str(port)]
-        arguments += [] if database is None else ["--db-path", str(database)]
+    async def start(cls, binary: Path, port: int, database: Path | None, key: str, host: str = LOCAL) -> Self:
+        """Start an engine that answers at this port those who bear the key. It answers when this returns.
+
+        Raises EngineFailed with what it said.
+        """
+        child = await cls._begun(binary, _bound(host, port), database, key)
         try:
-            # Its own session: Ctrl-C at the terminal must not end the engine before the gateway has drained.
-            process = await asyncio.create_subprocess_exec(
-                binary,
-                *arguments,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_dying_with_parent(),
-            )
-        except OSError as error:
-            raise EngineFailed(f"The embedded engine, {binary}, cannot be run: {error.strerror}.") from error
-        child = cls(process)
+            await child._prepare(port, database)
+        except EngineFailed:
+            if child._door.problem is None:
+                raise
+        else:
+            return child
+        cls._tell_unconfined()
+        return await cls.start(binary, port, database, key, host)
+
+    @classmethod
+    async def _begun(cls, binary: Path, bound: socket.socket, database: Path | None, key: str) -> Self:
+        calls = Filter.of_system() if cls.confined else None
+        own = _own_address()
         try:
-            await child._ready(database)
+            process = await _spawned(binary, own, database, calls)
+        except BaseException:
+            bound.close()
+            if calls is not None:
+                calls.close()
+            raise
+        gate = None if calls is None else calls.gate()
+        if gate is None:
+            cls._tell_unconfined()
+        try:
+            return cls(process, Door(bound, key, gate or Relay(*own), hands_over=gate is not None))
+        except OSError as problem:
+            process.kill()
+            await process.wait()
+            raise EngineFailed(f"The embedded engine cannot be reached: {problem.strerror}.") from problem
+
+    async def _prepare(self, port: int, database: Path | None) -> None:
+        try:
+            await self._ready(database)
             if database is not None:
                 await asyncio.to_thread(index_stream, database)
+            self._open(port)
         except BaseException:
-            await child.stop()
+            await self.stop()
             raise
-        return child
+
+    @classmethod
+    def _tell_unconfined(cls) -> None:
+        if cls.confined:
+            cls.confined = False
+            logger.warning(UNCONFINED, LOCAL)
+
+    def _open(self, port: int) -> None:
+        try:
+            self._door.open()
+        except OSError as problem:
+            raise EngineFailed(f"The embedded engine cannot listen on port {port}: {problem.strerror}.") from problem
 
     async def _ready(self, database: Path | None) -> None:
         where = "in memory" if database is None else f"on {database}"
@@ -78,7 +129,8 @@ class Child:
             async with asyncio.timeout(PATIENCE):
                 while b"listening on" not in self._output:
                     if not await self._read():
-                        raise EngineFailed(f"The embedded engine did not start {where}: {await self.wait()}")
+                        said = await self.wait()
+                        raise EngineFailed(f"The embedded engine did not start {where}: {said}{_hint(database)}")
         except TimeoutError:
             raise EngineFailed(f"The embedded engine did not start {where}: not ready in {PATIENCE:.0f} s.") from None
 
@@ -94,12 +146,14 @@ class Child:
         while await self._read():
             pass
         status = await self._process.wait()
+        self._door.close()
         lines = [line.strip() for line in self._output.decode(errors="replace").splitlines()]
         said = "; ".join(line.removeprefix("error: ") for line in lines if line and "listening on" not in line)
         ended = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
         return said[-400:] or ended
 
     async def stop(self) -> None:
+        self._door.close()
         try:
             with suppress(ProcessLookupError, TimeoutError):
                 self._process.terminate()
@@ -109,6 +163,18 @@ class Child:
                 with suppress(ProcessLookupError):
                     self._process.kill()
                 await self.wait()
+
+
+def _hint(database: Path | None) -> str:
+    """What probably stands in the engine's way, which tells only that of SQLite."""
+    if database is None:
+        return ""
+    with suppress(OSError):
+        if shutil.disk_usage(database.parent).free < LEAST_ROOM:
+            return ". The disk is full: make room on it."
+        if not os.access(database.parent, os.W_OK):
+            return ". The directory cannot be written to: change that, or choose another one with --data-dir."
+    return ""
 
 
 def index_stream(database: Path) -> None:
@@ -121,60 +187,106 @@ def index_stream(database: Path) -> None:
         logger.warning("The embedded engine's stream stays without its index; writes slow down with time: %s", problem)
 
 
-class Adopted:
-    """An engine that outlived its owner, known by what that had told."""
+class Orphan:
+    """An engine that outlived its owner, where the system does not end it with that, known by what the owner told."""
 
-    def __init__(self, endpoint: str, pid: int, database: Path) -> None:
-        self.endpoint = endpoint
-        self.pid = pid
+    def __init__(self, pid: int, database: Path) -> None:
+        self._pid = pid
         self._database = database
 
     async def runs(self) -> bool:
         """Whether the process is an engine on our database: by now the id may be another process's."""
-        command = ("ps", "-ww", "-o", "command=", "-p", str(self.pid))
+        command = ("ps", "-ww", "-o", "command=", "-p", str(self._pid))
         with suppress(OSError):
+            os.kill(self._pid, 0)
             ps = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
             return os.fsencode(self._database) in (await ps.communicate())[0]
         return False
 
-    async def wait(self) -> str:
-        while await answers(self.endpoint):  # noqa: ASYNC110 - another process's engine tells no event
-            await asyncio.sleep(POLL)
-        return "it no longer answers"
-
-    async def stop(self) -> None:
+    async def end(self) -> None:
+        """End it if it runs: nobody can reach it any more, but it has the database open."""
         began = time.monotonic()
         while (passed := time.monotonic() - began) < 2 * GRACE and await self.runs():
             with suppress(OSError):
-                os.kill(self.pid, signal.SIGTERM if passed < GRACE else signal.SIGKILL)
+                os.kill(self._pid, signal.SIGTERM if passed < GRACE else signal.SIGKILL)
             await asyncio.sleep(POLL)
 
 
-def _dying_with_parent() -> Callable[[], None] | None:
-    """What a child runs on Linux before it becomes the engine: the kernel then kills it with the thread that began it.
+def _own_address() -> tuple[str, int]:
+    """Where an engine listens that has a port of its own: on Linux at an address that no web page can guess."""
+    host = LOCAL
+    if sys.platform.startswith("linux"):
+        host = ".".join(["127", *(str(secrets.randbelow(254) + 1) for _ in range(3))])
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        return host, int(probe.getsockname()[1])
 
-    The library is loaded here, so that little is left to do between fork and exec.
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket for the door, which refuses connections until the engine is ready."""
+    bound = socket.socket()
+    try:
+        if os.name == "posix":
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as problem:
+        bound.close()
+        why = f"The embedded engine cannot be reached at {host}:{port}: {problem.strerror}."
+        raise EngineFailed(why) from problem
+    return bound
+
+
+async def _spawned(
+    binary: Path, own: tuple[str, int], database: Path | None, calls: Filter | None
+) -> asyncio.subprocess.Process:
+    arguments = ["serve", "--host", own[0], "--port", str(own[1])]
+    arguments += [] if database is None else ["--db-path", str(database)]
+    try:
+        # Its own session: Ctrl-C at the terminal must not end the engine before the gateway has drained.
+        return await asyncio.create_subprocess_exec(
+            binary,
+            *arguments,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_before_engine(calls),
+        )
+    except OSError as error:
+        raise EngineFailed(f"The embedded engine, {binary}, cannot be run: {error.strerror}.") from error
+
+
+def _before_engine(calls: Filter | None) -> Callable[[], None] | None:
+    """Return what a child runs before it becomes the engine.
+
+    Its files are its owner's alone, whatever the umask was. On Linux the kernel kills it with the thread that started
+    it, and the filter is set, if there is one. The libraries are loaded before, so that little is left to do here.
     """
-    if not sys.platform.startswith("linux"):
+    if os.name != "posix":
         return None
-    prctl = ctypes.CDLL(None).prctl
+    prctl = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
     parent = os.getpid()
 
-    def ask_kernel() -> None:
-        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+    def prepare() -> None:
+        os.umask(OTHERS)
+        if prctl is not None:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != parent:
+                os._exit(1)
+        if calls is not None:
+            calls.set()
 
-    return ask_kernel
+    return prepare
 
 
-async def answers(endpoint: str) -> bool:
-    """Whether a dynoxide answers there."""
+async def answers(endpoint: str, key: str) -> bool:
+    """Whether a dynoxide answers there who bears the key."""
     try:
         async with asyncio.timeout(1):
             reader, writer = await asyncio.open_connection(LOCAL, urlsplit(endpoint).port or 0)
             try:
-                writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+                head = f"GET / HTTP/1.1\r\nHost: {LOCAL}\r\nAuthorization: {bearing(key)}\r\nConnection: close\r\n\r\n"
+                writer.write(head.encode())
                 return b"server: dynoxide" in (await reader.readuntil(b"\r\n\r\n")).lower()
             finally:
                 writer.close()

@@ -85,9 +85,10 @@ class Meter:
 
     `open` counts the calls that have begun and not ended. Once it has consumed what it is `allowed`, in read units, it
     reads no more: `stopped` is what was told then. What `finishes` is not stopped any more once it has written.
+    `withheld` counts the items that are missing or that the caller may not see: what they cost must not tell which.
     """
 
-    __slots__ = ("allowed", "behind", "calls", "detailed", "finishes", "hits", "open", "spent", "stopped")
+    __slots__ = ("allowed", "behind", "calls", "detailed", "finishes", "hits", "open", "spent", "stopped", "withheld")
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -99,6 +100,7 @@ class Meter:
         self.finishes = False
         self.spent = 0.0
         self.stopped: ReadTooMuch | None = None
+        self.withheld = 0
 
     def note(self, call: Call) -> None:
         """Add a call that has ended."""
@@ -152,6 +154,7 @@ class Meter:
         taken = Meter()
         taken.calls, self.calls = self.calls, []
         taken.behind, self.behind = self.behind, 0.0
+        taken.withheld, self.withheld = self.withheld, 0
         self.spent = 0.0
         if self.detailed:
             # Emptied, not replaced: loaders keep the list.

@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime
 
+# The years that a stated moment may lie in, in UTC: a window around it consists of moments, too.
+FIRST_YEAR, LAST_YEAR = 1000, 9000
+
 
 def iso(moment: datetime) -> str:
     """UTC with milliseconds at a fixed width, so that text order is time order: 2026-06-25T14:30:00.000Z."""

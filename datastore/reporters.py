@@ -1,4 +1,15 @@
-"""Who reports sightings: trust, totals and streaks (BLIP-2, and the reporter's part of BLIP-6)."""
+"""Who reports sightings: trust, totals and streaks (BLIP-2, and the reporter's part of BLIP-5 and BLIP-6).
+
+A reporter earns trust by reports that another user confirmed: silver from 10, gold from 50, of which at most 10 count a
+day (UTC). Two accounts that confirm each other's reports therefore need a day for silver, and five for gold.
+
+The profile has a counter for each day with such reports, `confirmed20260625`. The transaction that stores the first
+confirmation of a sighting adds one to it: each report counts once, and no read comes before. The cap applies when the
+profile is read. Reports of a gold reporter are counted no longer, so a profile has some 50 counters at the most.
+
+Until this rule 10 and 50 reports of any kind made the tier. A profile of that time keeps the tier that it had when its
+owner reports for the first time under the rule (`tierSince`).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +24,7 @@ from datastore.store import Action, Store
 
 
 class TrustTier(StrEnum):
-    """How far a reporter is trusted: silver from 10 reports, gold from 50, or as the profile was given."""
+    """How far a reporter is trusted: by confirmed reports, or as the profile was given if that is more."""
 
     BRONZE = "bronze"
     SILVER = "silver"
@@ -21,17 +32,23 @@ class TrustTier(StrEnum):
 
 
 REPORTS_FOR = {TrustTier.SILVER: 10, TrustTier.GOLD: 50}
+MOST_CONFIRMED_A_DAY = 10
 
 
 @dataclass(frozen=True, slots=True)
 class UserProfile:
-    """A reporter's record. `streak_days` counts days in a row (UTC) with a report, up to `last_reported_on`."""
+    """A reporter's record.
+
+    `streak_days` counts days in a row (UTC) with a report, up to `last_reported_on`. `confirmed_reports` are those that
+    another user confirmed, at most ten a day (UTC).
+    """
 
     user_id: str
     trust_tier: TrustTier
     report_total: int
     streak_days: int
     last_reported_on: date | None
+    confirmed_reports: int = 0
 
 
 class Reporters:
@@ -56,16 +73,41 @@ def count_report(user_id: str, profile: Item | None, now: datetime) -> Action:
         "yesterday": yesterday,
         "user": user_id,
     }
-    condition, update = (
-        keys.SAME_DAY if last >= values["today"] else keys.NEXT_DAY if last == yesterday else keys.NEW_STREAK
+    forms = [keys.SAME_DAY if last >= values["today"] else keys.NEXT_DAY if last == yesterday else keys.NEW_STREAK]
+    if profile is None or "tierSince" not in profile:
+        forms.append(keys.SETTLE_TIER)
+        values["tier"] = tier_from(profile or {}).value
+    settings = ", ".join(update for _, update in forms if update)
+    return Action(
+        "Update",
+        key=keys.profile(user_id),
+        update=f"{f'SET {settings} ' if settings else ''}{keys.COUNT_REPORT}",
+        condition=" AND ".join(condition for condition, _ in forms),
+        values=values,
     )
-    return Action("Update", key=keys.profile(user_id), update=update, condition=condition, values=values)
 
 
-def tier_for(report_total: int, given: TrustTier) -> TrustTier:
-    """The tier a reporter has earned, or was given if that is higher."""
-    earned = [tier for tier, reports in REPORTS_FOR.items() if report_total >= reports]
-    return max([given, *earned], key=list(TrustTier).index)
+def count_confirmed(reporter_id: str, now: datetime) -> Action:
+    """BLIP-5: one more report of the reporter that another user confirmed, on this day (UTC)."""
+    return Action(
+        "Update",
+        key=keys.profile(reporter_id),
+        update=keys.count_confirmed(now.astimezone(UTC).date()),
+        values={"reporter": reporter_id, "one": 1},
+    )
+
+
+def tier_from(profile: Mapping[str, Any]) -> TrustTier:
+    """Return the tier a profile has earned, or was given if that is higher."""
+    reports = _confirmed(profile)
+    if "tierSince" not in profile:
+        reports = max(reports, profile.get("reportTotal", 0))
+    earned = [tier for tier, needed in REPORTS_FOR.items() if reports >= needed]
+    return max([TrustTier(profile.get("trustTier", "bronze")), *earned], key=list(TrustTier).index)
+
+
+def _confirmed(profile: Mapping[str, Any]) -> int:
+    return sum(min(count, MOST_CONFIRMED_A_DAY) for count in keys.confirmed_reports(profile))
 
 
 def introduce(profile: UserProfile) -> Action:
@@ -83,12 +125,12 @@ def introduce(profile: UserProfile) -> Action:
 
 
 def profile_from(item: Mapping[str, Any]) -> UserProfile:
-    total = item.get("reportTotal", 0)
     last = item.get("lastReportedOn")
     return UserProfile(
         user_id=item["userId"],
-        trust_tier=tier_for(total, TrustTier(item.get("trustTier", "bronze"))),
-        report_total=total,
+        trust_tier=tier_from(item),
+        report_total=item.get("reportTotal", 0),
         streak_days=item.get("streakDays", 0),
         last_reported_on=date.fromisoformat(last) if last else None,
+        confirmed_reports=_confirmed(item),
     )

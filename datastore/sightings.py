@@ -19,7 +19,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
-from datastore.reporters import TrustTier, UserProfile, count_report, introduce, profile_from
+from datastore.reporters import TrustTier, UserProfile, count_confirmed, count_report, introduce, profile_from
 from datastore.store import Action, Store
 
 LIFETIME = timedelta(seconds=1800)
@@ -27,6 +27,7 @@ CONFIRMATION_BOOST = 0.1
 MOST_CONFIRMATION_BOOST = 0.3
 TRUST_BOOST = {TrustTier.BRONZE: 0.0, TrustTier.SILVER: 0.05, TrustTier.GOLD: 0.10}
 REPORT_TRIES = 12
+CONFIRM_TRIES = 3  # one is enough, and one more where another user was the first meanwhile
 TIERS: Mapping[str, TrustTier] = {tier.value: tier for tier in TrustTier}
 
 
@@ -117,13 +118,17 @@ class Sightings:
         Raises `NotFound` when the area has no such sighting that is still active.
         """
         item = await self._find(area, sighting_id)
-        if _counted(item, user_id):
-            return sighting_from(item)
-        try:
-            await self._store.transact(keys.CONFIRM, self._confirmation(item, user_id, nano_id))
-        except TransactionCancelled as cancelled:
-            return self._as_it_stands(cancelled, user_id, sighting_id)
-        return sighting_from(item | {"confirmationCount": item.get("confirmationCount", 0) + 1})
+        for _ in range(CONFIRM_TRIES):
+            if _counted(item, user_id):
+                return sighting_from(item)
+            try:
+                await self._store.transact(keys.CONFIRM, self._confirmation(item, user_id, nano_id))
+            except TransactionCancelled as cancelled:
+                # Another user may have been the first meanwhile.
+                item = self._as_it_stands(cancelled, sighting_id)
+                continue
+            return sighting_from(item | {"confirmationCount": item.get("confirmationCount", 0) + 1})
+        raise Conflict("The sighting changes too often at the moment; try again.", retryable=True)
 
     async def _find(self, area: str, sighting_id: str) -> Item:
         values = {
@@ -147,24 +152,26 @@ class Sightings:
             "expiresAt": item["expiresAt"],
         }
         values = {"now": _ttl_now(self._now), "me": user_id, "one": 1, "confirmer": {user_id}}
-        return [
+        counts = _counts_for_trust(item)
+        actions = [
             Action("Put", item=confirmation, condition="attribute_not_exists(PK)"),
             Action(
                 "Update",
                 key=Key(item["PK"], item["SK"]),
                 update=keys.CONFIRM.update,
-                condition=keys.CONFIRM.condition,
+                condition=keys.CONFIRM.condition + (f" AND {keys.FIRST_CONFIRMATION}" if counts else ""),
                 values=values,
             ),
         ]
+        return [*actions, count_confirmed(item["reporterId"], self._now)] if counts else actions
 
-    def _as_it_stands(self, cancelled: TransactionCancelled, user_id: str, sighting_id: str) -> Sighting:
+    def _as_it_stands(self, cancelled: TransactionCancelled, sighting_id: str) -> Item:
         item = cancelled.items[1]
         if cancelled.reasons[1] != "ConditionalCheckFailed":
             raise cancelled
         if item is None or item["expiresAt"] <= self._now.timestamp():
             raise _no_sighting(sighting_id)
-        return sighting_from(item)
+        return item
 
     async def report(
         self,
@@ -257,6 +264,11 @@ def _reported_before(cancelled: TransactionCancelled, wanted: Sighting) -> Sight
 
 def _counted(item: Item, user_id: str) -> bool:
     return item["reporterId"] == user_id or user_id in item.get("confirmers", ())
+
+
+def _counts_for_trust(item: Item) -> bool:
+    """Whether the next confirmation is the first, of a report by somebody who can be trusted more."""
+    return not item.get("confirmers") and item.get("trustTier") != TrustTier.GOLD.value
 
 
 def _no_sighting(sighting_id: str) -> NotFound:

@@ -26,6 +26,11 @@ THROTTLING = {
 }
 # A cancelled transaction is tried again when this is all that stood in its way.
 TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+# What the embedded engine says when its disk is full or read-only. It has written nothing of the request then, and
+# another try a moment later would come to the same.
+UNWRITABLE = ("database or disk is full", "attempt to write a readonly database")
+NO_ROOM = "The store has no room left to write; nothing was written. Try again later."
+NO_ROOM_SECONDS = 5
 LATE = "The store did not answer in time."
 
 
@@ -122,6 +127,8 @@ def refusal_of(status: int, content: bytes) -> Exception:
         problem, code = {}, ""
     if code in THROTTLING or status == 429:
         return Transient(Throttled("The store is busy; try again in a moment."), unsure=False)
+    if status >= 500 and any(words in str(problem.get("message")) for words in UNWRITABLE):
+        return Unavailable(NO_ROOM, retryAfter=NO_ROOM_SECONDS)
     if status >= 500:
         return Transient(Unavailable("The store fails at the moment; try again."))
     if code == "ConditionalCheckFailedException":

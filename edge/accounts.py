@@ -18,6 +18,10 @@ from edge.requests import Budgets, Observe, OpenContext, OperationContext, OverB
 # ten thousand at once, and each takes about as long as reading so much does.
 MISSED_EVENT_UNITS = 0.05
 
+# What it may cost to read a post that is not shown, at most, beyond its estimate: 8 KB of text and tags, and whether
+# its author is followed, read consistently.
+WITHHELD_UNITS = 4.0
+
 _MUTATION = OperationType.MUTATION
 _SHARING = {
     OperationType.QUERY: Sharing.RECENT,
@@ -127,6 +131,14 @@ def owed(report: Report, spent: float, paid: float, least: float) -> float:
     """
     units = (spent if spent > least else least) - paid
     return units if report.knows_all or units > 0 else 0.0
+
+
+def kept_of(request: Request, report: Report) -> float:
+    """Return the read units that an operation costs at least where it asked for what is missing or not to be seen.
+
+    They are the whole estimate and a fixed part, so that no budget tells which of both it was; 0 for other operations.
+    """
+    return request.charged + report.withheld * WITHHELD_UNITS if report.withheld else 0.0
 
 
 def check_debt(allowance: Allowance | None) -> None:

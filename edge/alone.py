@@ -12,6 +12,7 @@ from datastore.hub import Keeping
 from edge.accounts import MISSED_EVENT_UNITS
 from edge.answers import Outcome, outcome_of, place_only, resync
 from edge.capacity.deadlines import Deadlines
+from edge.capacity.time_slices import TimeSlices
 from edge.requests import OperationContext
 from resolvers.progress import Progress
 from resolvers.subscribing import Shared, Unshared
@@ -39,7 +40,7 @@ class Own(NamedTuple):
         return self.context.progress
 
 
-async def outcomes_of(own: Own, deadlines: Deadlines) -> AsyncGenerator[Outcome, None]:
+async def outcomes_of(own: Own, deadlines: Deadlines, slices: TimeSlices) -> AsyncGenerator[Outcome, None]:
     """The context is renewed when an event has come: before, its moment would be that of the event before."""
     progress = own.progress
     async with aclosing(_from_the_start(own) if own.wants_places else _plain(own)) as events:
@@ -48,12 +49,15 @@ async def outcomes_of(own: Own, deadlines: Deadlines) -> AsyncGenerator[Outcome,
                 yield event
                 continue
             mark, known, left_out = progress.mark, progress.known, progress.taken_left_out()
+            if slices.is_used_up:
+                await slices.turn()
             own.context.renew()
             if progress.is_resumed and not progress.is_here.is_set():
                 own.context.meter.charge(MISSED_EVENT_UNITS)
             try:
                 with deadlines.limited():
-                    result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))
+                    with slices.used():
+                        result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))
                     result = await result if own.executor.is_awaitable(result) else result
             except TimeoutError:
                 raise too_late(deadlines) from None

@@ -16,6 +16,8 @@ from datastore.errors import BadUserInput, DomainError, Internal, Resync, Thrott
 from datastore.hub import Policy
 
 MAX_ERRORS = 20
+# An answer is encoded in one piece, and so are keys and numbers beside its texts.
+MAX_ANSWER_CHARACTERS = 4_000_000
 # Messages of graphql-core quote the value they complain about, which can be as long as the request.
 MAX_MESSAGE = 1000
 OF_THE_STORE = frozenset((Throttled.code, Timeout.code, Unavailable.code))
@@ -183,6 +185,35 @@ class Outcome:
         if extensions:
             body["extensions"] = extensions
         return body
+
+
+class AnswerTooLarge(BadUserInput):
+    """An answer would take more bytes than any may. `extensions` hold the `limit`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"The answer holds more than {MAX_ANSWER_CHARACTERS:,} characters: "
+            "ask for smaller pages, fewer fields, or the same field under fewer names.",
+            measure="answerCharacters",
+            limit=MAX_ANSWER_CHARACTERS,
+        )
+
+
+def is_too_large(data: dict[str, Any] | None) -> bool:
+    """Return whether an answer has too many characters to be encoded. The same text counts wherever it stands."""
+    found = 0
+    waiting: list[Any] = [data]
+    while waiting:
+        value = waiting.pop()
+        if type(value) is str:
+            found += len(value)
+            if found > MAX_ANSWER_CHARACTERS:
+                return True
+        elif type(value) is dict:
+            waiting += value.values()
+        elif type(value) is list:
+            waiting += value
+    return False
 
 
 def outcome_of(result: ExecutionResult) -> Outcome:

@@ -19,13 +19,15 @@ from edge.answers import encode, masked, told_error
 from edge.assembly import Edge
 from edge.capacity.addresses import behind_proxies
 from edge.http.cors import CrossOrigin
-from edge.http.exchange import exchange_of
+from edge.http.cycle import cycle_of
 from edge.http.security_headers import SecurityHeaders
 
 GRAPHQL = "/graphql"
 READY_SECONDS = 2.0
 # A URL with one of these asks for an operation, whoever follows it.
 _OPERATION = {"query", "documentId", "extensions"}
+# A visit needs no parameters. Where there are many, GraphQL tells what is wrong with them.
+MOST_VISIT_BYTES = 2048
 
 
 class Behind(Protocol):
@@ -60,8 +62,8 @@ class Application(Starlette):
         if scope["type"] != "http" or scope["path"] != GRAPHQL or scope.get("root_path"):
             await super().__call__(scope, receive, send)
             return
-        # An exchange tells of what breaks by itself, and knows whether an answer has begun.
-        await (self._graphql_elsewhere if exchange_of(scope) is None else self._graphql)(scope, receive, send)
+        # A request cycle reports failures itself, and knows whether a response has begun.
+        await (self._graphql_elsewhere if cycle_of(scope) is None else self._graphql)(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         return self._secured(super().build_middleware_stack())
@@ -142,7 +144,7 @@ class _GraphQL:
 
 
 def _is_visit(scope: Scope) -> bool:
-    if scope["method"] not in ("GET", "HEAD"):
+    if scope["method"] not in ("GET", "HEAD") or len(scope["query_string"]) > MOST_VISIT_BYTES:
         return False
     request = Request(scope)
     accepts_page = "text/html" in request.headers.get("accept", "")

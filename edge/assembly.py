@@ -15,6 +15,7 @@ from datastore.database import StoreOptions
 from datastore.documents import KnownDocuments
 from datastore.metering import Meter
 from datastore.objects import ObjectStore
+from datastore.objects.ledger import IncomingLimits
 from datastore.store import Store
 from edge import graphiql
 from edge.capacity.admission import Admission
@@ -32,10 +33,11 @@ from edge.idempotency import Idempotency
 from edge.identity import Tokens, TokenSettings
 from edge.media import Media
 from edge.observing.metrics_page import MetricsPage
-from edge.observing.operation_log import log_operation
+from edge.observing.operation_log import OperationLog
 from edge.observing.operation_metrics import OperationMetrics
 from edge.requests import Observe, OpenContext
 from edge.settings import Settings
+from edge.uploading import UploadAdmission
 from edge.verification_keys import OpenSession
 from edge.websocket.endpoint import GraphQLWebSocket
 from edge.websocket.limits import SocketLimits
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 # A client waits for it before its operation begins.
 DOCUMENT_SECONDS = 5.0
+# An uploader waits for the read of the reservation before the file is taken.
+RESERVATION_SECONDS = 10.0
 DEMO_TOKEN_SECONDS = 12 * 3600.0
 # What each is called, the id, the role and the verified email: the photo library knows its users by that.
 DEMO_USERS = (
@@ -119,7 +123,12 @@ class Edge:
             self.figures.gauge(name, meaning, read)
         self.figures.count("gateway_operations_shed", "Operations that were refused for overload.", self.admission.shed)
         self.metrics_page = MetricsPage(registry, self.tokens.identify, settings.metrics_token)
-        self.media = Media(objects, now, allowed_origins=settings.allowed_origins)
+        uploads = UploadAdmission(
+            open_store=lambda: open_store(RESERVATION_SECONDS),
+            budgets=self.admission.budgets,
+            limits=IncomingLimits(settings.capacity.incoming_bytes, settings.capacity.incoming_bytes_per_caller),
+        )
+        self.media = Media(objects, now, uploads, allowed_origins=settings.allowed_origins)
         self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
 
     def begin_leaving(self) -> None:
@@ -197,7 +206,7 @@ class Edge:
             subscriptions=self.admission.subscriptions,
             waiting_bytes=self.settings.capacity.waiting_bytes,
             once=self.once,
-            observers=(self.figures.operation, log_operation, *self._observers),
+            observers=(self.figures.operation, OperationLog(), *self._observers),
             tracing=self.tracing,
             explanations=Explanations(self._explain, self._store.prefix),
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import nullcontext
 from inspect import isawaitable
 from typing import Any
 
@@ -11,6 +12,7 @@ from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 from edge.answers import Outcome, Stage, failure, outcome_of
+from edge.capacity.time_slices import TimeSlices
 from edge.cut_off import cut_off
 from edge.documents.prepared import Documents
 from edge.explain import Asking
@@ -26,14 +28,20 @@ def executor_of(request: Request) -> type[Executor[Any]]:
     return _Explained if request.asked.explain else request.operation.document.executor
 
 
-async def executed(documents: Documents, request: Request, context: OperationContext) -> Outcome:
-    """What became of a query or a mutation. A resolver that is cut off is an error like any other."""
+async def executed(
+    documents: Documents, request: Request, context: OperationContext, slices: TimeSlices | None = None
+) -> Outcome:
+    """Execute a query or a mutation. A resolver that is cut off is an error like any other.
+
+    The time until it waits for the first time counts in `slices`.
+    """
     program, variables = request.operation.program, request.asked.variables
     try:
-        if request.asked.explain:
-            result = _explained(documents, request, context)
-        else:
-            result = program.execute(context, variables, hide_suggestions=documents.hides_suggestions)
+        with slices.used() if slices is not None else nullcontext():
+            if request.asked.explain:
+                result = _explained(documents, request, context)
+            else:
+                result = program.execute(context, variables, hide_suggestions=documents.hides_suggestions)
         return answered(await result if isawaitable(result) else result)
     except asyncio.CancelledError as cancelled:
         return failure(cut_off(cancelled))

@@ -11,12 +11,13 @@ from graphql.language import OperationType
 from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.ids import Origin
 from datastore.metering import Meter
-from edge.accounts import Accounts, not_admitted, owed
-from edge.answers import Outcome, Stage, failure
+from edge.accounts import Accounts, kept_of, not_admitted, owed
+from edge.answers import AnswerTooLarge, Outcome, Stage, failure, is_too_large
 from edge.capacity.addresses import payer
 from edge.capacity.deadlines import Deadlines
 from edge.capacity.load import Load
 from edge.capacity.places import Places
+from edge.capacity.time_slices import TimeSlices
 from edge.documents.costs import TooCostly
 from edge.documents.prepared import Document, Documents, KnownText, PreparedOperation, Rejected
 from edge.documents.variables import check_variables
@@ -32,6 +33,7 @@ from edge.requests import (
     Report,
     Request,
     Tracing,
+    answer_units,
     least_units,
     report_on,
 )
@@ -40,6 +42,8 @@ from edge.subscribers import Following, Listener, Whereabouts
 
 DEADLINE = 30.0
 CANCELLED = "CANCELLED"
+# The size of an answer with so few values is not looked at: each text has at most a few thousand characters.
+UNMEASURED_VALUES = 250
 
 Answer = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
@@ -82,7 +86,10 @@ class Runner:
             explanations=explanations,
         )
         places = subscriptions or Places("subscriptions", 0, 0)
-        self._streams = Streams(documents, self.accounts, self._load, places, self._deadlines, waiting_bytes)
+        self._slices = TimeSlices()
+        self._streams = Streams(
+            documents, self.accounts, self._load, places, self._deadlines, self._slices, waiting_bytes
+        )
 
     def check_load(self) -> None:
         """Raises `Unavailable` when an operation that came now would not be executed: it need not be read."""
@@ -109,9 +116,11 @@ class Runner:
             operation = document.operation(asked.name)
             variables = asked.variables or {}
             values = check_variables(variables) if variables else 0
-            estimate = self._documents.estimate(operation, variables)
+            estimate, answered = self._documents.estimate(operation, variables)
             least = least_units("" if known.trusted else known.text, values, document.introspected)
-            return Request(asked, caller, transport, operation, estimate, least)
+            if operation.kind is OperationType.SUBSCRIPTION:
+                asked.keep_only(operation.variable_names)
+            return Request(asked, caller, transport, operation, estimate, least, answered)
         except Rejected as refusal:
             outcome = Outcome(errors=refusal.errors, stage=refusal.stage)
         except (Throttled, Unavailable) as error:
@@ -207,10 +216,12 @@ class Runner:
         accounts = self.accounts
         at_once = accounts.pays_at_once
         allowance = accounts.charge_now(request) if at_once else await accounts.charge(request)
+        least = request.least
         try:
             outcome = await work(request, report)
+            least = max(least, answer_units(outcome))
         finally:
-            units = owed(report, report.price, request.charged, request.least)
+            units = owed(report, report.price, request.charged, max(least, kept_of(request, report)))
             settled = accounts.settle_now(request, units) if at_once else await accounts.settle(request, units)
         outcome.allowance = settled or allowance
         return outcome
@@ -221,12 +232,19 @@ class Runner:
             context.make_from(origin)
         meter = context.meter
         try:
-            outcome = await executed(self._documents, request, context)
+            # An operation with a small answer takes less time than to count it.
+            if request.values <= UNMEASURED_VALUES:
+                outcome = await executed(self._documents, request, context)
+            else:
+                await self._slices.turn()
+                outcome = await executed(self._documents, request, context, self._slices)
         finally:
             context.close()
             self.accounts.measure(report, meter)
         wrote = _wrote(report)
         stopped = meter.stopped
+        if request.values > UNMEASURED_VALUES and is_too_large(outcome.data):
+            outcome = failure(AnswerTooLarge())
         if stopped is not None and (request.kind is OperationType.QUERY or not wrote):
             # Which fields had what they needed before is chance: nobody shall take their values for the answer.
             outcome = failure(stopped)

@@ -9,7 +9,7 @@ from graphql.language import FieldNode, OperationType
 from graphql.pyutils import AwaitableOrValue, Path
 
 from datastore.asking import asking
-from datastore.emails import without_emails
+from datastore.emails import hiding_emails
 from datastore.errors import Forbidden, Unauthenticated
 from datastore.explaining import explained
 from datastore.metering import Meter
@@ -53,7 +53,7 @@ class Explanations:
             prefix=self.prefix,
             estimate=estimate,
             source=_source(operation),
-            hide=str if privileged else without_emails,
+            hide=str if privileged else hiding_emails,
         )
 
 

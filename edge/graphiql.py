@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from edge.origins import canonical
 
 ROOT = Path(__file__).resolve().parent.parent / "web"
 TITLE = "DynamoDB GraphQL gateway"
@@ -30,8 +34,15 @@ HEADERS = {
 # A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin`, `# variables {…}` and `# find {…}` say more of
 # it. Comments of the query itself are indented.
 _BEGINNING = re.compile(r"^(?=# [A-Z])", re.M)
-_THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d+)?", re.I)
-_FORWARDING = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+MOST_PATH_CHARACTERS = 256
+_THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.I)
+# What browsers and command-line clients send. A proxy adds one of a hundred other headers to what it passes on.
+_CLIENT_HEADERS = re.compile(
+    r"host|connection|user-agent|accept(-(encoding|language|charset))?|sec-(fetch|ch|gpc)\b.*|cookie|dnt|te|priority"
+    r"|upgrade-insecure-requests|cache-control|pragma|referer|origin|if-(none-match|modified-since)|content-(type|length)"
+    r"|authorization|keep-alive|save-data|purpose|x-requested-with"
+)
+_FROM_HERE = ("same-origin", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +125,34 @@ def is_from_this_machine(request: Request) -> bool:
 
     The peer alone does not tell: a proxy on this machine asks for others, and a page of any site may let its own name
     point to 127.0.0.1 (DNS rebinding). The Host alone does not either: whoever is elsewhere may write what they like.
-    Proxies that say nothing of others are known by HTTP/1.0, which nginx speaks unless it is told otherwise.
+    Proxies are known by headers that no browser sends, and by HTTP/1.0, which nginx speaks by default. A browser
+    says which page asks: one of another origin, and one that was opened elsewhere, get nothing.
     """
-    hosts = request.headers.getlist("host")
+    headers = request.headers
+    hosts = headers.getlist("host")
     return (
-        request.scope.get("http_version") != "1.0"
+        not request.scope.get("http_version", "").startswith(("0", "1.0"))
         and len(hosts) == 1
         and _THIS_MACHINE.fullmatch(hosts[0]) is not None
-        and not any(name in request.headers for name in _FORWARDING)
+        and all(site in _FROM_HERE for site in headers.getlist("sec-fetch-site"))
+        and all(_is_own(origin, request.scope, hosts[0]) for origin in headers.getlist("origin"))
+        and all(_is_own_page(page, request.scope, hosts[0]) for page in headers.getlist("referer"))
+        and all(_CLIENT_HEADERS.fullmatch(name) for name in headers)
         and request.client is not None
         and _is_loopback(request.client.host)
     )
+
+
+def _is_own(origin: str, scope: Scope, host: str) -> bool:
+    """Whether the origin is that of the page behind this host."""
+    page = canonical(origin)
+    return page is not None and page == canonical(f"{scope.get('scheme', 'http')}://{host}")
+
+
+def _is_own_page(referer: str, scope: Scope, host: str) -> bool:
+    """Return whether the page that a Referer names is behind this host."""
+    scheme, _, rest = referer.partition("://")
+    return _is_own(f"{scheme}://{rest.partition('/')[0]}", scope, host)
 
 
 def _is_loopback(address: str) -> bool:
@@ -135,6 +163,12 @@ def _is_loopback(address: str) -> bool:
 
 
 class _Assets(StaticFiles):
+    def get_path(self, scope: Scope) -> str:
+        """The path of a file. Raises `HTTPException` for one that is too long: each of its parts is looked up."""
+        if len(scope["path"]) > MOST_PATH_CHARACTERS:
+            raise HTTPException(404)
+        return super().get_path(scope)
+
     def file_response(self, *given: Any, **named: Any) -> Response:
         response = super().file_response(*given, **named)
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"

@@ -12,6 +12,7 @@ from datastore.errors import SlowSubscriber
 from edge.accounts import Accounts
 from edge.answers import Outcome, failure, resync
 from edge.capacity.deadlines import Deadlines
+from edge.capacity.time_slices import TimeSlices
 from edge.cut_off import cut_off
 from edge.documents.prepared import PreparedOperation
 from edge.lanes import Lanes
@@ -54,6 +55,7 @@ class Group:
         context: OperationContext,
         *,
         deadlines: Deadlines,
+        slices: TimeSlices,
         is_anyones: bool,
         personal: MutableSet[PreparedOperation],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
@@ -74,7 +76,7 @@ class Group:
         self._reading: asyncio.Task[None] | None = None
         self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
         self._lanes = Lanes[Rights | None, _Due](self.keeping.before, EXECUTED_AT_ONCE, self._tell_due)
-        self._maker = Maker(accounts, source, executor, deadlines)
+        self._maker = Maker(accounts, source, executor, deadlines, slices)
         self._progress = context.progress or Progress()
         self._progress.when_begun = self._tell_places
         self._telling = False
@@ -125,7 +127,7 @@ class Group:
 
     async def tell_missed(self, members: list[Member], told: Event) -> None:
         async def tell(made: Made, alike: Sequence[Member]) -> None:
-            self._owing.charge(made.taken, alike, knows_all=made.knows_all)
+            self._owing.charge(made.taken, alike, made.outcome, knows_all=made.knows_all)
             key, outcome = self._source.key(made.event), made.outcome
             if outcome.is_failure:
                 await _each(alike, lambda member: member.end(outcome))
@@ -274,7 +276,7 @@ class Group:
 
     async def _tell_first(self, made: Made, members: Sequence[Member]) -> None:
         members, _ = made.of(members)
-        self._owing.charge(made.taken, members or [made.member], knows_all=made.knows_all)
+        self._owing.charge(made.taken, members or [made.member], made.outcome, knows_all=made.knows_all)
         outcome, key = made.outcome, None if made.event is None else self._source.key(made.event)
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))
@@ -345,7 +347,7 @@ class Group:
         return members[0].subscriber.request.operation
 
     async def _deliver(self, made: Made, members: Sequence[Member]) -> None:
-        self._owing.charge(made.taken, members, knows_all=made.knows_all)
+        self._owing.charge(made.taken, members, made.outcome, knows_all=made.knows_all)
         event, outcome, size, key = made.event, made.outcome, len(made.outcome.body), self._source.key(made.event)
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))

@@ -240,19 +240,26 @@ def checked_key(text: str) -> str:
 
 
 def _fingerprint(request: Request) -> str:
-    """What is asked: the document's text, the operation in it, and the variables, whatever their order."""
+    """Return the hash of what is asked and with which rights.
+
+    That is the document's text, the operation in it, the variables, whatever their order, and the caller's role and
+    email: both decide what an answer shows. The user id is part of the key's scope.
+    """
+    caller, operation = request.caller.identity, request.operation
+    rights = None if caller is None else [caller.role.value, caller.email]
+    asked = [operation.document.hash, operation.name, request.asked.variables or {}, rights]
     try:
-        variables = json.dumps(request.asked.variables or {}, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
     except RecursionError:
         raise BadUserInput("The variables are nested too deeply for an Idempotency-Key.") from None
-    asked = "\0".join((request.operation.document.hash, request.operation.name or "", variables))
-    return hashlib.sha256(asked.encode()).hexdigest()
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _check(fingerprint: str, known: str) -> None:
     if fingerprint != known:
         raise IdempotencyMismatch(
-            "This Idempotency-Key was used for another operation, or with other variables, in the last 24 hours."
+            "This Idempotency-Key was used for another operation, with other variables, or with a token of another "
+            "role or email, in the last 24 hours."
         )
 
 

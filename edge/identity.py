@@ -13,10 +13,11 @@ from typing import Any
 import jwt
 import orjson
 
+from datastore.characters import has_hidden
 from datastore.errors import Unauthenticated
+from datastore.identifiers import LONGEST_USER_ID, user_id_fits
 from edge.verification_keys import KEYS_RETRY_SECONDS, KeySet, OpenSession, VerificationKey
 from resolvers.access import Identity, Role
-from resolvers.bounds import LONGEST_USER_ID
 
 MAX_TOKEN_BYTES = 8192
 CACHED_TOKENS = 2048
@@ -224,8 +225,10 @@ def _identity(claims: Mapping[str, Any], role_claim: str, expires_at: float) -> 
     user_id = claims.get("sub")
     if not isinstance(user_id, str) or not user_id.strip():
         raise Unauthenticated("The token names no subject (sub).")
-    if len(user_id) > LONGEST_USER_ID:
-        raise Unauthenticated(f"The token's subject (sub) is longer than {LONGEST_USER_ID} characters.")
+    if not user_id_fits(user_id):
+        raise Unauthenticated(f"The token's subject (sub) is longer than {LONGEST_USER_ID} bytes of UTF-8.")
+    if has_hidden(user_id):
+        raise Unauthenticated("The token's subject (sub) holds control characters or invisible ones.")
     return Identity(user_id, _role(claims.get(role_claim)), _verified_email(claims), expires_at)
 
 

@@ -12,6 +12,7 @@ from edge.accounts import Accounts
 from edge.alone import too_late
 from edge.answers import Outcome, failure, outcome_of
 from edge.capacity.deadlines import Deadlines
+from edge.capacity.time_slices import TimeSlices
 from edge.cut_off import cut_off
 from edge.members import Member
 from edge.requests import OperationContext
@@ -56,8 +57,16 @@ class Made:
 class Maker:
     """Executes the events of a source, each in a context of the member for whom it is. `open` are those contexts."""
 
-    def __init__(self, accounts: Accounts, source: Shared[Any], executor: Executor[Any], deadlines: Deadlines) -> None:
+    def __init__(
+        self,
+        accounts: Accounts,
+        source: Shared[Any],
+        executor: Executor[Any],
+        deadlines: Deadlines,
+        slices: TimeSlices,
+    ) -> None:
         self._accounts = accounts
+        self._slices = slices
         self._source = source
         self._executor = executor
         self._deadlines = deadlines
@@ -68,6 +77,8 @@ class Maker:
 
         `standing` is up to where all had been told when that begins to be read.
         """
+        if self._slices.is_used_up:
+            await self._slices.turn()
         context = self._accounts.opened(member.subscriber.request)
         self.open.add(context)
         source = self._source
@@ -97,7 +108,8 @@ class Maker:
         return Made(event, outcome, member, context.knows_who_asks, context.meter.take(), knows_all)
 
     async def _executed(self, event: Any, context: OperationContext) -> Outcome:
-        executor = self._executor.build_per_event_executor(event)
-        executor.context_value = context
-        result: Any = execute_subscription_event(executor)
+        with self._slices.used():
+            executor = self._executor.build_per_event_executor(event)
+            executor.context_value = context
+            result: Any = execute_subscription_event(executor)
         return outcome_of(await result if executor.is_awaitable(result) else result)

@@ -8,7 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from datastore.errors import BadUserInput, Conflict, Forbidden, NotFound, Timeout, Unavailable
+from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound, Timeout
 from datastore.moments import to_seconds
-from datastore.objects import INCOMING, UPLOAD_LIFETIME, ObjectStore
-from datastore.objects.local import LocalObjects, Receiving
+from datastore.objects import UPLOAD_LIFETIME, ObjectStore
+from datastore.objects.local import LocalObjects
 from edge.answers import encode, masked, told_error
+from edge.capacity.addresses import address_in
+from edge.http.headers import MOST_CONDITION_CHARACTERS
 from edge.http.refusals import ClientGone, Refused
 from edge.origins import canonical, canonical_all
 from edge.upload_form import MOST_AROUND, UploadForm
+from edge.uploading import Upload, UploadAdmission, refusal_of, too_large
 
 MOST_BYTES = 25 * 2**20  # no token says more
 SILENCE_SECONDS = 30.0
@@ -43,13 +46,15 @@ PART = re.compile("([0-9]{1,40})-([0-9]{1,40})?|-([0-9]{1,40})")
 class Media:
     """The ASGI application behind `/media`. With another object store than the local one there is nothing here.
 
-    `allowed_origins` are the pages on other hosts that may upload and read, as `https://host[:port]`.
+    `allowed_origins` are the pages on other hosts that may upload and read, as `https://host[:port]`. `admission`
+    decides which uploads are taken.
     """
 
     def __init__(
         self,
         objects: ObjectStore,
         now: Callable[[], datetime],
+        admission: UploadAdmission,
         *,
         allowed_origins: Collection[str] = (),
         silence: float = SILENCE_SECONDS,
@@ -58,7 +63,7 @@ class Media:
         self._now = now
         self._allowed_origins = canonical_all(allowed_origins)
         self._silence = silence
-        self._arriving: set[str] = set()
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -99,6 +104,8 @@ class Media:
         response.headers["Access-Control-Allow-Origin"] = origin
         if reads:
             response.headers["Access-Control-Expose-Headers"] = "Accept-Ranges, Content-Range, ETag"
+        elif request.method != "OPTIONS":
+            response.headers["Access-Control-Expose-Headers"] = "Retry-After"
         if request.method == "OPTIONS":
             response.headers["Access-Control-Allow-Methods"] = "GET, HEAD" if reads else "POST"
             response.headers["Access-Control-Allow-Headers"] = "If-None-Match, Range" if reads else "Content-Type"
@@ -110,32 +117,29 @@ class Media:
         if request.method != "POST":
             raise Refused(405, BadUserInput("Files are uploaded with POST."), allow="OPTIONS, POST")
         length = _length(request.headers)
-        with ExitStack() as stack:
-            upload = _Upload(objects, self._now(), length, stack, self._arriving)
-            await self._receive(request, upload)
-        return Response(status_code=204)
-
-    async def _receive(self, request: Request, upload: "_Upload") -> None:
         try:
-            form = UploadForm(request.headers.get("content-type", ""), upload.begin)
+            form = UploadForm(request.headers.get("content-type", ""))
         except BadUserInput as problem:
             raise Refused(415, problem) from None
-        try:
-            async with asyncio.timeout(MOST_SECONDS):
-                await self._read(request.receive, form)
-            await upload.keep()
-        except TimeoutError:
-            raise _late() from None
-        except BadUserInput as problem:
-            raise Refused(400, problem) from None
-        except Unavailable as problem:
-            raise Refused(503, problem) from None
+        async with AsyncExitStack() as stack:
+            upload = Upload(objects, self._admission, self._now(), length, address_in(request.scope), stack)
+            try:
+                async with asyncio.timeout(MOST_SECONDS):
+                    await self._read(request.receive, form, upload)
+                await upload.keep()
+            except TimeoutError:
+                raise _late() from None
+            except DomainError as problem:
+                raise refusal_of(problem) from None
+        return Response(status_code=204)
 
-    async def _read(self, receive: Receive, form: UploadForm) -> None:
+    async def _read(self, receive: Receive, form: UploadForm, upload: Upload) -> None:
         more = True
         while more:
             content, more = await self._piece(receive)
             form.feed(content)
+            if form.opening is not None:
+                form.write_to(await upload.begin(form.opening))
         form.end()
 
     async def _piece(self, receive: Receive) -> tuple[bytes, bool]:
@@ -167,71 +171,18 @@ class Media:
         return response
 
 
-class _Upload:
-    """The file of one form: checked against its token before, and while it comes."""
-
-    def __init__(self, objects: LocalObjects, now: datetime, length: int, stack: ExitStack, arriving: set[str]) -> None:
-        self._objects = objects
-        self._now = now
-        self._length = length
-        self._stack = stack
-        self._arriving = arriving
-        self._receiving: Receiving | None = None
-        self._left = 0
-        self._most = 0
-
-    def begin(self, token: str, content_type: str) -> Callable[[bytes], None]:
-        claims = self._objects.opened(token, b"upload", self._now)
-        if claims is None or not claims["key"].startswith(INCOMING):
-            raise Refused(403, Forbidden("The token is not right, or has expired."))
-        if content_type.lower() != claims["type"]:
-            raise Refused(415, BadUserInput(f"The file must be sent as Content-Type: {claims['type']}."))
-        self._most = self._left = claims["most"]
-        if self._length > self._most + MOST_AROUND:
-            raise _too_large(self._most)
-        self._take_turn(claims["key"])
-        self._receiving = self._stack.enter_context(self._objects.receiving(claims["key"]))
-        return self._write
-
-    def _take_turn(self, key: str) -> None:
-        """One at a time for each file, so that whoever has a token does not fill the disk with what is on its way."""
-        if key in self._arriving:
-            busy = Conflict("This file is being uploaded; try again when that has ended.", retryable=True)
-            raise Refused(409, busy)
-        self._arriving.add(key)
-        self._stack.callback(self._arriving.discard, key)
-
-    def _write(self, content: bytes) -> None:
-        # To the disk of this machine, piece by piece: that takes no longer than to hand it to a thread.
-        self._left -= len(content)
-        if self._left < 0:
-            raise _too_large(self._most)
-        assert self._receiving is not None
-        self._receiving.write(content)
-
-    async def keep(self) -> None:
-        if self._left == self._most:
-            raise Refused(400, BadUserInput("The file is empty."))
-        assert self._receiving is not None
-        await asyncio.to_thread(self._receiving.keep)
-
-
 def _length(headers: Mapping[str, str]) -> int:
     declared = headers.get("content-length", "")
     if not (declared.isascii() and declared.isdigit()):
         raise Refused(411, BadUserInput("The form must be sent with its Content-Length."))
     if len(declared) > 18 or int(declared) > MOST_BYTES + MOST_AROUND:
-        raise _too_large(MOST_BYTES)
+        raise too_large(MOST_BYTES)
     return int(declared)
 
 
 def _late() -> Refused:
     # Closed, so that neither the rest is waited for nor a socket held with a byte now and then.
     return Refused(408, Timeout("The file did not arrive in time."), connection="close")
-
-
-def _too_large(most: int) -> Refused:
-    return Refused(413, BadUserInput(f"The file may have at most {most} bytes."))
 
 
 def _regular(objects: LocalObjects, key: str) -> tuple[Path, os.stat_result] | None:
@@ -245,6 +196,8 @@ def _regular(objects: LocalObjects, key: str) -> tuple[Path, os.stat_result] | N
 
 
 def _has(tags: str, etag: str) -> bool:
+    if len(tags) > MOST_CONDITION_CHARACTERS:
+        return False
     return etag in [tag.strip().removeprefix("W/") for tag in tags.split(",")] or tags.strip() == "*"
 
 
@@ -265,7 +218,9 @@ def _check_range(request: Request, response: FileResponse, size: int) -> None:
 
 
 def _parts(given: str, size: int) -> list[bool]:
-    """Of each part that a Range names, whether the file has any of it; nothing for what is no Range."""
+    """Of each part that a Range names, whether the file has any of it; nothing for what is no Range, or too long."""
+    if len(given) > MOST_CONDITION_CHARACTERS:
+        return []
     unit, _, named = given.partition("=")
     parts = [PART.fullmatch(part.strip(" \t")) for part in named.split(",")]
     if unit.lower() != "bytes":

@@ -1,5 +1,6 @@
 """What a client asks for, and who asks: what HTTP, WebSocket and server-sent events read alike."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -46,6 +47,12 @@ class Operation:
     traceparent: str | None = None
     resume_after: object = None
     wants_places: bool = False
+
+    def keep_only(self, variables: Collection[str]) -> None:
+        """Forget what the operation does not use: a subscription keeps the rest for as long as it runs."""
+        self.variables = {name: value for name, value in (self.variables or {}).items() if name in variables}
+        found = self.asked_id if self.document_id is None else None
+        self.extensions = None if found is None else {"persistedQuery": {"sha256Hash": found}}
 
     @property
     def asked_id(self) -> str | None:

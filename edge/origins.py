@@ -5,15 +5,22 @@ from collections.abc import Collection
 
 from yarl import URL
 
+# The scheme, a name of 253 characters, and a port.
+MOST_CHARACTERS = 300
 # No user, no path: a browser sends none, and who does means to look like another.
 _ORIGIN = re.compile(r"https?://[^\s/?#@\\]+", re.I)
 
 
 def canonical(origin: str) -> str | None:
-    """`scheme://host[:port]` in lower case, a name in another script in Punycode, the scheme's own port left out.
+    """`scheme://host[:port]` in lower case, the scheme's own port left out, of an origin as a browser sends it.
 
-    None for what is no origin of a page: `null`, a file, an extension, or nonsense.
+    None for what is no origin of a page: `null`, a file, an extension, or nonsense. A browser sends a name in another
+    script in Punycode; to translate one takes milliseconds, so that what is not ASCII, or too long, is not looked at.
     """
+    return _canonical(origin) if len(origin) <= MOST_CHARACTERS and origin.isascii() else None
+
+
+def _canonical(origin: str) -> str | None:
     if not _ORIGIN.fullmatch(origin):
         return None
     try:
@@ -25,8 +32,8 @@ def canonical(origin: str) -> str | None:
 
 
 def canonical_all(origins: Collection[str]) -> frozenset[str]:
-    """The configured origins as they are compared; a slash at the end of one means nothing."""
-    pages = (canonical(origin.removesuffix("/")) for origin in origins)
+    """The configured origins as they are compared: a name in another script in Punycode, without a slash at the end."""
+    pages = (_canonical(origin.removesuffix("/")) for origin in origins)
     return frozenset(page for page in pages if page is not None)
 
 

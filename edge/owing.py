@@ -6,8 +6,9 @@ from typing import Any
 
 from datastore.metering import Meter
 from edge.accounts import Accounts
+from edge.answers import Outcome
 from edge.members import Member
-from edge.requests import OverBudget
+from edge.requests import OverBudget, event_units
 
 
 class Owing:
@@ -25,13 +26,19 @@ class Owing:
         self._settling: asyncio.Task[None] | None = None
         self.may_owe = False
 
-    def charge(self, taken: Meter, members: Sequence[Member], *, knows_all: bool) -> None:
-        """This was read for them. Those who have left pay where none of them is here any more, and nobody else does."""
-        if not taken.calls and not taken.behind and knows_all:
+    def charge(
+        self, taken: Meter, members: Sequence[Member], outcome: Outcome | None = None, *, knows_all: bool
+    ) -> None:
+        """Charge the members for what was read for them, and for the outcome that is made of it.
+
+        Those who have left pay where none of them is here any more, and nobody else does.
+        """
+        answer = 0.0 if outcome is None else event_units(outcome)
+        if not taken.calls and not taken.behind and knows_all and not answer:
             return
         owing = [member for member in members if not member.is_over] or members
         for member in owing:
-            member.subscriber.share(taken, len(owing), knows_all=knows_all)
+            member.subscriber.share(taken, len(owing), answer, knows_all=knows_all)
             if member.is_over:
                 self._spawn(member.subscriber.settle_late())
         if owing:

@@ -26,6 +26,11 @@ MOST_ERROR_IDS = 20
 # An operation that reads nothing is work, too: in read units, at least, for each so many characters of a text that is
 # not trusted, values of its variables, and values of introspection.
 LEAST_UNITS = 0.25
+# A value of an answer takes some 2 µs, and a unit pays for about a millisecond.
+VALUES_PER_UNIT = 500
+# What DynamoDB reads for a unit that is not consistent, an answer holds for a unit.
+ANSWER_BYTES_PER_UNIT = 8_192
+FREE_EVENT_BYTES = 4_096
 CHARACTERS_PER_LEAST, VALUES_PER_LEAST, INTROSPECTED_PER_LEAST = 1_024, 100, 250
 MOST_CHARACTERS = 32_768
 LONGEST_ASKED_ID = 100
@@ -130,11 +135,22 @@ def least_units(text: str, values: int = 0, introspected: int = 0) -> float:
     return LEAST_UNITS * (1 + parts + values // VALUES_PER_LEAST + introspected // INTROSPECTED_PER_LEAST)
 
 
+def answer_units(outcome: Outcome) -> float:
+    """What an answer costs by its size alone, in read units."""
+    return len(outcome.body) / ANSWER_BYTES_PER_UNIT
+
+
+def event_units(outcome: Outcome) -> float:
+    """What an event costs by its size alone, in read units: events of up to 4 KB cost nothing beyond what they read."""
+    size = len(outcome.body)
+    return 0.0 if size <= FREE_EVENT_BYTES else (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT
+
+
 @dataclass(slots=True)  # made for every operation: frozen, each field would cost a call
 class Request:
     """An operation that is ready to be executed: prepared, allowed by its estimate, and not yet paid for.
 
-    `least` are the read units that it costs whatever it reads.
+    `least` are the read units that it costs whatever it reads, and `values` those that its answer may hold.
     """
 
     asked: Operation
@@ -143,11 +159,14 @@ class Request:
     operation: PreparedOperation
     estimate: float
     least: float = LEAST_UNITS
+    values: float = 0.0
 
     @property
     def charged(self) -> float:
-        estimate, least = self.estimate, self.least
-        return estimate if estimate > least else least
+        """The read units that are charged in advance."""
+        estimate, least, values = self.estimate, self.least, self.values / VALUES_PER_UNIT
+        most = estimate if estimate > least else least
+        return most if most > values else values
 
     @property
     def kind(self) -> OperationType:
@@ -164,7 +183,7 @@ class Report:
     errors that were told, each once, and `error_ids` the last ids of those that were masked; a query or a mutation that
     nobody waited for to its end has the code CANCELLED, and a subscription that its client ended has none. `done` is
     everything that is to be explained of a query or a mutation. `replayed` is one that was answered as another was.
-    `knows_all` is False once a call was not waited for: what it is billed is in no sum.
+    `knows_all` is False once a call was not waited for: what it is billed is in no sum. `withheld` is its meter's.
     """
 
     asked: Operation
@@ -189,6 +208,7 @@ class Report:
     trace_id: str | None = None
     replayed: bool = False
     knows_all: bool = True
+    withheld: int = 0
     _done: Meter | None = field(default=None, init=False, repr=False)
     _hash: str | None = field(default=None, init=False, repr=False)
 
@@ -240,6 +260,9 @@ class Report:
 
     def measure(self, meter: Meter) -> float:
         """Add what was done since the last time, and tell what it cost in read units."""
+        if meter.withheld:
+            self.withheld += meter.withheld
+            meter.withheld = 0
         if not (meter.calls or meter.behind or meter.open or meter.detailed):
             self.latest = ()
             return 0.0
@@ -256,6 +279,7 @@ class Report:
 
     def count(self, taken: Meter, among: int = 1, *, knows_all: bool) -> float:
         """Add what was done for so many, and tell this one's part of what it cost."""
+        self.withheld += taken.withheld
         return self._count(taken.calls, taken.behind, among, knows_all)
 
     def _count(self, calls: Sequence[Call], price: float, among: int, knows_all: bool) -> float:

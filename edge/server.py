@@ -19,6 +19,7 @@ import uvicorn
 from edge.application import Behind, application
 from edge.draining import ANSWER_SECONDS, EXIT_SECONDS, LAST_ANSWER_SECONDS, WORKER_SECONDS
 from edge.http.protocol import UVICORN_OPTIONS
+from edge.liveness import end_process
 
 BACKLOG = 2048
 STOPPING = (signal.SIGINT, signal.SIGTERM)
@@ -184,13 +185,8 @@ def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
 def end_process_in(seconds: float = EXIT_SECONDS) -> None:
     """Whatever hangs: a peer, a job, a thread, the event loop."""
 
-    def end() -> None:
-        try:
-            print(f"The process did not end within {seconds:g} s: it is ended as it is.", file=sys.stderr, flush=True)
-        finally:  # the terminal may have gone, too
-            os._exit(1)
-
-    timer = threading.Timer(seconds, end)
+    message = f"The process did not end within {seconds:g} s: it is ended as it is."
+    timer = threading.Timer(seconds, end_process, (message, 1))
     timer.daemon = True
     timer.start()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from datastore.private_folders import FolderUnusable, open_private, unusable
 from datastore.redis_urls import check_redis_url
 from edge.capacity.settings import VARIABLES as CAPACITY_VARIABLES
 from edge.capacity.settings import Capacity, capacity_of
@@ -17,7 +18,7 @@ from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
 from edge.documents.settings import DocumentSettings, document_settings
 from edge.draining import MOST_GRACE_SECONDS
 from edge.explain import Explain
-from edge.origins import canonical
+from edge.origins import canonical_all
 
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
@@ -25,6 +26,7 @@ SHORTEST_SECRET = 32
 SHORTEST_METRICS_TOKEN = 16
 LOG_FORMATS = ("text", "json")
 HTTP_PROFILES = ("2025", "draft2026")
+STRIP_METADATA, KEEP_METADATA = "strip", "keep"
 SECRET_TRIES, SECRET_PAUSE_SECONDS = 20, 0.05
 GRACE_SECONDS = 5.0
 EVERY_ADDRESS = ("0.0.0.0", "::")
@@ -45,6 +47,7 @@ TEXTS = {
     "ingest": "GATEWAY_INGEST",
     "matches": "GATEWAY_MATCHES",
     "photo_bucket": "GATEWAY_PHOTO_BUCKET",
+    "photo_metadata": "GATEWAY_PHOTO_METADATA",
     "s3_url": "GATEWAY_S3_URL",
     "public_url": "GATEWAY_PUBLIC_URL",
     "explain": "GATEWAY_EXPLAIN",
@@ -66,6 +69,7 @@ SECONDS = {
     "heartbeat_seconds": "GATEWAY_HEARTBEAT_SECONDS",
 }
 DRAIN = "GATEWAY_DRAIN_SECONDS"
+WATCHDOG, SHORTEST_WATCHDOG_SECONDS = "GATEWAY_WATCHDOG_SECONDS", 1.0
 SHARED_READS = "GATEWAY_SHARED_READS"
 # All that is read here, for those who look for it.
 VARIABLES = (
@@ -73,6 +77,7 @@ VARIABLES = (
     *LISTS.values(),
     *SECONDS.values(),
     DRAIN,
+    WATCHDOG,
     *DOCUMENT_VARIABLES,
     *CAPACITY_VARIABLES,
     SHARED_READS,
@@ -94,6 +99,7 @@ class Settings:
 
     `photo_bucket` is where photos are kept, in S3 or, at `s3_url`, in a service that speaks its API. `public_url` is
     where clients reach the gateway: the listening URL if nothing is said. `documents` tells which documents are known.
+    `photo_metadata` is "strip" or "keep": what becomes of the metadata in uploaded originals.
 
     `metrics_token` may be borne to see `/metrics`; `log_format` is text or json; `traces` tells whether spans are sent
     to where OpenTelemetry's own variables say.
@@ -108,7 +114,8 @@ class Settings:
 
     `http_profile` names the edition of GraphQL over HTTP whose statuses are sent; streams of server-sent events give a
     sign of life every `heartbeat_seconds`, and WebSockets are pinged. A process that is to end is not ready, and goes
-    on taking connections, for `drain_seconds`: none on this machine alone, else 5 if nothing is said.
+    on taking connections, for `drain_seconds`: none on this machine alone, else 5 if nothing is said. A process whose
+    event loop has not run for `watchdog_seconds` ends itself; 0 is never.
 
     Raises `Misconfigured` for a JWKS without an issuer and an audience, and for an `s3_url` without a bucket.
     """
@@ -136,6 +143,7 @@ class Settings:
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK[0]
     photo_bucket: str | None = None
+    photo_metadata: str = STRIP_METADATA
     s3_url: str | None = None
     public_url: str | None = None
     documents: DocumentSettings = DocumentSettings()  # noqa: RUF009 - frozen
@@ -144,6 +152,7 @@ class Settings:
     http_profile: str = "2025"
     heartbeat_seconds: float = 12.0
     drain_seconds: float | None = None
+    watchdog_seconds: float = 30.0
     traces: bool = False
     explain: str | None = None
     capacity: Capacity = Capacity()  # noqa: RUF009 - frozen
@@ -197,6 +206,8 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
     found |= {field: _positive(name, environment[name]) for field, name in SECONDS.items() if environment.get(name)}
     if environment.get(DRAIN):
         found["drain_seconds"] = _grace(environment[DRAIN])
+    if environment.get(WATCHDOG):
+        found["watchdog_seconds"] = _watchdog(environment[WATCHDOG])
     found["traces"] = _sends_traces(environment)
     found["shared_reads"] = _is_on(SHARED_READS, environment.get(SHARED_READS) or "on")
     if any(environment.get(name) for name in DOCUMENT_VARIABLES):
@@ -230,7 +241,7 @@ def _check(found: Mapping[str, Any]) -> None:
     if found.get("explain", "off") not in list(Explain):
         raise Misconfigured(f"GATEWAY_EXPLAIN must be one of {', '.join(Explain)}, not {found['explain']!r}.")
     for origin in found.get("allowed_origins", ()):
-        if not _ORIGIN.fullmatch(origin) or canonical(origin) is None:
+        if not _ORIGIN.fullmatch(origin) or not canonical_all((origin,)):
             raise Misconfigured(f"GATEWAY_ALLOWED_ORIGINS: {origin!r} is no origin such as https://app.example.com.")
     for field, name in {"s3_url": "GATEWAY_S3_URL", "public_url": "GATEWAY_PUBLIC_URL"}.items():
         if field in found and not _is_address(found[field]):
@@ -245,6 +256,8 @@ def _check(found: Mapping[str, Any]) -> None:
         raise Misconfigured(f"GATEWAY_LOG_FORMAT must be text or json, not {found['log_format']!r}.")
     if found.get("http_profile", "2025") not in HTTP_PROFILES:
         raise Misconfigured(f"GATEWAY_HTTP_PROFILE must be 2025 or draft2026, not {found['http_profile']!r}.")
+    if found.get("photo_metadata", STRIP_METADATA) not in (STRIP_METADATA, KEEP_METADATA):
+        raise Misconfigured(f"GATEWAY_PHOTO_METADATA must be strip or keep, not {found['photo_metadata']!r}.")
     if not _BUCKET.fullmatch(found.get("photo_bucket", "bucket")):
         raise Misconfigured(f"GATEWAY_PHOTO_BUCKET must be the name of a bucket, not {found['photo_bucket']!r}.")
 
@@ -287,12 +300,12 @@ def local_secret(data_dir: Path) -> str:
     """The secret of this machine's local gateways, made at first use and readable by its owner only."""
     path = data_dir / "secret"
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
+        open_private(data_dir)
         return _made_secret(path) or _kept_secret(path)
+    except FolderUnusable as problem:
+        raise Misconfigured(str(problem)) from None
     except OSError as problem:
-        raise Misconfigured(
-            f"The data folder {data_dir} cannot be used: {problem.strerror}. Choose another with --data-dir."
-        ) from None
+        raise Misconfigured(str(unusable(data_dir, problem))) from None
 
 
 def _made_secret(path: Path) -> str | None:
@@ -302,8 +315,12 @@ def _made_secret(path: Path) -> str | None:
     except FileExistsError:
         return None
     made = secrets.token_urlsafe(48)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(made)
+    try:
+        with os.fdopen(descriptor, "w") as file:
+            file.write(made)
+    except OSError:
+        path.unlink()  # a part of a secret would be in the way of a whole one
+        raise
     return made
 
 
@@ -331,6 +348,18 @@ def _grace(text: str) -> float:
         value = -1.0
     if not 0 <= value <= MOST_GRACE_SECONDS:
         raise Misconfigured(f"{DRAIN} must be a number of seconds from 0 to {MOST_GRACE_SECONDS:g}, not {text!r}.")
+    return value
+
+
+def _watchdog(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if value != 0 and not SHORTEST_WATCHDOG_SECONDS <= value < float("inf"):
+        raise Misconfigured(
+            f"{WATCHDOG} must be 0, or a number of seconds from {SHORTEST_WATCHDOG_SECONDS:g}, not {text!r}."
+        )
     return value
 
 

@@ -22,6 +22,7 @@ from edge.capacity.addresses import payer
 from edge.capacity.deadlines import Deadlines
 from edge.capacity.load import Load
 from edge.capacity.places import Places
+from edge.capacity.time_slices import TimeSlices
 from edge.cut_off import cut_off
 from edge.documents.prepared import Documents, PreparedOperation
 from edge.executing import answered, executor_of
@@ -58,6 +59,7 @@ class Streams:
         load: Load,
         places: Places,
         deadlines: Deadlines,
+        slices: TimeSlices,
         most_bytes: int = 0,
     ) -> None:
         self._documents = documents
@@ -65,6 +67,7 @@ class Streams:
         self._load = load
         self._places = places
         self._deadlines = deadlines
+        self._slices = slices
         self._most_bytes = most_bytes
         # Groups of whoever asks, or else of those with the same rights.
         self._groups: dict[_Asked, Group] = {}
@@ -232,6 +235,7 @@ class Streams:
             executor,
             context,
             deadlines=self._deadlines,
+            slices=self._slices,
             is_anyones=is_anyones,
             personal=self._personal,
             spawn=self._spawn,
@@ -255,7 +259,7 @@ class Streams:
         """The answers, each made when it is asked for, and paid for once it has been sent."""
         accounts, context, request = self._accounts, own.context, subscriber.request
         try:
-            async with aclosing(outcomes_of(own, self._deadlines)) as outcomes:
+            async with aclosing(outcomes_of(own, self._deadlines, self._slices)) as outcomes:
                 async for outcome in outcomes:
                     if outcome.is_place:
                         yield outcome
@@ -263,6 +267,7 @@ class Streams:
                     accounts.explain(request, outcome, context.meter)
                     subscriber.note(outcome)
                     yield outcome
+                    subscriber.made(outcome)
                     subscriber.measure(context.meter)
                     await subscriber.settle()
         except OverBudget as refusal:

@@ -7,12 +7,17 @@ from typing import Protocol
 from datastore.errors import DomainError
 from datastore.hub import Keeping, Room
 from datastore.metering import Meter
-from edge.accounts import Accounts, check_debt, not_admitted, owed
+from edge.accounts import Accounts, check_debt, kept_of, not_admitted, owed
 from edge.answers import Allowance, Outcome, Stage
 from edge.capacity.addresses import payer
 from edge.capacity.places import Places
-from edge.requests import Request, report_on
+from edge.documents.variables import characters_in
+from edge.requests import Request, event_units, report_on
 from resolvers.progress import Mark
+
+# A subscription of so many characters, document and variables together, takes one place, and so do so many values of
+# each of its events.
+CHARACTERS_PER_PLACE, VALUES_PER_PLACE = 4_096, 1_000
 
 
 class Listener(Protocol):
@@ -79,7 +84,6 @@ class Subscriber:
     __slots__ = (
         "_accounts",
         "_began",
-        "_has_place",
         "_is_new",
         "_is_over",
         "_keeps",
@@ -87,6 +91,7 @@ class Subscriber:
         "_payer",
         "_places",
         "_spent",
+        "_taken",
         "allowance",
         "report",
         "request",
@@ -99,7 +104,7 @@ class Subscriber:
         self._accounts = accounts
         self._places = places
         self._payer = payer(request.caller)
-        self._has_place = False
+        self._taken = 0  # places
         self._began = time.perf_counter()
         self._spent = self._paid = 0.0
         self._keeps = 0.0  # of what was charged at the start, whatever was read
@@ -113,9 +118,15 @@ class Subscriber:
         self._keeps = self.request.least
 
     def take_place(self) -> None:
-        """Raises `Throttled` or `Unavailable`."""
-        self._places.take(self._payer)
-        self._has_place = True
+        """Take one place, and more for a large document, large variables and large events.
+
+        Raises `Throttled` or `Unavailable`.
+        """
+        request = self.request
+        kept = len(request.operation.document.text) + characters_in(request.asked.variables or {})
+        taken = 1 + kept // CHARACTERS_PER_PLACE + int(request.values) // VALUES_PER_PLACE
+        self._places.take(self._payer, taken)
+        self._taken = taken
 
     @property
     def resumes_after(self) -> str | None:
@@ -140,9 +151,13 @@ class Subscriber:
         """What was done for it alone since the last time."""
         self._spent += self._accounts.measure(self.report, meter)
 
-    def share(self, taken: Meter, among: int, *, knows_all: bool) -> None:
-        """What was done for so many."""
-        self._spent += self.report.count(taken, among, knows_all=knows_all)
+    def share(self, taken: Meter, among: int, answer: float = 0.0, *, knows_all: bool) -> None:
+        """Count an equal part of what was done for so many, and of the units that the answer costs by its size."""
+        self._spent += self.report.count(taken, among, knows_all=knows_all) + answer / among
+
+    def made(self, outcome: Outcome) -> None:
+        """Count an answer that was made for this subscriber alone."""
+        self._spent += event_units(outcome)
 
     @property
     def is_due(self) -> bool:
@@ -160,13 +175,17 @@ class Subscriber:
     async def _settled(self) -> Allowance | None:
         units = self._owed
         self._is_new = False
-        self._spent, self._keeps = max(self._spent, self._keeps), 0.0
+        self._spent, self._keeps = max(self._spent, self._least), 0.0
         self._paid += units
         return await self._accounts.settle(self.request, units)
 
     @property
     def _owed(self) -> float:
-        return owed(self.report, self._spent, self._paid, self._keeps)
+        return owed(self.report, self._spent, self._paid, self._least)
+
+    @property
+    def _least(self) -> float:
+        return max(self._keeps, kept_of(self.request, self.report))
 
     def end_if_settled(self) -> bool:
         """End it where nothing is left to settle, and tell whether it is over; otherwise `end` is to be awaited."""
@@ -194,6 +213,6 @@ class Subscriber:
 
     def leave(self) -> None:
         """Free its place."""
-        if self._has_place:
-            self._has_place = False
-            self._places.leave(self._payer)
+        if self._taken:
+            self._places.leave(self._payer, self._taken)
+            self._taken = 0

@@ -1,6 +1,9 @@
 """The form that an upload is: a token, then a file; read as it arrives, nothing of it kept in memory."""
 
+import logging
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from python_multipart.exceptions import FormParserError
@@ -11,23 +14,44 @@ from datastore.objects import FILE_FIELD
 
 TOKEN_FIELD = "token"
 LONGEST_TOKEN = 4096
+MOST_CONTENT_TYPE_CHARACTERS = 256
+# RFC 2046, 5.1.1.
+BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
 # What a form may have around its file: the token, boundaries and headers.
 MOST_AROUND = 16_384
+# The parser warns of each form that is malformed, which anybody may send any number of: the answer says so.
+logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
-# Given the token and the Content-Type of the file, answers what to write the file to, or raises.
-Begin = Callable[[str, str], Callable[[bytes], None]]
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a form says in front of its file: the token, and the file's Content-Type."""
+
+    token: str
+    content_type: str
 
 
 class UploadForm:
-    """Feed it the body piece by piece. Raises `BadUserInput` for what is no such form, and what `begin` raises."""
+    """Feed it the body piece by piece. Raises `BadUserInput` for what is no such form.
 
-    def __init__(self, content_type: str, begin: Begin) -> None:
-        media, options = parse_options_header(content_type)
+    When a piece leads up to the file, there is an `opening`: before the next piece is fed, say with `write_to` what the
+    file is to be written to. What the piece holds of the file is kept until then.
+    """
+
+    def __init__(self, content_type: str) -> None:
+        # To read a parameter takes microseconds, and a form has one.
+        is_read = len(content_type) <= MOST_CONTENT_TYPE_CHARACTERS
+        media, options = parse_options_header(content_type if is_read else "")
         boundary = options.get(b"boundary", b"")
-        if media != b"multipart/form-data" or not boundary:
-            raise BadUserInput("The body must be sent as Content-Type: multipart/form-data.")
-        self._begin = begin
+        if media != b"multipart/form-data" or not BOUNDARY.fullmatch(boundary):
+            raise BadUserInput(
+                "The body must be sent as Content-Type: multipart/form-data, with a boundary, "
+                f"in at most {MOST_CONTENT_TYPE_CHARACTERS} characters."
+            )
+        self.opening: Opening | None = None
         self._write: Callable[[bytes], None] | None = None
+        self._begun = bytearray()
+        self._fed = 0
         self._token = bytearray()
         self._part: str | None = None
         self._done: list[str] = []
@@ -52,10 +76,20 @@ class UploadForm:
         }
 
     def feed(self, content: bytes) -> None:
+        assert self.opening is None, "It is not said yet what the file is written to."
         try:
             self._parser.write(content)
         except FormParserError as problem:
             raise _no_form() from problem
+        self._fed += len(content)
+        if self._fed > MOST_AROUND and self.opening is None and self._write is None:
+            raise BadUserInput(f"The form must come to its file within {MOST_AROUND:,} bytes.")
+
+    def write_to(self, write: Callable[[bytes], None]) -> None:
+        """Write the file there from now on. Raises what `write` raises."""
+        self.opening, self._write = None, write
+        begun, self._begun = bytes(self._begun), bytearray()
+        write(begun)
 
     def end(self) -> None:
         """The body is over. Raises `BadUserInput` unless the form is whole."""
@@ -77,11 +111,14 @@ class UploadForm:
             raise BadUserInput(f"The form must have the field `{TOKEN_FIELD}` and then `{FILE_FIELD}`, and no other.")
         if self._part == FILE_FIELD:
             media = parse_options_header(self._headers.get(b"content-type", b""))[0]
-            self._write = self._begin(self._token.decode("latin-1"), media.decode("latin-1"))
+            self.opening = Opening(self._token.decode("latin-1"), media.decode("latin-1"))
 
     def _take(self, content: bytes) -> None:
-        if self._part == FILE_FIELD and self._write is not None:
+        if self._write is not None:
             self._write(content)
+            return
+        if self.opening is not None:
+            self._begun += content
             return
         self._token += content
         if len(self._token) > LONGEST_TOKEN:

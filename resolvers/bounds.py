@@ -1,30 +1,29 @@
 """What inputs may hold: each check names the field and the limit."""
 
-import re
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
-from unicodedata import category
 from urllib.parse import urlsplit
 
 from strawberry.utils.str_converters import to_camel_case
 
+from datastore import identifiers
+from datastore.characters import has_hidden
 from datastore.errors import BadUserInput
+from datastore.identifiers import LONGEST_EMAIL, LONGEST_USER_ID
+from datastore.moments import FIRST_YEAR, LAST_YEAR
+from resolvers import user_text
 
 Number = TypeVar("Number", int, float)
 # Takes the field's name in the API and its value, answers the value to go on with, or raises `BadUserInput`.
 Check = Callable[[str, Any], Any]
 
 LONGEST_ID = 100
-LONGEST_USER_ID = 256  # the `sub` of a token
+LONGEST_CODE = 20
 LONGEST_URL = 1000
 LONGEST_LIST = 100
-LONGEST_EMAIL = 254  # RFC 5321, 4.5.3.1.3, and an erratum
-_EMAIL = re.compile(r"[^@\s\x00-\x1f\x7f]+@[^@\s\x00-\x1f\x7f]+")
-INVISIBLE = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # Unicode's categories of controls, formats and spaces
 GREATEST_INT = 2**31 - 1  # of GraphQL
-FIRST_YEAR, LAST_YEAR = 1000, 9000  # so that a window around a moment is one too
 
 
 def checked(input: object, checks: Mapping[str, Check], at: str = "") -> dict[str, Any]:
@@ -55,42 +54,39 @@ def changes(input: object, checks: Mapping[str, Check], removable: Collection[st
     return given
 
 
-def text(field: str, value: str, longest: int) -> str:
-    """The text without the space around it. Raises `BadUserInput` unless 1 to `longest` characters are left.
-
-    One of nothing but invisible characters is as good as empty.
-    """
-    stripped = value.strip()
-    plain = stripped and stripped.isascii() and stripped.isprintable()  # as nearly all are
-    if len(stripped) > longest or not (plain or visible(stripped)):
-        raise BadUserInput(f"`{field}` must have between 1 and {longest} characters.", field=field)
-    return stripped
-
-
-def prose(field: str, value: str, longest: int) -> str:
-    """A text as `text` takes it. Raises `BadUserInput` also for control characters but line breaks and tabs."""
-    given = text(field, value, longest)
-    if any(category(sign) == "Cc" and sign not in "\n\r\t" for sign in given):
-        raise BadUserInput(f"`{field}` must not hold control characters.", field=field)
-    return given
-
-
-def visible(value: str) -> str:
-    """What one sees of a text: all but spaces, controls and the like."""
-    return "".join(sign for sign in value if category(sign) not in INVISIBLE)
+line = user_text.line
+prose = user_text.prose
 
 
 def user_id(field: str, value: str) -> str:
-    """The id of a user as a token has it, the space around it included. Raises `BadUserInput` for what is none."""
-    if not value.strip() or len(value) > LONGEST_USER_ID:
-        raise BadUserInput(f"`{field}` must have between 1 and {LONGEST_USER_ID} characters.", field=field)
-    return value
+    """Return the id of a user as it is: that of a token. Raises `BadUserInput` for a text that is none."""
+    if identifiers.is_user_id(value):
+        return value
+    if value.strip() and identifiers.user_id_fits(value):
+        raise _hidden(field)
+    raise BadUserInput(f"`{field}` must have between 1 and {LONGEST_USER_ID} bytes of UTF-8.", field=field)
 
 
-id = partial(text, longest=LONGEST_ID)
-name = partial(text, longest=200)
-code = partial(text, longest=20)
-note = partial(text, longest=1000)
+def id(field: str, value: str, longest: int = LONGEST_ID) -> str:
+    """Return the id without the spaces around it.
+
+    Raises `BadUserInput` unless it has 1 to `longest` characters, none of which is a control or shows nothing.
+    """
+    given = value.strip()
+    if not 1 <= len(given) <= longest or not user_text.visible(given):
+        raise BadUserInput(f"`{field}` must have between 1 and {longest} characters.", field=field)
+    if has_hidden(given):
+        raise _hidden(field)
+    return given
+
+
+def _hidden(field: str) -> BadUserInput:
+    return BadUserInput(f"`{field}` must not hold control characters or invisible ones.", field=field)
+
+
+code = partial(id, longest=LONGEST_CODE)
+name = partial(line, longest=200)
+note = partial(prose, longest=1000)
 
 
 def ids(field: str, values: Sequence[str]) -> Sequence[str]:
@@ -104,26 +100,33 @@ def ids(field: str, values: Sequence[str]) -> Sequence[str]:
 
 
 def url(field: str, value: str) -> str:
-    """An address on the web. Raises `BadUserInput` for one that is too long, not http(s), or names no host."""
-    address = text(field, value, longest=LONGEST_URL)
+    """Return an address on the web.
+
+    Raises `BadUserInput` for one that is too long, not http(s), or names no host or a user, and for one with a
+    backslash: browsers read it as a slash, and other programs as a part of the host.
+    """
+    address = line(field, value, longest=LONGEST_URL)
     if not address.startswith(("https://", "http://")):
         raise BadUserInput(f"`{field}` must begin with https:// or http://.", field=field)
-    if visible(address) != address or not _host(address):
-        raise BadUserInput(f"`{field}` must name a host, and hold no spaces.", field=field)
+    if user_text.visible(address) != address or "\\" in address or not _names_host_alone(address):
+        raise BadUserInput(
+            f"`{field}` must name a host and no user, and hold no spaces and no backslashes.", field=field
+        )
     return address
 
 
-def _host(address: str) -> str | None:
+def _names_host_alone(address: str) -> bool:
     try:
-        return urlsplit(address).hostname
+        parts = urlsplit(address)
+        return bool(parts.hostname) and "@" not in parts.netloc
     except ValueError:
-        return None
+        return False
 
 
 def email(field: str, value: str) -> str:
-    """An email address in lower case. Raises `BadUserInput`, which does not repeat what was given."""
-    address = value.strip().lower()
-    if len(address) > LONGEST_EMAIL or not _EMAIL.fullmatch(address):
+    """Return the normal form of an email address. Raises `BadUserInput`, which does not repeat what was given."""
+    address = identifiers.email(value)
+    if address is None:
         raise BadUserInput(
             f"`{field}` must be an email address of at most {LONGEST_EMAIL} characters, such as ada@example.com.",
             field=field,

@@ -45,7 +45,7 @@ from datastore.photos.lookups import Lookups
 from datastore.photos.merging import Merging
 from datastore.photos.naming import Naming
 from datastore.photos.persons import Persons
-from datastore.photos.pictures import Pictures
+from datastore.photos.picture_pool import Pictures
 from datastore.photos.tagging import Tagging
 from datastore.photos.uploads import Uploads
 from datastore.photos.user_ids import UserIds
@@ -71,7 +71,10 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What lives as long as the process: one of each. Time comes from `now`, chance from `new_id`."""
+    """What lives as long as the process: one of each. Time comes from `now`, chance from `new_id`.
+
+    `keeps_metadata` tells whether originals of photos are stored with their metadata.
+    """
 
     client: Client
     prefix: str
@@ -86,6 +89,7 @@ class Services:
     user_ids: UserIds
     objects: ObjectStore
     deadline_seconds: float = 30.0
+    keeps_metadata: bool = False
     parsed_matches: ParsedMatches = field(default_factory=ParsedMatches)
     pictures: Pictures = field(default_factory=Pictures)
 
@@ -381,7 +385,14 @@ class Context:
 
     @_Made
     def uploads(self) -> Uploads:
-        return Uploads(self.store, self.services.objects, self.services.pictures, self.now, self.new_store)
+        return Uploads(
+            self.store,
+            self.services.objects,
+            self.services.pictures,
+            self.now,
+            self.new_store,
+            keeps_metadata=self.services.keeps_metadata,
+        )
 
 
 Info = strawberry.Info[Context, None]

@@ -32,6 +32,7 @@ from datastore.keyspace.parts import split
 from datastore.moments import from_epoch_ms, iso
 from datastore.pages import Page
 from datastore.streams import Change
+from resolvers import bounds
 from resolvers.access import require
 from resolvers.arguments import After, Before, Buffer, End, First, Last, MinMagnitude, Start, WhenSlow
 from resolvers.connections import DEFAULT_PAGE, Connection, Paging, connection, listing
@@ -219,8 +220,8 @@ def _magnitude(least: float | None) -> float | None:
     if least is None:
         return None
     if not -LARGEST_MAGNITUDE <= least <= LARGEST_MAGNITUDE:
-        bounds = f"-{LARGEST_MAGNITUDE} and {LARGEST_MAGNITUDE}"
-        raise BadUserInput(f"`minMagnitude` must be between {bounds}.", field="minMagnitude")
+        limits = f"-{LARGEST_MAGNITUDE} and {LARGEST_MAGNITUDE}"
+        raise BadUserInput(f"`minMagnitude` must be between {limits}.", field="minMagnitude")
     return round(least, 12)  # DynamoDB refuses numbers that are tiny, such as 1e-200
 
 
@@ -298,6 +299,7 @@ def _check_feed(feed: str) -> None:
     """Raise `BadUserInput` for what is no plain URL. Which names and hosts are good is for the ingest to know."""
     if len(feed) > LARGEST_INGEST_SOURCE:
         raise BadUserInput(f"`feed` may have at most {LARGEST_INGEST_SOURCE} characters.", field="feed")
+    bounds.id("feed", feed, LARGEST_INGEST_SOURCE)
     if "://" not in feed:
         return
     try:

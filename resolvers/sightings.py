@@ -23,6 +23,7 @@ from datastore.sightings import (
 )
 from datastore.streams import Change
 from datastore.watches import Watch, is_watch, watch_from
+from resolvers import bounds
 from resolvers.access import require
 from resolvers.arguments import (
     After,
@@ -45,6 +46,7 @@ from resolvers.subscribing import Shared, Unshared, follow, keeping
 LONGEST_WINDOW_HOURS = 48
 HOUR = timedelta(hours=1)
 LONGEST_DESCRIPTION = 500
+LONGEST_PLACE = 256
 # A category's window is read whole to be counted: some 30 sightings.
 READS_OF_WINDOW = 3
 
@@ -92,7 +94,7 @@ async def sightings(
 
 
 async def user_profile(info: Info, user_id: UserId) -> UserProfile | None:
-    return await info.context.reporters.by_id(user_id)
+    return await info.context.reporters.by_id(bounds.user_id("userId", user_id))
 
 
 async def reporter(parent: strawberry.Parent[Sighting], info: Info) -> UserProfile | None:
@@ -147,7 +149,8 @@ async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> S
     context = info.context
     caller = require(context.identity, keys.CONFIRM)
     _known(context, area=area)
-    return await context.sightings.confirm(area, sighting_id, user_id=caller.user_id, nano_id=context.new_id(info))
+    sighting = bounds.id("sightingId", sighting_id)
+    return await context.sightings.confirm(area, sighting, user_id=caller.user_id, nano_id=context.new_id(info))
 
 
 async def report_sighting(
@@ -156,11 +159,7 @@ async def report_sighting(
     context = info.context
     caller = require(context.identity, keys.REPORT)
     _known(context, area=input.area, category=input.category)
-    description = input.description.strip()
-    if not 1 <= len(description) <= LONGEST_DESCRIPTION:
-        raise BadUserInput(
-            f"`description` must have between 1 and {LONGEST_DESCRIPTION} characters.", field="description"
-        )
+    description = bounds.prose("description", input.description, LONGEST_DESCRIPTION)
     return await context.sightings.report(
         sighting_id=context.new_id(info),
         area=input.area,
@@ -183,7 +182,10 @@ async def create_watch(
 async def delete_watch(info: Info, area: Area, category: Category, watch_id: WatchId) -> Watch:
     context = info.context
     caller = require(context.identity, keys.DELETE_WATCH)
-    deleted = await context.watches.delete(keys.watch(caller.user_id, area, category, watch_id))
+    # The area and the category may be configured no longer.
+    place = bounds.id("area", area, LONGEST_PLACE), bounds.id("category", category, LONGEST_PLACE)
+    watch = keys.watch(caller.user_id, *place, bounds.id("watchId", watch_id))
+    deleted = await context.watches.delete(watch)
     if deleted is None:
         raise NotFound(f"You have no watch {watch_id!r} for this area and category.")
     return deleted

@@ -16,7 +16,9 @@ from schema.connections import Connection, Node
 from schema.fields import ask, listen
 
 strawberry.enum(
-    reporters.TrustTier, description="How far a reporter is trusted: bronze, silver from 10 reports, gold from 50."
+    reporters.TrustTier,
+    description="How far a reporter is trusted: bronze, silver from 10 reports that another user confirmed, "
+    "gold from 50; at most ten count a day (UTC).",
 )
 strawberry.enum(
     records.Freshness,
@@ -33,6 +35,9 @@ class UserProfile(Node):
     user_id: strawberry.ID = strawberry.field(description="The `sub` of the user's token.")
     trust_tier: reporters.TrustTier = strawberry.field(description="How far the reporter is trusted.")
     report_total: int = strawberry.field(description="Sightings reported so far.")
+    confirmed_reports: int = strawberry.field(
+        description="Those of them that another user confirmed, at most ten a day (UTC): they make the tier."
+    )
     streak_days: int = strawberry.field(description="Days in a row (UTC) with a report, up to the last one.")
     last_reported_on: date | None = strawberry.field(description="The UTC day of the last report.")
 

@@ -42,6 +42,8 @@ COMMANDS: list[list[str]] = [
     ["schema"],
     ["pipeline"],
     ["pipeline", "feed"],
+    ["photos"],
+    ["photos", "strip"],
     ["dlq"],
     ["dlq", "list"],
     ["dlq", "replay"],

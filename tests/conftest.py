@@ -34,6 +34,7 @@ from datastore.engine_process import index_stream
 from datastore.keyspace import TABLES
 from datastore.keyspace.roles import GATEWAY
 from datastore.metering import Call
+from datastore.photos.picture_pool import Pictures
 from datastore.store import Store
 from edge.application import application
 from edge.capacity.settings import Capacity
@@ -152,6 +153,12 @@ class Served:
         """A store of the test's own, to put things in place."""
         return self.gateway.open_store()
 
+    @property
+    def pictures(self) -> Pictures:
+        """The gateway's decoders."""
+        assert self.gateway.services is not None
+        return self.gateway.services.pictures
+
     async def listen(self, query: str, *, user: str | None = None, role: Role = Role.USER) -> "Listener":
         """Start a subscription; it is attached when this returns only as far as the protocol tells (see `settle`)."""
         listener = Listener(self, query, self.headers(user, role))
@@ -234,10 +241,7 @@ class Engines:
         """The URL of an engine for one test more."""
         if self._tests % TESTS_PER_ENGINE == 0:
             self.close()
-            # Its file lies in memory where the system has a place for that.
-            shared = Path("/dev/shm")
-            folder = TemporaryDirectory(dir=shared if shared.is_dir() else None)
-            path = Path(self._running.enter_context(folder)) / "engine.sqlite"
+            path = Path(self._running.enter_context(_in_memory())) / "engine.sqlite"
             if self._template:
                 shutil.copyfile(self._template, path)
             self._url = self._running.enter_context(_engine(path))
@@ -254,10 +258,17 @@ class Engines:
 
 
 @pytest.fixture(scope="session")
-def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engines]:
-    engines = Engines(_with_tables(tmp_path_factory.mktemp("engines")))
-    yield engines
-    engines.close()
+def engines() -> Iterator[Engines]:
+    with _in_memory() as folder:
+        engines = Engines(_with_tables(Path(folder)))
+        yield engines
+        engines.close()
+
+
+def _in_memory() -> TemporaryDirectory[str]:
+    """A folder in memory, where the system has a place for that: an engine waits for a slow disk with each table."""
+    shared = Path("/dev/shm")
+    return TemporaryDirectory(dir=shared if shared.is_dir() else None)
 
 
 def _with_tables(folder: Path) -> Path:
@@ -305,9 +316,9 @@ def _engine(database: Path) -> Iterator[str]:
 
 
 def _wait_for(url: str) -> None:
-    for _ in range(500):
+    for _ in range(3000):
         try:
-            with urlopen(url):
+            with urlopen(url, timeout=30):
                 return
         except OSError:
             time.sleep(0.01)
@@ -370,7 +381,7 @@ async def _create(database: Database) -> None:
     async def make(table: Table) -> None:
         name = database.prefix + table.name
         try:
-            await database.client.call("CreateTable", tables.definition(table, database.prefix))
+            await database.client.call("CreateTable", tables.definition(table, database.prefix), timeout=60.0)
         except RequestRefused as refusal:
             if refusal.code != "ResourceInUseException":
                 raise

@@ -21,10 +21,12 @@ from forking import Forked
 from process_clock import ProcessClock
 
 from datastore.database import Database, StoreOptions, open_database
-from datastore.engine import _Folder
+from datastore.engine_access import VARIABLE, bearing
+from datastore.engine_folder import EngineFolder
 from datastore.objects.opening import LOCAL_FOLDER
 
 READY_SECONDS = 40.0
+ENGINE_KEY = "k" * 32
 GATEWAYS = ("gateway-1", "gateway-2")
 FEEDS = ("feed-1", "feed-2")
 CRICKETS = ("cricket-1", "cricket-2")
@@ -188,7 +190,9 @@ class Deployment:
 
     def _forked(self, script: str, log: str, arguments: list[str], environment: dict[str, str]) -> Forked:
         told = self.folder / f"{log}.log"
-        return Forked(script, arguments, surroundings(**environment), stdout=told, stderr=told)
+        return Forked(
+            script, arguments, surroundings(**{VARIABLE: ENGINE_KEY}, **environment), stdout=told, stderr=told
+        )
 
     # Whether each does its work
 
@@ -202,8 +206,9 @@ class Deployment:
 
     async def _engine_answers(self, name: str, part: Part) -> bool:
         try:
-            async with self._http.get(self.store, timeout=aiohttp.ClientTimeout(2)):
-                return True
+            bears = {"Authorization": bearing(ENGINE_KEY)}
+            async with self._http.get(self.store, headers=bears, timeout=aiohttp.ClientTimeout(2)) as response:
+                return response.status == 200
         except (aiohttp.ClientError, TimeoutError):
             return False
 
@@ -227,7 +232,7 @@ class Deployment:
 
     def engine_child(self) -> int:
         """The id of the engine's own process, which `gateway.py engine` starts."""
-        return _Folder(self.folder / "engine").told()[1]
+        return EngineFolder(self.folder / "engine").told()[1]
 
     async def figure(self, http: aiohttp.ClientSession, name: str, figure: str) -> float:
         """What a gateway tells of itself at /metrics."""
@@ -268,7 +273,9 @@ class Deployment:
     @asynccontextmanager
     async def running(self, prepare: Callable[[Database], Awaitable[None]]) -> AsyncIterator[Database]:
         """All of it; `prepare` is awaited once there are tables, before gateways and the feed's pipeline begin."""
-        (self.folder / "engine").mkdir()
+        (self.folder / "engine").mkdir(mode=0o700)
+        before = os.environ.get(VARIABLE)
+        os.environ[VARIABLE] = ENGINE_KEY
         try:
             await asyncio.gather(*[self.parts[name].begin() for name in ("redis", "engine")])
             async with open_database(StoreOptions(store=self.store, prefix=self.prefix)) as database:
@@ -279,6 +286,7 @@ class Deployment:
         finally:
             for part in self.parts.values():
                 part.kill()
+            os.environ.pop(VARIABLE) if before is None else os.environ.update({VARIABLE: before})
 
 
 async def _is_there(name: str, part: Part) -> bool:

@@ -17,6 +17,7 @@ WAITING = uuid7(NOON, "waiting")
 
 CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("SPARKS-1", "photoUser", {"GetItem", "BatchGetItem"}, Who.ANY),
+    ("SPARKS-1", "photoUser", {"GetItem", "BatchGetItem"}, Who.USER),
     ("SPARKS-2", "photo", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
     ("SPARKS-3", "photos", {"Query"}, Who.ANY),
     ("SPARKS-4", "photoUsers", {"Query"}, Who.ADMIN),

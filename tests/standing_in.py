@@ -1,8 +1,10 @@
 """Stands in for a worker, with nothing to import: it notes that it began, is ready, and leaves when it is told to.
 
-It is ready once the folder has no file of the name `hang`; with `deaf` it does not leave.
+It is ready once the folder has no file of the name `hang`; with `deaf` it does not leave. Once it is ready it sends
+heartbeats, but with `silent-` and its process's number.
 """
 
+import contextlib
 import json
 import os
 import select
@@ -32,6 +34,12 @@ def may_leave() -> bool:
     return not there("deaf")
 
 
+def beat() -> None:
+    if not there(f"silent-{os.getpid()}"):
+        with contextlib.suppress(OSError):  # the buffer is full, or the supervisor has gone
+            line.send(b".", socket.MSG_DONTWAIT)
+
+
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 note("began")
 while there("hang"):
@@ -41,4 +49,5 @@ while there("hang"):
 line.sendall(b"ready\n")
 note("ready")
 while not may_leave():
+    beat()
     time.sleep(0.01)

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import workers.heartbeats
 import workers.slot
 import workers.worker
 from workers.supervisor import Supervisor
@@ -44,8 +45,12 @@ def take(terminal: str) -> None:
 def main(folder: str, count: str, port: str, terminal: str = "", *rest: str) -> None:
     workers.worker.START_SECONDS = float(os.environ.get("START_SECONDS", START_SECONDS))
     workers.slot.FIRST_DELAY = 0.01
+    if silent := os.environ.get("SILENT_SECONDS"):
+        workers.heartbeats.SILENT_SECONDS = float(silent)
+        workers.heartbeats.BEAT_SECONDS = workers.worker.STACKS_SECONDS = float(silent) / 20
+    leave = dict.fromkeys(LEAVE, float(os.environ["LEAVE_SECONDS"])) if "LEAVE_SECONDS" in os.environ else LEAVE
     for module in (workers.slot, workers.supervisor):
-        vars(module).update(LEAVE)
+        vars(module).update(leave)
     if terminal:
         take(terminal)
     if "nohup" in rest:

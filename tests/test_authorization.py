@@ -45,11 +45,11 @@ CALLERS = {
 everybody = pytest.mark.parametrize("caller", CALLERS)
 
 # Of the operations of ASK those that name what is Ada's, so that no other user is let in.
-ADAS = {"watches", "homeFeed", "notifications", "liveActivities", "device"}
+ADAS = {"watches", "homeFeed", "notifications", "liveActivities", "device", "photoUser"}
 # Those that change what is Ada's: whose it is, only the item knows. Others of them admins may do, too.
 ADAS_TO_CHANGE = {"deletePost": False, "updatePhoto": False, "tagFace": True, "untagFace": True, "deletePhoto": True}
 # Users of the photo library are known by their email, which services have none of.
-BY_EMAIL = {"createPhotoUser", "updatePhotoUser", "createPhoto", "completePhoto", "cancelUpload"}
+BY_EMAIL = {"photoUser", "createPhotoUser", "updatePhotoUser", "createPhoto", "completePhoto", "cancelUpload"}
 
 
 async def ask(served: Served, caller: str, query: str, variables: dict[str, Any] | None = None) -> Any:
@@ -222,7 +222,7 @@ NODES: dict[str, tuple[str, str | None]] = {
     "Notification": ('notifications(userId: "ada") { nodes { id } }', "FEED-N4"),
     "Person": ('person(id: "p1") { id }', None),
     "Photo": ('photo(id: "i1", takenAt: "2023-01-01T00:00:00Z") { id }', None),
-    "PhotoUser": ('photoUser(email: "ada@example.com") { id }', None),
+    "PhotoUser": ('photo(id: "i1", takenAt: "2023-01-01T00:00:00Z") { user { id } }', None),
     "Post": ('post(id: "p1") { id }', None),
     "Sighting": ('sightings(area: "Downtown") { nodes { id } }', None),
     "Team": ('team(id: "1") { id }', None),

@@ -13,7 +13,8 @@ from feed_changes import store_of
 from datastore.backoff import Backoff
 from datastore.client import Client, RequestRefused
 from datastore.database import Database
-from datastore.errors import Throttled, Timeout, Unavailable
+from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
+from datastore.keyspace.feeds.pipeline import BURY
 from datastore.keyspace.feeds.table import FEED
 from datastore.streams import Change
 from pipelines.streams import outages
@@ -201,6 +202,54 @@ async def test_one_item_that_is_throttled_holds_up_no_other_and_is_waited_for(da
 
     assert sorted(handler.numbers()) == list(range(50))
     assert await letters_of(database) == []
+
+
+async def test_what_can_never_be_stored_is_buried_after_one_try(database: Database) -> None:
+    async def store(changes: Sequence[Change]) -> None:
+        for change in changes:
+            key, size = change.keys["PK"], 500_000 if change.keys["PK"] == "large" else 1
+            if key in ("long", "large", "group"):
+                problem = store_of(database).put(
+                    BURY, {"PK": key * (1 if size > 1 else 1024), "SK": "s", "text": "x" * size}
+                )
+                try:
+                    await problem
+                except BadUserInput as refused:
+                    raise refused if key == "long" else ExceptionGroup("both", [refused, refused]) from None
+
+    metrics, handler = StreamMetrics(), Noting("handler", store)
+    records = [record(1, "long"), record(2, "large"), record(3, "group"), record(4, "good")]
+
+    async with asyncio.timeout(30):
+        await batches_of(database, handler, retries=Backoff(first=600, most=600, tries=6), metrics=metrics).handle(
+            FEED.name, records
+        )
+
+    letters = {letter.error_type: letter.attempts for letter in await letters_of(database)}
+    assert letters == {"BadUserInput": 1, "RequestRefused": 1, "ExceptionGroup": 1}
+    assert handler.numbers() == [4]
+    labels = {"table": "feed", "handler": "handler", "outcome": "retried"}
+    assert metrics.registry.get_sample_value("stream_records_total", labels) is None
+
+
+async def test_what_comes_after_a_change_that_was_buried_at_once_has_all_its_tries(database: Database) -> None:
+    tries = 0
+
+    async def fail(changes: Sequence[Change]) -> None:
+        nonlocal tries
+        for change in changes:
+            assert change.new is not None
+            if change.new["n"] == 1:
+                raise RequestRefused("ValidationException", "it is refused")
+            if len(changes) == 1 and (tries := tries + 1) < 4:
+                raise ValueError("not yet")
+
+    handler = Noting("handler", fail)
+
+    await batches_of(database, handler).handle(FEED.name, [record(1), record(2)])
+
+    assert handler.numbers() == [2]
+    assert [letter.attempts for letter in await letters_of(database)] == [1]
 
 
 async def test_an_outage_is_told_again_while_it_lasts(

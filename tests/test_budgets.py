@@ -23,6 +23,7 @@ from edge.capacity.addresses import payer
 from edge.capacity.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
 from edge.capacity.redis_budgets import CONNECTIONS, RedisBuckets
 from edge.capacity.settings import Capacity
+from edge.documents.costs import Estimated
 from edge.operations import Caller
 from edge.requests import OverBudget
 from edge.settings import Settings
@@ -480,7 +481,7 @@ def left(served: Served) -> float:
         ("{ nothing }", 0.25),
         ("{ areas }" + " " * 1_024, 0.5),
         ("{ nothing " + " " * 3_072 + "}", 1.0),
-        ("{ __schema { types { name fields { name } } } }", 1.25),
+        ("{ __schema { types { name } } }", 0.5),
     ],
 )
 async def test_work_that_reads_nothing_is_paid_for(served: Served, text: str, units: float) -> None:
@@ -525,7 +526,7 @@ async def test_what_a_subscription_paid_to_begin_is_given_back_once(
         return Allowance(2, -3, 1)
 
     monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", overdrawn)
-    monkeypatch.setattr(served.gateway.edge.documents, "estimate", lambda *_: 1.0)
+    monkeypatch.setattr(served.gateway.edge.documents, "estimate", lambda *_: Estimated(1.0, 1.0))
     listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
     await served.settle(BLIP)
     raw_put(served, foreign_sighting("0"))

@@ -66,6 +66,8 @@ def gateway(folder: Path) -> Iterator[Process]:
         (["ingest", "earthquakes"], "Missing argument 'source'. See gateway.py ingest earthquakes --help."),
         (["token", "--role", "king"], "'king' is not one of 'user', 'admin', 'system'. See gateway.py token --help."),
         (["token", "--hours", "many"], "Invalid value for '--hours'"),
+        (["photos", "strip", "--memory"], "Invalid value for --memory: works with photos in a bucket only"),
+        (["photos", "strip", "--page", "0"], "Invalid value for '--page'"),
         (["tables", "export", "--format", "yaml"], "'yaml' is not one of 'cloudformation', 'terraform'."),
         (["tables", "export", "--role", "ingest"], "Invalid value for --role: is for --iam and --policies."),
         (["tables", "export", "--iam", "--role", "king"], "'king' is not one of 'gateway', 'pipeline-feed',"),
@@ -124,8 +126,12 @@ def test_a_data_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     for command in ("serve", "token"):
-        refused(run_here(command, "--data-dir", file), 2, f"Error: The data folder {file} cannot be used: File exists.")
-    refused(run("tables", "describe", "--data-dir", file), 1, "data folder cannot be used")
+        refused(
+            run_here(command, "--data-dir", file),
+            2,
+            f"Error: The data directory {file} cannot be used: Not a directory.",
+        )
+    refused(run("tables", "describe", "--data-dir", file), 1, f"data directory {file} cannot be used: Not a directory")
 
 
 def test_a_damaged_database_is_told_in_one_line(tmp_path: Path) -> None:
@@ -158,7 +164,7 @@ def test_an_ingest_beside_a_running_gateway_shows_there(gateway: Process, folder
 def test_every_command_takes_the_store_options() -> None:
     options = ["--store", "--data-dir", "--memory", "--prefix", "--region"]
     for command in COMMANDS:
-        if command not in ([], ["ingest"], ["documents"], ["tables"], ["pipeline"], ["dlq"]):
+        if command not in ([], ["ingest"], ["documents"], ["tables"], ["pipeline"], ["dlq"], ["photos"]):
             told = run_here(*command, "--help").stdout
             assert [option for option in options if option not in told] == [], command
 

@@ -289,7 +289,7 @@ async def test_an_id_of_an_older_moment_stands_further_up(served: Served) -> Non
     assert [comment["text"] for comment in (await listed(served))["nodes"]] == ["1", "2", "3", "4"]
 
 
-async def test_the_post_and_its_comments_are_read_side_by_side_then_all_authors(served: Served) -> None:
+async def test_the_post_is_read_and_then_its_comments_and_then_all_authors_at_once(served: Served) -> None:
     await cast(served, "PUBLIC")
     for user in ("ada", "eve", "ada"):
         await add(served, user)

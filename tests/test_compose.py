@@ -29,7 +29,7 @@ from resolvers.access import Role
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
 LISTENING = {"engine": 8001, "redis": 6379, "bus": 6379, "gateway-1": 8000, "gateway-2": 8000, "feed-pipeline": 9100}
-GIVEN = {"GATEWAY_SECRET": SECRET}
+GIVEN = {"GATEWAY_SECRET": SECRET, "GATEWAY_ENGINE_KEY": "k" * 40}
 READY_SECONDS = 40.0
 
 REPORT = """mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "Asleep"}) { area } }"""
@@ -107,12 +107,13 @@ class Composed:
         here = {"python": [sys.executable], "redis-cli": [program, "-p", str(self.ports[name])]}
         check = [*here[program], *rest]
         async with asyncio.timeout(READY_SECONDS):
-            while await self._status(check):
+            while await self._status(check, self.environment(name)):
                 assert self._processes[name].poll() is None, self.log(name)
                 await asyncio.sleep(0.1)
 
-    async def _status(self, command: list[str]) -> int:
-        process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    async def _status(self, command: list[str], environment: dict[str, str]) -> int:
+        quiet = subprocess.DEVNULL
+        process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=quiet, stderr=quiet)
         return await process.wait()
 
     async def _completed(self, name: str) -> None:

@@ -453,9 +453,9 @@ def test_a_pattern_of_the_contract_is_declared_as_its_field(
 ) -> None:
     (field,) = [field for field_name, field in root_fields() if field_name == name]
 
-    (pattern,) = [pattern for pattern in patterns_of(field) if pattern.id == id]
+    (pattern,) = [pattern for pattern in patterns_of(field) if (pattern.id, pattern.who) == (id, who)]
 
-    assert (set(pattern.operations), pattern.who) == (operations, who)
+    assert set(pattern.operations) == operations
     assert {pattern.id for pattern in patterns_of(field)} == {row[0] for row in CONTRACT if row[1] == name}
     assert name in pattern.fields
     assert pattern.summary in (field.description or "")

@@ -27,7 +27,7 @@ PAGE = "query ($n: Int = 50, $all: Boolean!) {photos(first: $n) {nodes {imageId 
 
 
 def cost(text: str, variables: dict[str, Any] | None = None) -> float:
-    return DOCUMENTS.prepare(text).operation(None).estimate(variables or {})
+    return DOCUMENTS.prepare(text).operation(None).estimate(variables or {}).units
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def windows(number: int) -> str:
 async def test_what_costs_too_much_is_refused_before_the_first_read(served: Served) -> None:
     answer = await served.ask(windows(30))
 
-    estimate = DOCUMENTS.prepare(windows(30)).operation(None).estimate({})
+    estimate = DOCUMENTS.prepare(windows(30)).operation(None).estimate({}).units
     assert answer.codes == ["BAD_USER_INPUT"]
     assert answer.errors is not None
     assert answer.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "estimate": estimate, "limit": 2_000.0}

@@ -302,9 +302,9 @@ def test_what_was_refused_is_not_looked_at_again(documents: Documents, monkeypat
 def test_what_is_kept_is_bounded_in_number_and_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
-    def noted(text: str) -> DocumentNode:
+    def noted(text: str, **options: bool) -> DocumentNode:
         parsed.append(text)
-        return parse(text)
+        return parse(text, **options)
 
     monkeypatch.setattr(prepared, "parse", noted)
     documents = Documents(api.build())

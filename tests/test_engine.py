@@ -20,6 +20,7 @@ import pytest
 from datastore import engine as module
 from datastore import engine_process
 from datastore.engine import Engine, EngineMissing, find_binary
+from datastore.engine_folder import EngineFolder
 from datastore.engine_process import EngineFailed
 
 ROOT = Path(__file__).parent.parent
@@ -64,7 +65,7 @@ def left(binary: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         assert b"listening on" in process.stderr.readline()
-        told = {"endpoint": f"http://127.0.0.1:{free}", "pid": process.pid}
+        told = {"endpoint": f"http://127.0.0.1:{free}", "pid": process.pid, "key": "of one that is gone"}
         (tmp_path / "engine.json").write_text(json.dumps(told))
         yield process
         process.kill()
@@ -75,7 +76,7 @@ def dynamodb(engine: Engine) -> Any:
         "dynamodb",
         endpoint_url=engine.endpoint,
         region_name="local",
-        aws_access_key_id="local",
+        aws_access_key_id=engine.key,
         aws_secret_access_key="local",
     )
 
@@ -128,7 +129,7 @@ def runs(process_id: int) -> bool:
 
 
 async def is_answering(engine: Engine) -> bool:
-    return await engine_process.answers(engine.endpoint)
+    return await engine_process.answers(engine.endpoint, engine.key)
 
 
 async def test_an_engine_in_memory_is_shared_by_whoever_names_its_folder(binary: Path, tmp_path: Path) -> None:
@@ -275,7 +276,7 @@ async def test_failing_callback_does_not_end_the_watch(binary: Path) -> None:
         assert await is_answering(engine)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine stays, and is adopted")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine stays until it is ended")
 async def test_killed_owner_leaves_no_engine(binary: Path, tmp_path: Path, owner: subprocess.Popen[str]) -> None:
     orphan = pid(tmp_path)
     assert runs(orphan)
@@ -300,21 +301,15 @@ async def test_attached_takes_over_from_a_killed_owner(
             assert pid(tmp_path) != orphan
 
 
-async def test_engine_left_behind_is_adopted(binary: Path, tmp_path: Path, left: subprocess.Popen[bytes]) -> None:
+async def test_engine_left_behind_is_ended_and_its_port_taken(
+    binary: Path, tmp_path: Path, left: subprocess.Popen[bytes]
+) -> None:
+    endpoint = json.loads((tmp_path / "engine.json").read_text())["endpoint"]
     async with Engine(binary, tmp_path) as engine:
-        assert (engine.attached, pid(tmp_path)) == (False, left.pid)
-        await make_table(engine)
-        left.kill()
-        left.wait()
-        await until(lambda: engine.restarts == 1)
-        assert await tables(engine) == ["birds"]
+        assert left.wait(1) == 0
+        assert (engine.attached, engine.endpoint) == (False, endpoint)
         assert pid(tmp_path) != left.pid
-
-
-async def test_stopping_ends_an_adopted_engine(binary: Path, tmp_path: Path, left: subprocess.Popen[bytes]) -> None:
-    async with Engine(binary, tmp_path):
-        assert left.poll() is None
-    assert left.wait(1) == 0
+        assert await is_answering(engine)
 
 
 async def test_stale_note_of_somebody_elses_engine_is_ignored(binary: Path, tmp_path: Path) -> None:
@@ -357,7 +352,7 @@ async def test_corrupt_file_is_told_in_one_line(binary: Path, tmp_path: Path) ->
 
 async def test_unusable_folder_and_program_are_told(binary: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(EngineFailed, match=r"data folder cannot be used: .*file"):
+    with pytest.raises(EngineFailed, match=r"data directory .*file cannot be used: Not a directory\."):
         async with Engine(binary, tmp_path / "file"):
             pass
     with pytest.raises(EngineFailed, match="cannot be run: Permission denied"):
@@ -367,7 +362,7 @@ async def test_unusable_folder_and_program_are_told(binary: Path, tmp_path: Path
 
 async def test_owner_that_never_answers_is_told(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_process, "PATIENCE", 0.2)
-    silent = module._Folder(tmp_path)
+    silent = EngineFolder(tmp_path)
     silent.open()
     assert silent.take()
     with pytest.raises(EngineFailed, match=r"engine\.lock is held, but its owner's engine does not answer"):

@@ -15,7 +15,8 @@ from fault_proxy import Proxy, Seen, forward, plain, until
 from feed_items import comment_item, post_item, user_item
 from hypothesis import given
 from hypothesis import strategies as st
-from photo_items import ADA, EVE
+from photo_items import ADA, EVE, user, user_id
+from photo_items import put as put_photos
 from test_comments import an_id
 from test_home_feeds import entry, put
 
@@ -477,6 +478,25 @@ def test_the_setting_is_one_of_four() -> None:
     assert from_environment({"GATEWAY_EXPLAIN": "anyone"})["explain"] == "anyone"
     with pytest.raises(Misconfigured, match="GATEWAY_EXPLAIN must be one of off, admin, user, anyone, not 'all'"):
         from_environment({"GATEWAY_EXPLAIN": "all"})
+
+
+async def test_an_explanation_confirms_nobodys_email(served: Served) -> None:
+    await put_photos(served, user(EVE))
+    query = f"""{{
+      known: photoUser(userId: "{user_id(served, EVE)}") {{ displayName }}
+      right: photosByUser(email: "{EVE}") {{ nodes {{ imageId }} }}
+      wrong: photosByUser(email: "{ADA}") {{ nodes {{ imageId }} }}
+    }}"""
+
+    told = explanation(await ask(served, query, role=Role.USER, email="mallory@example.com"))
+    shown = explanation(await ask(served, query, role=Role.ADMIN))
+
+    [read] = [call["keys"] for call in told["calls"] if "keys" in call]
+    assert read == [{"PK": "USER#<email>", "SK": "USER#<email>"}]
+    values = [call["values"] for call in told["calls"] if "values" in call]
+    assert len(values) == 2
+    assert values[0] == values[1]
+    assert EVE in str(shown)
 
 
 @pytest.mark.parametrize("settings", [None], indirect=True, ids=["by default"])

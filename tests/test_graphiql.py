@@ -505,10 +505,12 @@ def roles(tokens: list[dict[str, str]]) -> list[str]:
     return [token["name"] for token in tokens]
 
 
-def config(headers: list[tuple[str, str]], client: tuple[str, int] | None = ("127.0.0.1", 50000)) -> Any:
+def config(
+    headers: list[tuple[str, str]], client: tuple[str, int] | None = ("127.0.0.1", 50000), version: str = "1.1"
+) -> Any:
     """What a request with these headers from this peer is told."""
     raw = [(name.encode(), value.encode()) for name, value in headers]
-    request = Request({"type": "http", "headers": raw, "client": client})
+    request = Request({"type": "http", "http_version": version, "headers": raw, "client": client})
     return json.loads(bytes(Config(lambda: [{"name": "Admin", "token": "a token"}]).response(request).body))
 
 
@@ -523,6 +525,42 @@ def test_who_calls_this_machine_by_its_own_name_gets_the_demo_tokens(host: str) 
 @pytest.mark.parametrize(
     "headers",
     [
+        [("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "cors"), ("sec-fetch-dest", "empty")],
+        [("sec-fetch-site", "none")],
+        [("origin", "http://localhost:8000"), ("sec-fetch-site", "same-origin")],
+        [("referer", "http://localhost:8000/graphql"), ("cookie", "a=b"), ("x-requested-with", "page")],
+    ],
+    ids=str,
+)
+def test_a_page_of_our_own_gets_the_demo_tokens(headers: list[tuple[str, str]]) -> None:
+    assert roles(config([("host", "localhost:8000"), *headers])["tokens"]) == ["Admin"]
+
+
+@pytest.mark.parametrize("version", ["1.0", "0.9"])
+def test_http_before_1_1_gets_no_token(version: str) -> None:
+    assert config([("host", "localhost")], version=version)["tokens"] == []
+
+
+FROM_PROXIES = [
+    *("via", "forwarded", "cdn-loop", "x-forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"),
+    *("x-forwarded-port", "x-forwarded-server", "x-forwarded-prefix", "x-forwarded-user", "x-forwarded-anything"),
+    *("x-original-host", "x-original-url", "x-original-forwarded-for", "x-real-ip", "x-client-ip", "true-client-ip"),
+    *("x-cluster-client-ip", "fastly-client-ip", "cf-connecting-ip", "cf-connecting-ipv6", "cf-ray", "cf-visitor"),
+    *("fly-client-ip", "x-envoy-external-address", "x-azure-clientip", "x-appengine-user-ip", "x-amzn-trace-id"),
+    *("proxy-client-ip", "wl-proxy-client-ip", "x-proxyuser-ip", "x-varnish", "surrogate-capability", "client-ip"),
+    *("x-arr-log-id", "x-remote-ip", "forwarded-for", "x-vercel-forwarded-for", "do-connecting-ip", "x-nginx-proxy"),
+    *("proxy-connection", "max-forwards", "early-data", "tailscale-user-login", "x-cloud-trace-context"),
+    *("x-request-id", "x-ms-proxy", "x-gitpod-port-number", "x-of-a-proxy-to-come"),
+]
+OTHER_ORIGINS = [
+    *("https://evil.example", "null", "", "http://127.0.0.1", "http://127.0.0.1:8001", "http://localhost:8000"),
+    *("https://127.0.0.1:8000", "http://127.0.0.1:8000.evil.example", "http://127.0.0.1:8000/", "file://"),
+]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
         [("host", "rebound.example.com")],
         [("host", "rebound.example.com:8000")],
         [("host", "127.0.0.1.example.com")],
@@ -532,9 +570,18 @@ def test_who_calls_this_machine_by_its_own_name_gets_the_demo_tokens(host: str) 
         [("host", "")],
         [],
         [("host", "127.0.0.1"), ("host", "example.com")],
+        [("host", "localhost:99999999")],
+        [("host", "127.0.0.1:8000"), ("referer", "http://evil.example/")],
+        [("host", "127.0.0.1:8000"), ("referer", "http://127.0.0.1:8000.evil.example/")],
+        [("host", "127.0.0.1:8000"), ("referer", "about:blank")],
         [("host", "127.0.0.1"), ("x-forwarded-for", "192.0.2.1")],
         [("host", "127.0.0.1"), ("x-forwarded-host", "example.com")],
         [("host", "127.0.0.1"), ("forwarded", "for=192.0.2.1")],
+        *([("host", "127.0.0.1"), (name, "x")] for name in FROM_PROXIES),
+        *([("host", "127.0.0.1"), ("sec-fetch-site", site)] for site in ("cross-site", "same-site", "", "None", "x")),
+        [("host", "127.0.0.1"), ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "cross-site")],
+        *([("host", "127.0.0.1:8000"), ("origin", origin)] for origin in OTHER_ORIGINS),
+        [("host", "127.0.0.1:8000"), ("origin", "http://127.0.0.1:8000"), ("origin", "https://evil.example")],
     ],
     ids=str,
 )
@@ -571,6 +618,9 @@ def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
     assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.0") == []
     assert _tokens_of(gateway, "GET http://example.com/graphiql/config.json HTTP/1.1") == []
     assert tokens(**{"X-Forwarded-For": "192.0.2.1"}) == []
+    assert tokens(**{"Sec-Fetch-Site": "cross-site"}) == []
+    assert tokens(Origin="https://evil.example") == []
+    assert tokens(Origin=gateway.url) == ["Demo user", "Admin", "System"]
 
 
 def _tokens_of(gateway: Process, line: str) -> list[str]:
@@ -579,7 +629,7 @@ def _tokens_of(gateway: Process, line: str) -> list[str]:
     with create_connection((address.hostname, address.port), timeout=20) as connection:
         connection.sendall(f"{line}\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode())
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
-    return roles(json.loads(answer.partition(b"\r\n\r\n")[2])["tokens"])
+    return roles(json.loads(answer.partition(b"\r\n\r\n")[2]).get("tokens", []))
 
 
 # The examples

@@ -69,12 +69,14 @@ async def send(
     variables: dict[str, Any] | None = None,
     *,
     user: str | None = "ada",
+    role: Role = Role.USER,
+    email: str | None = None,
     accept: str = JSON,
     **body: Any,
 ) -> Got:
     """POST a mutation with a key."""
     served.reports.clear()
-    headers = {**served.headers(user, Role.USER), "Accept": accept}
+    headers = {**served.headers(user, role, email), "Accept": accept}
     if key is not None:
         headers["Idempotency-Key"] = key
     variables = {"area": "Harbor", "text": "A cat"} if variables is None else variables
@@ -173,6 +175,41 @@ async def test_another_request_with_the_same_key_is_refused(served: Served) -> N
     assert (await send(served, "k1", variables={"text": "Two cats", "area": "Harbor"})).status == 200
     assert (await send(served, "k1", variables={"text": "A cat", "area": "Harbor"})).replayed
     assert await reported(served) == 1
+
+
+ENTER = 'mutation Enter { createPhotoUser(input: {displayName: "Ada"}) { userId email } }'
+RIGHTS: list[tuple[Role, str | None]] = [
+    (Role.USER, "ada@example.com"),
+    (Role.ADMIN, "ada@example.com"),
+    (Role.SYSTEM, "ada@example.com"),
+    (Role.USER, "eve@example.com"),
+    (Role.USER, "\u212ada@example.com"),
+    (Role.USER, None),
+]
+
+
+@pytest.mark.parametrize("first", range(len(RIGHTS)))
+async def test_an_answer_is_given_again_to_the_same_rights_alone(served: Served, first: int) -> None:
+    role, email = RIGHTS[first]
+    given = await send(served, "k1", ENTER, {}, role=role, email=email, accept=GRAPHQL)
+
+    for at, (other_role, other_email) in enumerate(RIGHTS):
+        again = await send(served, "k1", ENTER, {}, role=other_role, email=other_email, accept=GRAPHQL)
+        if at == first:
+            assert (again.body, again.replayed) == (given.body, True)
+        else:
+            assert (again.status, again.codes, again.replayed) == (422, ["IDEMPOTENCY_MISMATCH"], False)
+            assert b"of another role or email" in again.body
+        assert again.made == ["PutItem gateway"]
+
+
+async def test_twins_with_other_rights_do_not_wait_for_one_answer(served: Served) -> None:
+    user, admin = await asyncio.gather(
+        send(served, "k1", ENTER, {}, email="ada@example.com", accept=GRAPHQL),
+        send(served, "k1", ENTER, {}, email="ada@example.com", role=Role.ADMIN, accept=GRAPHQL),
+    )
+
+    assert sorted([user.status, admin.status]) == [200, 422]
 
 
 async def test_two_operations_of_one_document_are_two_requests(served: Served) -> None:

@@ -1,11 +1,16 @@
 """Key strings: what a user gives stays inside its part, and what DynamoDB refuses never gets there."""
 
 import pytest
+from conftest import NOON
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from datastore.errors import BadUserInput
+from datastore.identifiers import is_user_id
 from datastore.keyspace import earthquakes, sightings
+from datastore.keyspace.feeds import follows, home_feeds, leaderboards, likes, notifications, posts, users
+from datastore.keyspace.gateway import answers
+from datastore.keyspace.matches import devices, live_activities, match_follows
 from datastore.keyspace.parts import Key, checked, join, part, split
 
 ANY_TEXT = st.text(st.characters(), min_size=1, max_size=30)
@@ -105,3 +110,29 @@ def test_an_id_never_names_another_kind_of_item(one: str, other: str) -> None:
 
     assert len(partitions) == 7
     assert (sightings.profile(one) == sightings.profile(other)) is (one == other)
+
+
+@pytest.mark.parametrize("user", ["u" * 256, "\u20ac" * 85, "\U0001f40d" * 64, "#" * 85, "%" * 85], ids=ascii)
+def test_every_key_made_of_the_longest_user_id_fits(user: str) -> None:
+    moment, longest = "2026-06-25T12:00:00.000000Z", "\U0001f40d" * 100
+    keys = [
+        sightings.profile(user),
+        sightings.watch(user, longest, longest, "w" * 40),
+        users.user(user),
+        Key(posts.by_author(user), posts.position(NOON, "p" * 64)),
+        home_feeds.entry(user, moment, "p" * 64),
+        home_feeds.source(user, user),
+        follows.edge(user, user, NOON),
+        Key(follows.followee(user), follows.edge_position(NOON, user)),
+        follows.following(user, user),
+        likes.like("p" * 64, user),
+        notifications.notification(user, NOON, "n" * 40),
+        leaderboards.count(leaderboards.AUTHORS, "2026-06", user),
+        answers.answer(user, "k" * 255),
+        devices.device(user, "d" * 200),
+        match_follows.match_follow(longest, user),
+        live_activities.live_activity(longest, user, longest),
+    ]
+
+    assert is_user_id(user)
+    assert [checked(key) for key in keys] == keys

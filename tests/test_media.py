@@ -1,24 +1,43 @@
 """Files over HTTP, as the gateway serves and takes them itself: `/media`."""
 
 import asyncio
+import itertools
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from conftest import NOON, Served
+from hypothesis import given as given_any
+from hypothesis import strategies as st
+from photo_items import ADA, put
 from pictures import jpeg, png
 from upload_forms import form_of, send_to
 
 from datastore.errors import Unavailable
 from datastore.objects import UploadTarget
 from datastore.objects.local import LocalObjects
+from datastore.photos.pictures import PictureType
+from datastore.photos.reservations import Reservation, reservation_item
 from edge import media
 from edge.settings import Settings
+from edge.upload_form import Opening, UploadForm
 
 KEY = "incoming/one/original"
 MOST = 5_000
+RESERVATION = Reservation(
+    image_id="one",
+    email=ADA,
+    content_type=PictureType.JPEG,
+    description=None,
+    tags=(),
+    taken_at=NOON,
+    created_at=NOON,
+    expires_at=NOON + timedelta(hours=1),
+    nonce="1",
+)
 HARMLESS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -38,6 +57,7 @@ def objects(served: Served) -> LocalObjects:
 
 @pytest.fixture
 async def target(served: Served, objects: LocalObjects) -> UploadTarget:
+    await put(served, *[reservation_item(replace(RESERVATION, image_id=image_id)) for image_id in ("one", "two")])
     return await objects.upload(KEY, content_type="image/jpeg", most_bytes=MOST, now=served.clock.now)
 
 
@@ -121,6 +141,46 @@ async def test_what_is_no_form_is_refused(served: Served, objects: LocalObjects)
     ):
         assert await posted(served, data, **{"Content-Type": content_type}) == (status, "BAD_USER_INPUT"), data
     assert files(objects) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        (b"\r\n" * 100_000, "The form must come to its file within 16,384 bytes."),
+        (b"--b\r\nContent-Disposition: form-data; name=token\r\nX: " + b"x" * 200_000, "no form"),
+        (b"--b\r\n" + b"X: y\r\n" * 20_000, "no form"),
+        (b"--b\r\nContent-Disposition: form-data; name=token\r\n\r\n" + b"x" * 200_000, "`token` is longer"),
+        (b"--b\r\nContent-Disposition: form-data; name=" + b"x" * 4_000 + b"\r\n\r\n" + b"x" * 9_000, "and no other"),
+        ((b"--b\r\nContent-Disposition: form-data; name=token\r\n\r\n\r\n") * 5_000, "and no other"),
+    ],
+    ids=["preamble", "header", "headers", "token", "name", "parts"],
+)
+async def test_what_stands_in_front_of_the_file_is_bounded(served: Served, start: bytes, told: str) -> None:
+    """It is refused while the rest of the 25 MB that were announced is still to come."""
+    reader, writer = await begun(served, "multipart/form-data; boundary=b", 25 * 2**20)
+    writer.write(start)
+    answer = await asyncio.wait_for(reader.readuntil(b"]}"), 10)
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert told.encode() in answer
+    writer.close()
+
+
+@given_any(st.lists(st.integers(0, 700), max_size=8))
+def test_a_form_is_read_the_same_however_it_is_cut(cuts: list[int]) -> None:
+    content = b"--b\r\nContent-Disposition: form-data; name=token\r\n\r\nsecret\r\n--b\r\n" + (
+        b"Content-Disposition: form-data; name=file; filename=x\r\nContent-Type: image/png\r\n\r\n"
+    )
+    content += b"x" * 300 + b"\r\n--b--\r\n"
+    form, received = UploadForm("multipart/form-data; boundary=b"), bytearray()
+    for start, end in itertools.pairwise([0, *sorted(cuts), len(content)]):
+        form.feed(content[start:end])
+        if form.opening is not None:
+            assert form.opening == Opening("secret", "image/png")
+            form.write_to(received.extend)
+    form.end()
+
+    assert received == b"x" * 300
 
 
 async def test_a_form_says_how_long_it_is(served: Served, target: UploadTarget) -> None:

@@ -513,3 +513,38 @@ async def test_spans_reach_a_collector(
     names = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
     assert names["service.name"] == "dynamodb-graphql-gateway"
     assert {span.name for scope in resource.scope_spans for span in scope.spans} == {"graphql query", "DynamoDB.Query"}
+
+
+async def test_lines_of_refused_operations_are_limited_and_the_others_counted(served: Served, lines: Lines) -> None:
+    reports = [await refused_report(served) for _ in range(2)]
+    now = 100.0
+    log = operation_log.OperationLog(lambda: now)
+    lines.told.clear()
+
+    for _ in range(operation_log.REFUSED_LINES + 50):
+        log(reports[0])
+    written = len(lines.told)
+    now += 1.0
+    log(reports[1])
+
+    assert written == operation_log.REFUSED_LINES
+    assert lines.told[-1]["omitted"] == 50
+    assert "omitted" not in lines.told[0]
+
+
+async def test_lines_of_executed_operations_are_not_limited(served: Served, lines: Lines) -> None:
+    await served.ask("{areas}")
+    (report,) = served.reports
+    log = operation_log.OperationLog(lambda: 100.0)
+    lines.told.clear()
+
+    for _ in range(2 * operation_log.REFUSED_LINES):
+        log(report)
+
+    assert len(lines.told) == 2 * operation_log.REFUSED_LINES
+
+
+async def refused_report(served: Served) -> Report:
+    await served.ask("{nothing}")
+    (report,) = served.reports
+    return report

@@ -48,7 +48,7 @@ def told(answer: Answer) -> list[tuple[str, str | None]]:
 
 
 async def test_who_enters_the_library_is_answered_as_they_are_kept(served: Served) -> None:
-    answer = await enter(served, " ADA@Example.com ", displayName="  Ada L. ")
+    answer = await enter(served, "ADA@Example.com", displayName="  Ada L. ")
 
     assert answer.errors is None
     assert answer.data["createPhotoUser"] == {
@@ -267,6 +267,88 @@ async def test_entries_that_others_wrote_in_another_spelling_are_known_by_their_
 
     assert own.data["photos"]["nodes"] == shown("Ada@Example.com")
     assert others.data["photos"]["nodes"] == shown(None)
+
+
+# Whether an email has an account.
+
+EXISTING, UNKNOWN = ADA, "nobody@example.com"
+BY_EMAIL = "{ photoUser(email: %s, consistent: %s) { userId displayName } }"
+
+
+@pytest.mark.parametrize("consistent", ["false", "true"])
+@pytest.mark.parametrize(
+    ("email", "role", "code"),
+    [
+        (None, Role.USER, "UNAUTHENTICATED"),
+        (EVE, Role.USER, "FORBIDDEN"),
+        (EVE, Role.SYSTEM, "FORBIDDEN"),
+        ("", Role.SYSTEM, "FORBIDDEN"),
+        ("\u212ave@example.com", Role.USER, "FORBIDDEN"),
+    ],
+)
+async def test_nobody_else_learns_whether_an_email_has_an_account(
+    served: Served, email: str | None, role: Role, code: str, consistent: str
+) -> None:
+    await put(served, user(EXISTING), user(EVE), photo("a", EXISTING))
+
+    answers = [
+        await served.ask(
+            BY_EMAIL % (f'"{asked}"', consistent), user=None if email is None else "eve", role=role, email=email
+        )
+        for asked in (EXISTING, UNKNOWN, EXISTING.upper())
+    ]
+
+    assert [(answer.data, answer.codes, answer.calls) for answer in answers] == [({"photoUser": None}, [code], [])] * 3
+    assert answers[0].errors == answers[1].errors == answers[2].errors
+
+
+async def test_one_finds_oneself_by_email_and_admins_anybody(served: Served) -> None:
+    await put(served, user(EXISTING))
+    ask = BY_EMAIL % (f'"{EXISTING.title()}"', "false")
+
+    own = await ask_as(served, ask)
+    admins = await ask_as(served, ask, "root@example.com", Role.ADMIN)
+    unknown = await ask_as(served, BY_EMAIL % (f'"{UNKNOWN}"', "false"), "root@example.com", Role.ADMIN)
+
+    found = {"photoUser": {"userId": user_id(served, EXISTING), "displayName": "ada"}}
+    assert (own.data, admins.data, unknown.data) == (found, found, {"photoUser": None})
+    assert own.made == admins.made == unknown.made == ["GetItem sparks"]
+
+
+async def test_anybody_finds_a_user_by_id_and_no_email_with_it(served: Served) -> None:
+    await put(served, user(EXISTING))
+    ask = f'{{ photoUser(userId: "{user_id(served, EXISTING)}") {{ displayName email }} }}'
+
+    for answer in (await served.ask(ask), await ask_as(served, ask, EVE), await ask_as(served, ask, EVE, Role.SYSTEM)):
+        assert (answer.errors, answer.data) == (None, {"photoUser": {"displayName": "ada", "email": None}})
+
+
+async def test_a_list_of_photos_by_email_is_empty_alike_with_and_without_an_account(served: Served) -> None:
+    await put(served, user(EXISTING))
+
+    for email in (None, EVE):
+        answers = [
+            await ask_as(
+                served, f'{{ photosByUser(email: "{asked}") {{ nodes {{ imageId }} lastEvaluatedKey }} }}', email
+            )
+            for asked in (EXISTING, UNKNOWN)
+        ]
+        assert [answer.data for answer in answers] == [{"photosByUser": {"nodes": [], "lastEvaluatedKey": None}}] * 2
+        assert [answer.made for answer in answers] == [["Query sparks.email-PK-index"]] * 2
+        assert answers[0].errors is answers[1].errors is None
+
+
+async def test_what_is_forbidden_to_do_for_others_is_told_alike_for_every_email(served: Served) -> None:
+    await put(served, user(EXISTING))
+
+    created = [await enter(served, EVE, email=email) for email in (EXISTING, UNKNOWN)]
+    changed = [
+        await change(served, EVE, userId=user_id(served, email), displayName="x") for email in (EXISTING, UNKNOWN)
+    ]
+
+    for one, other in (created, changed):
+        assert one.errors == other.errors
+        assert (one.codes, one.calls, other.calls) == (["FORBIDDEN"], [], [])
 
 
 # Ids.

@@ -16,8 +16,11 @@ from PIL import Image, ImageCms
 from upload_forms import sent
 
 from datastore.errors import BadUserInput
-from datastore.photos import pictures
-from datastore.photos.pictures import Picture, Pictures, PictureType, examine
+from datastore.photos import picture_pool, pictures, segments
+from datastore.photos.decoder import Decoder
+from datastore.photos.examining import examine
+from datastore.photos.picture_pool import Pictures
+from datastore.photos.pictures import Picture, PictureType
 
 JPEG, PNG, WEBP = PictureType.JPEG, PictureType.PNG, PictureType.WEBP
 TOO_LARGE = "The original must have at most 40 megapixels."
@@ -114,7 +117,7 @@ def test_a_large_jpeg_may_have_fewer_scans() -> None:
     bomb = whole[:second] + whole[first:second] * 75 + whole[second:]
 
     assert refused(bomb) == "The original must have at most 80 scans."
-    assert pictures.MOST_SCANNED // pictures.MOST_PIXELS == 20
+    assert segments.MOST_SCANNED // pictures.MOST_PIXELS == 20
 
 
 def hiding_scans(number: int) -> bytes:
@@ -146,14 +149,14 @@ def test_what_a_camera_puts_behind_a_picture_is_no_scan_of_it() -> None:
 
 def test_the_scans_of_any_bytes_are_counted_soon() -> None:
     for content in (b"\xff" * 10**6, b"\xff\x00" * 10**6, b"\xff\xda", b"\xff", b"", b"\xff\xd8\xff\xda\x00\x00"):
-        pictures._check_scans("original", content, pictures.MOST_PIXELS)
+        segments.check_scans("original", content, pictures.MOST_PIXELS)
     with pytest.raises(BadUserInput):
-        pictures._check_scans("original", b"\xff\xd8" + b"\xff\xda\x00\x00" * 2, pictures.MOST_SCANNED)
+        segments.check_scans("original", b"\xff\xd8" + b"\xff\xda\x00\x00" * 2, segments.MOST_SCANNED)
 
 
 def test_the_scans_among_very_many_segments_are_not_counted_to_the_end() -> None:
     whole = jpeg(40, 40)
-    comments = b"\xff\xfe\x00\x02" * pictures.MOST_SEGMENTS
+    comments = b"\xff\xfe\x00\x02" * segments.MOST_SEGMENTS
 
     assert examine("original", whole[:2] + comments[:4_000] + whole[2:], JPEG).width == 40
     assert refused(whole[:2] + comments + whole[2:]) == "The original must have at most 10000 segments."
@@ -333,13 +336,13 @@ def spoiled(kind: PictureType, at: float, noise: bytes) -> bytes:
 
 
 class Looking:
-    """Stands in for `examine`: how many look at once, until they may go on."""
+    """Stands in for decoders: how many look at once, until they may go on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.going = self.most = 0
         self.free = threading.Event()
         self._guard = threading.Lock()
-        monkeypatch.setattr(pictures, "examine", self._slow)
+        monkeypatch.setattr(Decoder, "examine", lambda _, *arguments: self._slow(*arguments))
 
     def _slow(self, name: str, _content: bytes, _declared: PictureType) -> Picture:
         with self._guard:
@@ -361,14 +364,14 @@ class Looking:
 async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looking, places = Looking(monkeypatch), Pictures()
     tasks = [asyncio.create_task(places.examine("It", b"", JPEG, whose=str(one))) for one in range(6)]
-    await looking.are(pictures.PICTURES_AT_ONCE)
+    await looking.are(picture_pool.PICTURES_AT_ONCE)
     tasks[0].cancel()  # who goes away leaves the place only when its thread has ended
     await asyncio.sleep(0.01)
-    assert looking.going == pictures.PICTURES_AT_ONCE
+    assert looking.going == picture_pool.PICTURES_AT_ONCE
     looking.free.set()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert looking.most == pictures.PICTURES_AT_ONCE
+    assert looking.most == picture_pool.PICTURES_AT_ONCE
 
 
 async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,8 @@ from feed_changes import feed_changes, items_of, put
 from feed_items import like_item, post_item, user_item
 from feed_process import QUICK, utc_now
 from feed_world import World
+from photo_items import photo
+from pictures import jpeg
 from rights import ACCOUNT, REGION, allows, policy_of, refused
 from usgs_samples import feature, feed
 
@@ -29,11 +31,13 @@ from datastore.declarations import AccessPattern, Who
 from datastore.infrastructure.policies import LONGEST, MOST_CHARACTERS, policies
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.roles import (
     DEAD_LETTERS,
     DOCUMENTS,
     GATEWAY,
     INGEST,
+    PHOTOS,
     PIPELINE_FEED,
     PIPELINE_MATCHES,
     ROLES,
@@ -46,6 +50,8 @@ from datastore.matches.devices import Devices, Platform
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
 from datastore.metering import Deadline
+from datastore.objects.local import LocalObjects
+from datastore.objects.opening import LOCAL_FOLDER
 from datastore.requests import Prepared
 from datastore.store import Store
 from datastore.streams import encode_change
@@ -188,6 +194,22 @@ async def command(options: StoreOptions, *arguments: str | Path) -> None:
 
 def store_of(database: Database) -> Store:
     return Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: uuid.uuid4().hex)
+
+
+async def test_who_strips_photos_may_do_all_it_does(
+    database: Database, store_options: StoreOptions, watched: Watched, tmp_path: Path
+) -> None:
+    objects = LocalObjects(tmp_path / LOCAL_FOLDER, b"secret", lambda: "http://x")
+    items = [photo(id, originalKey=f"originals/{id}.jpg", thumbnailKey=f"thumbnails/{id}.jpg") for id in ("a", "b")]
+    await store_of(database).write_all(SPARKS, puts=items)
+    for item in items:
+        for key in (item["originalKey"], item["thumbnailKey"]):
+            await objects.write(key, jpeg(comment=b"a secret"), content_type="image/jpeg")
+
+    await command(store_options, "photos", "strip", "--page", "1", "--data-dir", tmp_path)
+
+    assert watched.refused(PHOTOS) == []
+    assert watched.operations == {"Query", "GetItem", "UpdateItem", "PutItem", "DeleteItem"}
 
 
 async def test_the_feed_s_pipeline_may_do_all_it_does(

@@ -367,6 +367,7 @@ def test_settings_are_read_from_the_environment() -> None:
         "GATEWAY_HTTP_PROFILE": "draft2026",
         "GATEWAY_HEARTBEAT_SECONDS": "5",
         "GATEWAY_DRAIN_SECONDS": "0",
+        "GATEWAY_WATCHDOG_SECONDS": "60",
     }
     assert Settings(**from_environment(environment)) == Settings(
         secret=SECRET,
@@ -387,6 +388,7 @@ def test_settings_are_read_from_the_environment() -> None:
         http_profile="draft2026",
         heartbeat_seconds=5.0,
         drain_seconds=0.0,
+        watchdog_seconds=60.0,
     )
 
 

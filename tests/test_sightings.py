@@ -297,13 +297,17 @@ async def test_totals_and_streak_are_exact_when_reports_race_into_a_new_day(serv
     assert await profile(served, "ada") == {
         "reportTotal": 41,
         "streakDays": 2,
-        "trustTier": "SILVER",
+        "trustTier": "BRONZE",
         "lastReportedOn": "2026-06-26",
     }
 
 
 async def test_a_sighting_keeps_the_tier_its_reporter_had(served: Served) -> None:
-    tiers = [(await report(served))["trustTier"] for _ in range(12)]
+    tiers = []
+    for _ in range(12):
+        sighting = await report(served)
+        tiers.append(sighting["trustTier"])
+        assert (await confirm(served, sighting, "grace")).errors is None
 
     assert tiers == ["BRONZE"] * 10 + ["SILVER"] * 2
 
@@ -532,8 +536,8 @@ LONG_DESCRIPTION = (
         ('{ trending(categories: ["Dragons"]) { score } }', "category"),
         ("{ trending(windowHours: 0) { score } }", "windowHours"),
         ("{ trending(windowHours: 49) { score } }", "windowHours"),
-        ('{ userProfile(userId: "") { userId } }', "id"),
-        (f'{{ userProfile(userId: "{"x" * 3000}") {{ userId }} }}', "id"),
+        ('{ userProfile(userId: "") { userId } }', "userId"),
+        (f'{{ userProfile(userId: "{"x" * 3000}") {{ userId }} }}', "userId"),
         (
             'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: " "}) { id } }',
             "description",
@@ -541,7 +545,7 @@ LONG_DESCRIPTION = (
         (LONG_DESCRIPTION, "description"),
         ('mutation { reportSighting(input: {area: "Nowhere", category: "Cats", description: "x"}) { id } }', "area"),
         ('mutation { createWatch(input: {area: "Downtown", category: "Dragons"}) { id } }', "category"),
-        ('mutation { deleteWatch(area: "Downtown", category: "Cats", watchId: "") { id } }', "id"),
+        ('mutation { deleteWatch(area: "Downtown", category: "Cats", watchId: "") { id } }', "watchId"),
         ("{ sightings { nodes { area } } }", "area"),
         ('{ node(id: "!!") { id } }', "id"),
         ('{ node(id: "WyJDYXQiLCJ4Il0") { id } }', "id"),
@@ -558,9 +562,9 @@ async def test_bad_input_is_named_and_reads_nothing(served: Served, query: str, 
 async def test_an_id_cannot_break_out_of_its_key(served: Served) -> None:
     await report(served, user="eve#PROFILE")
     await report(served, user="eve%23PROFILE")
-    await report(served, user="eve\n")
+    await report(served, user="eve ")
 
-    totals = [(await profile(served, user))["reportTotal"] for user in ("eve#PROFILE", "eve%23PROFILE", "eve\n")]
+    totals = [(await profile(served, user))["reportTotal"] for user in ("eve#PROFILE", "eve%23PROFILE", "eve ")]
 
     assert totals == [1, 1, 1]
     assert (await served.ask(PROFILE, {"id": "eve"})).data == {"userProfile": None}

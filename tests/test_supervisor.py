@@ -7,6 +7,7 @@ import pty
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -218,6 +219,95 @@ def test_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
         until(lambda: len(one.noted("ready")) == 2)
         one.send(signal.SIGTERM)
         assert one.ended() == 0
+
+
+# Heartbeats
+
+
+SILENT = 1.0
+
+
+@pytest.fixture
+def listening(tmp_path: Path) -> Iterator[Supervised]:
+    """It serves, with one worker and one for jobs, and kills those that are silent for `SILENT` seconds."""
+    with supervised(tmp_path, SILENT_SECONDS=str(SILENT), LEAVE_SECONDS="60") as one:
+        until((tmp_path / "served").exists)
+        yield one
+
+
+def pass_time(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() > end)
+
+
+@pytest.mark.parametrize(("part", "name"), [("serving", "Worker 1"), ("jobs", "The worker for jobs")])
+def test_a_silent_worker_is_killed_and_replaced(listening: Supervised, part: str, name: str) -> None:
+    (first,) = listening.noted("ready", part)
+    listening.has(f"silent-{first}")
+    until(lambda: len(listening.noted("ready", part)) == 2)
+    assert not runs(first)
+    assert listening.told(f"{name} (process {first}) sent no heartbeat for {SILENT:g} s: the supervisor") == 1
+    assert listening.told(f"{name} ended (killed by the supervisor because its event loop did not run)") == 1
+
+
+def test_a_worker_that_is_stopped_by_a_signal_is_killed_and_replaced(listening: Supervised) -> None:
+    (first,) = listening.noted("ready")
+    os.kill(first, signal.SIGSTOP)
+    until(lambda: len(listening.noted("ready")) == 2)
+    assert not runs(first)
+
+
+def test_the_others_are_kept_while_a_silent_worker_is_replaced(listening: Supervised) -> None:
+    (jobs,) = listening.noted("ready", "jobs")
+    for replaced in (1, 2):
+        listening.has(f"silent-{listening.noted('ready')[-1]}")
+        until(lambda replaced=replaced: len(listening.noted("ready")) == replaced + 1)  # type: ignore[misc]
+    assert listening.noted("ready", "jobs") == [jobs]
+    assert runs(jobs)
+
+
+def test_a_worker_that_falls_silent_while_it_leaves_is_killed_before_its_time_is_over(listening: Supervised) -> None:
+    listening.has("deaf")
+    for part in ("serving", "jobs"):
+        listening.has(f"silent-{listening.noted('ready', part)[0]}")
+    listening.send(signal.SIGTERM)
+    assert listening.ended() == 0  # 60 s are allowed
+
+
+def test_a_worker_that_leaves_slowly_and_sends_heartbeats_is_left_its_time(tmp_path: Path) -> None:
+    with supervised(tmp_path, SILENT_SECONDS=str(SILENT), LEAVE_SECONDS="2") as one:
+        until((tmp_path / "served").exists)
+        one.has("deaf")
+        one.send(signal.SIGTERM)
+        assert one.ended() == 0
+        assert one.told("sent no heartbeat") == 0
+
+
+def test_a_worker_that_starts_slowly_is_left_its_time(tmp_path: Path) -> None:
+    with supervised(tmp_path, has="hang", SILENT_SECONDS=str(SILENT)) as one:
+        until(lambda: one.noted("began"))
+        pass_time(2 * SILENT)
+        one.lacks("hang")
+        until((tmp_path / "served").exists)
+        assert len(one.noted("began")) == 1
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["the supervisor alone", "everything"])
+def test_workers_are_kept_when_the_supervisor_stood_still(listening: Supervised, everything: bool) -> None:
+    there = listening.noted("ready") + listening.noted("ready", "jobs")
+    stopped = [*there, listening.process.pid] if everything else [listening.process.pid]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    pass_time(2 * SILENT)
+    os.kill(listening.process.pid, signal.SIGCONT)  # the workers follow later
+    pass_time(SILENT / 4)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    pass_time(2 * SILENT)
+    assert [pid for pid in there if not runs(pid)] == []
+    assert listening.told("sent no heartbeat") == 0
+    listening.has(f"silent-{there[0]}")  # it still listens
+    until(lambda: len(listening.noted("ready")) == 2)
 
 
 # The place of a worker

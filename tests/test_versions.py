@@ -418,7 +418,7 @@ async def test_an_owner_is_told_no_more_of_their_photo_than_the_api_shows(world:
     current = answer.errors[0]["extensions"]["current"]
     assert set(current) == {
         *("id", "imageId", "takenAt", "createdAt", "version", "description", "tags", "contentType", "size"),
-        *("width", "height", "originalUrl", "thumbnailUrl", "userId", "email", "personIds"),
+        *("width", "height", "camera", "originalUrl", "thumbnailUrl", "userId", "email", "personIds"),
     }
     assert current["email"] == ADA
 

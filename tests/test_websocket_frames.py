@@ -77,7 +77,13 @@ def code_in(said: bytes) -> int:
         ([framed(TEXT, b"\xc3", final=False), framed(CONTINUATION, b"(")], 1007),
         ([framed(TEXT, b"x" * 65_537)], 1009),
         ([framed(TEXT, b"x" * 65_536, final=False), framed(CONTINUATION, b"x")], 1009),
-        ([b"\x81\xff" + b"\xff" * 8], 1009),
+        ([b"\x81\xff\x7f" + b"\xff" * 7], 1009),
+        # 5.2: the shortest form of a length has to be used, and its 64th bit is 0.
+        ([b"\x81\xff" + b"\xff" * 8], 1002),
+        ([b"\x81\xff\x80" + bytes(7)], 1002),
+        *(([b"\x81\xfe" + length.to_bytes(2, "big")], 1002) for length in (0, 1, 125)),
+        *(([b"\x81\xff" + length.to_bytes(8, "big")], 1002) for length in (0, 125, 126, 65_535)),
+        ([framed(TEXT, b"{", final=False), b"\x80\xfe\0\1"], 1002),
         ([framed(BINARY, b"{}"), framed(CLOSE)], 4400),
     ],
 )

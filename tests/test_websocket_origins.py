@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from toy_sockets import Served, serving, unexpected, upgrade
 from websockets.exceptions import InvalidStatus
 
-from edge.origins import Origins, canonical
+from edge.origins import Origins, canonical, canonical_all
 
 
 @pytest.fixture
@@ -90,3 +90,5 @@ def test_no_origin_or_host_is_too_strange(origin: str, host: str) -> None:
     page = canonical(origin)
     assert page is None or canonical(page) == page
     assert Origins([origin]).may_connect(origin, host) is (page is not None)
+    for configured in canonical_all([origin]):  # in Punycode, as a browser sends it
+        assert Origins([origin]).may_connect(configured, host)

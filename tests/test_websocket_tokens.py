@@ -43,6 +43,16 @@ async def test_a_bad_token(edge: Served, authorization: Any, code: int) -> None:
         assert (await peer.closed())[0] == code
 
 
+async def test_a_token_that_is_not_verified_in_time_ends_the_socket(
+    edge: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.websocket.speaker.IDENTIFY_SECONDS", 0.01)
+    async with edge.peer() as connection:
+        peer = Peer(connection)
+        await peer.send(type="connection_init", payload={"Authorization": "Bearer hanging"})
+        assert (await peer.closed())[0] == 1013
+
+
 async def test_a_token_that_expires_ends_the_socket_before_the_next_event(edge: Served) -> None:
     async with edge.ready({"Authorization": "Bearer ann"}) as peer:
         await peer.subscribe("1", "subscription { events { number } }")

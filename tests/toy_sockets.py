@@ -14,7 +14,7 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from datastore.errors import NotFound, SlowSubscriber, Unauthenticated, Unavailable
+from datastore.errors import BadUserInput, NotFound, SlowSubscriber, Unauthenticated, Unavailable
 from datastore.hub import Keeping, Policy
 from datastore.ids import Origin
 from datastore.metering import Meter
@@ -170,6 +170,8 @@ async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> U
         finally:
             world.closed += 1
 
+    if when_slow not in list(Policy):
+        raise BadUserInput("`whenSlow` must be one of the policies.", field="whenSlow")
     return Unshared(Keeping.of(Policy(when_slow), buffer), events(), lambda text: int(text.split()[0]) % 3)
 
 

@@ -21,7 +21,7 @@ from feed_changes import items_of
 from mixed_load import Fact, Truth
 from photo_items import ask_as, put, user
 from photo_steps import DELETE
-from pictures import jpeg
+from pictures import unique_jpeg
 from remote import Remote
 from upload_forms import cancel, complete, create, send
 
@@ -31,10 +31,13 @@ from datastore.ids import uuid7
 from datastore.keyspace.photos.table import SPARKS
 from datastore.moments import from_iso
 from datastore.objects import INCOMING
+from datastore.photos.metadata import strip
 
 LIMIT = 4
 URLS = "query ($id: ID!) { photo(id: $id) { originalUrl thumbnailUrl } }"
-SENT, BUSY, TOKEN_EXPIRED = 204, 409, 403
+SENT, BUSY = 204, 409
+# The token has expired, or the reservation has.
+OVER = (403, 404)
 # What of an upload that has ended in another way there is no more: its reservation, or what was sent.
 GONE = {"NOT_FOUND", "NOT_UPLOADED"}
 
@@ -54,7 +57,8 @@ class Upload:
 
     @property
     def digest(self) -> str:
-        return sha256(self.picture).hexdigest()
+        """That of the original, which is stored without metadata."""
+        return sha256(strip(self.picture)).hexdigest()
 
 
 # A reservation that is over holds its place until the janitor comes, and whoever runs it may have been killed.
@@ -170,7 +174,7 @@ class Uploader:
             await asyncio.sleep(self._chance.uniform(0.1, 0.3))
             return None
         reserved = answer.data["createPhoto"]
-        picture = jpeg(8, 8, comment=f"{self.email} {self._number}".encode())
+        picture = unique_jpeg(f"{self.email} {self._number}")
         return Upload(reserved["imageId"], from_iso(reserved["expiresAt"]), reserved["original"], picture)
 
     async def _send(self, upload: Upload, content: bytes | None = None) -> None:
@@ -181,7 +185,7 @@ class Uploader:
                 status = await send(self._load.http, target, content or upload.picture)
             except (aiohttp.ClientError, TimeoutError, OSError):
                 status = None
-            if status == SENT or (status == TOKEN_EXPIRED and self._is_over(upload)):
+            if status == SENT or (status in OVER and self._is_over(upload)):
                 return
             if status is not None and status != BUSY and status < 500:
                 self._load.wrong.append(("send", upload.image_id, status))

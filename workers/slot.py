@@ -87,7 +87,7 @@ class Slot:
                 self._news.clear()
                 await self._news.wait()
             if self.worker is worker and worker.status is not None:  # it was not replaced
-                await self._pause(f"{worker.name} ended ({_told(worker.status)})", steady=loop.time() - began > STEADY)
+                await self._pause(f"{worker.name} ended ({worker.end_reason})", steady=loop.time() - began > STEADY)
 
     async def _whoever(self) -> Worker:
         """Who is there, or a new one; one that hangs as it starts is killed. Raises `OSError`."""
@@ -138,7 +138,3 @@ class Slot:
         await new.end(0)
         logger.error("%s was not replaced: the new process did not come to be ready", name)
         return None
-
-
-def _told(status: int) -> str:
-    return f"killed by signal {-status}" if status < 0 else f"exit status {status}"

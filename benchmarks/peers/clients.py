@@ -9,7 +9,7 @@ import boto3
 from boto3.dynamodb.types import TypeDeserializer, TypeSerializer
 from botocore.config import Config
 
-from benchmarks.peers.wire import CONNECTIONS, REGION, AiohttpWire
+from benchmarks.peers.wire import ACCESS_KEY, CONNECTIONS, REGION, AiohttpWire
 
 Item = dict[str, Any]
 Key = Mapping[str, str]
@@ -61,7 +61,7 @@ class BotoClient(ByDocuments):
 
     def __init__(self, store_url: str) -> None:
         super().__init__()
-        session = boto3.Session("local", "local", region_name=REGION)
+        session = boto3.Session(ACCESS_KEY, "local", region_name=REGION)
         client = session.client("dynamodb", endpoint_url=store_url)
         self._operations = {"GetItem": client.get_item, "BatchGetItem": client.batch_get_item, "Query": client.query}
 
@@ -80,7 +80,7 @@ class AiobotocoreClient(ByDocuments):
     async def open(self) -> None:
         session = aiobotocore.session.get_session()
         config = Config(max_pool_connections=CONNECTIONS, parameter_validation=False)
-        keys = {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
+        keys = {"aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": "local"}
         made = session.create_client(
             "dynamodb", region_name=REGION, endpoint_url=self._store_url, config=config, **keys
         )

@@ -75,7 +75,7 @@ function earthquake({ eventId, mag, place, lat, lon }) {
 const streams = new DynamoDBStreamsClient({
   endpoint: given.store,
   region: "us-east-1",
-  credentials: { accessKeyId: "local", secretAccessKey: "local" },
+  credentials: { accessKeyId: process.env.GATEWAY_ENGINE_KEY, secretAccessKey: "local" },
 });
 
 async function follow() {

@@ -6,7 +6,7 @@ import { Pool } from 'undici'
 
 const CONNECTIONS = 128
 const REGION = 'local'
-const ACCESS_KEY = 'local'
+const ACCESS_KEY = process.env.GATEWAY_ENGINE_KEY
 const SECRET_KEY = 'local'
 const CONTENT_TYPE = 'application/x-amz-json-1.0'
 const SIGNED = 'content-type;host;x-amz-date;x-amz-target'

@@ -12,7 +12,7 @@ export function sdkClient(endpoint) {
   const client = new DynamoDBClient({
     endpoint,
     region: 'local',
-    credentials: { accessKeyId: 'local', secretAccessKey: 'local' },
+    credentials: { accessKeyId: process.env.GATEWAY_ENGINE_KEY, secretAccessKey: 'local' },
     requestHandler: new NodeHttpHandler({ httpAgent: new Agent({ keepAlive: true, maxSockets: CONNECTIONS }) }),
   })
   const documents = DynamoDBDocumentClient.from(client)

@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 import aiohttp
 import orjson
 
+from benchmarks import ENGINE_KEY
 from benchmarks.connection import Connection
 
 CONNECTIONS = 128
 REGION = "local"
-ACCESS_KEY = SECRET_KEY = "local"
+ACCESS_KEY, SECRET_KEY = ENGINE_KEY, "local"
 CONTENT_TYPE = "application/x-amz-json-1.0"
 SIGNED = "content-type;host;x-amz-date;x-amz-target"
 

@@ -108,9 +108,12 @@ class Posts:
         With a consistent `pattern` the follow that it may take is read consistently too.
         """
         post = await self._living(post_id, pattern)
-        if post is None or post.visibility is Visibility.PUBLIC:
+        if post is not None and (
+            post.visibility is Visibility.PUBLIC or await self._sight.allows(post.author_id, post.visibility, pattern)
+        ):
             return post
-        return post if await self._sight.allows(post.author_id, post.visibility, pattern) else None
+        self._store.meter.withheld += 1
+        return None
 
     async def whole(self, post: Post) -> Post:
         """FEED-004: the post with what the index it was read from does not hold, as it is now."""

@@ -2,11 +2,14 @@
 
 import re
 from itertools import takewhile
-from unicodedata import category, normalize
+from unicodedata import category
 
+from datastore import identifiers
+from datastore.characters import is_ignorable
 from datastore.errors import BadUserInput
 
 LONGEST_TAG = 50
+LONGEST_SEQUENCE = 4  # characters that NFC may make one of
 MOST_TAGS = 10
 LONGEST_MENTION = 64
 MOST_MENTIONS = 20
@@ -33,12 +36,13 @@ def tags(text: str) -> tuple[str, ...]:
 def tag_name(word: str) -> str | None:
     """The tag that a word means, in any case, with or without its `#`: letters, digits and underscores of any script.
 
-    None for what is no tag: another sign in it, no letter, or not 1 to 50 characters.
+    None for what is no tag: another sign in it, no letter, not 1 to 50 characters, or a character that would become
+    another tag's (see `datastore.identifiers`).
     """
-    # One form for what looks the same: é is one character or two.
-    name = normalize("NFC", word.removeprefix("#").lower())
-    fits = 1 <= len(name) <= LONGEST_TAG and all(map(_in_word, name))
-    return name if fits and any(map(str.isalpha, name)) else None
+    word = word.removeprefix("#")
+    name = identifiers.lower_word(word) if len(word) <= LONGEST_TAG * LONGEST_SEQUENCE else None
+    fits = name is not None and 1 <= len(name) <= LONGEST_TAG and all(map(_in_word, name))
+    return name if fits and any(map(str.isalpha, name or "")) else None
 
 
 def mentions(text: str) -> tuple[str, ...]:
@@ -59,5 +63,5 @@ def _without_addresses(text: str) -> str:
 
 
 def _in_word(sign: str) -> bool:
-    """Marks are parts of letters: the vowels of Devanagari are such."""
-    return sign == "_" or sign.isalnum() or category(sign).startswith("M")
+    """Marks are parts of letters: the vowels of Devanagari are such. Those that show nothing are part of no tag."""
+    return sign == "_" or ((sign.isalnum() or category(sign).startswith("M")) and not is_ignorable(sign))

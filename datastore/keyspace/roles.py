@@ -21,7 +21,7 @@ from datastore.keyspace.matches import (
     team_seasons,
     teams,
 )
-from datastore.keyspace.photos import faces, livestreams, persons, uploads
+from datastore.keyspace.photos import faces, livestreams, persons, stripping, uploads
 
 
 class Files(StrEnum):
@@ -182,6 +182,12 @@ DOCUMENTS = Role(
     "`documents put`, `list` and `delete`: makes documents known",
     patterns=(documents.PUT_DOCUMENT, documents.ALL_DOCUMENTS, documents.DELETE_DOCUMENT),
 )
+PHOTOS = Role(
+    "photos",
+    "`photos strip`: removes the metadata from files that were stored with it",
+    patterns=stripping.PATTERNS,
+    files=tuple(Files),
+)
 TABLES_ROLE = Role("tables", "`tables create` and `describe`", described=TABLES, made=TABLES)
 
 ROLES = (
@@ -192,5 +198,6 @@ ROLES = (
     INGEST,
     DEAD_LETTERS,
     DOCUMENTS,
+    PHOTOS,
     TABLES_ROLE,
 )

@@ -1,6 +1,8 @@
 """The table `blip`: street sightings, their reporters, watches and confirmations on one page."""
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any
 
 from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.hub import Policy
@@ -130,7 +132,7 @@ TRENDING = AccessPattern(
 )
 CONFIRM = AccessPattern(
     id="BLIP-5",
-    question="Confirm that a sighting is still there",
+    question="Confirm that a sighting is still there; the first to do so counts for the reporter's trust",
     table=BLIP,
     operations=("Query", "TransactWriteItems"),
     transacts=("Put", "Update"),
@@ -207,18 +209,36 @@ WATCH_ALERTS = AccessPattern(
 
 # The streak goes on, starts anew, or stands, by the day of the report before this one. Each form holds only while the
 # profile is as it was read, so totals and streaks stay exact however many reports arrive at once.
-SAME_DAY = (
-    "lastReportedOn >= :today",
-    "ADD reportTotal :one",
-)
+SAME_DAY = ("lastReportedOn >= :today", "")
 NEXT_DAY = (
     "lastReportedOn = :yesterday",
-    "SET userId = :user, streakDays = streakDays + :one, lastReportedOn = :today ADD reportTotal :one",
+    "userId = :user, streakDays = streakDays + :one, lastReportedOn = :today",
 )
 NEW_STREAK = (
-    "attribute_not_exists(lastReportedOn) OR lastReportedOn < :yesterday",
-    "SET userId = :user, streakDays = :one, lastReportedOn = :today ADD reportTotal :one",
+    "(attribute_not_exists(lastReportedOn) OR lastReportedOn < :yesterday)",
+    "userId = :user, streakDays = :one, lastReportedOn = :today",
 )
+COUNT_REPORT = "ADD reportTotal :one"
+# The first report under the rule that confirmed reports make the tier: what was earned before it stays as it is.
+SETTLE_TIER = ("attribute_not_exists(tierSince)", "trustTier = :tier, tierSince = :today")
+# With the first confirmation of a sighting, and only then, its reporter's profile counts one more for the day.
+FIRST_CONFIRMATION = "attribute_not_exists(confirmers)"
+CONFIRMED_ON = "confirmed"
+
+
+def count_confirmed(day: date) -> str:
+    """The update that counts one more confirmed report on a day (UTC): an attribute of the profile for each day."""
+    return f"SET userId = :reporter ADD {CONFIRMED_ON}{day:%Y%m%d} :one"
+
+
+def confirmed_reports(profile: Mapping[str, Any]) -> list[int]:
+    """How many confirmed reports a profile counts on each day that has some."""
+    return [
+        int(count)
+        for name, count in profile.items()
+        if name.startswith(CONFIRMED_ON) and name.removeprefix(CONFIRMED_ON).isdigit()
+    ]
+
 
 PATTERNS = (
     ACTIVE_IN_AREA,

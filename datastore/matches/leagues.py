@@ -10,6 +10,7 @@ from datastore.attributes import Item
 from datastore.declarations import AccessPattern
 from datastore.decoding import Decoder, flag, number, text
 from datastore.errors import Conflict, NotFound, deleted_perhaps
+from datastore.identifiers import ascii_upper
 from datastore.keyspace.matches import leagues as keys
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.parts import Key
@@ -83,7 +84,7 @@ class Leagues:
 
         Raises `Conflict` when others change it again and again meanwhile.
         """
-        stored = replace(league, code=league.code.upper(), updated_at=self._now)
+        stored = replace(league, code=ascii_upper(league.code), updated_at=self._now)
         there, place = 0, _place(league.league_id)
         for _ in range(TRIES):
             stored = replace(stored, version=PUT_VERSIONS.next(self._now, place, above=there))
@@ -104,7 +105,7 @@ class Leagues:
         """
         attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
         if "code" in attributes:
-            attributes["code"] = attributes["code"].upper()
+            attributes["code"] = ascii_upper(attributes["code"])
         expression, values = versioned(attributes | {"updatedAt": iso(self._now)})
         values |= expecting(expected)
         try:

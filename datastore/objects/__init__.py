@@ -12,8 +12,9 @@ FILE_FIELD: Final = "file"
 # What is uploaded waits here until it is checked. Clients can write nowhere else.
 INCOMING: Final = "incoming/"
 UPLOAD_LIFETIME: Final = timedelta(minutes=15)
-# No upload that old becomes a photo any more: its reservation is over, and what was on its way has come or is ended.
-STALE: Final = timedelta(hours=2)
+# A file whose upload began so long ago is not on its way any more: it has come, or its gateway was killed.
+STALE: Final = UPLOAD_LIFETIME + timedelta(minutes=5)
+NO_CLAIMS: Final[Mapping[str, str]] = {}
 # A URL is the same for a quarter of an hour, so that browsers keep what it shows, and good for at least three quarters.
 SAME_SECONDS: Final = 900
 GOOD_SECONDS: Final = 3600
@@ -52,9 +53,19 @@ class ObjectStore(Protocol):
         """Where the files are shown, as `https://host[:port]`; None where the gateway itself shows them."""
 
     async def upload(
-        self, key: str, *, content_type: str, most_bytes: int, now: datetime, lifetime: timedelta = UPLOAD_LIFETIME
+        self,
+        key: str,
+        *,
+        content_type: str,
+        most_bytes: int,
+        now: datetime,
+        lifetime: timedelta = UPLOAD_LIFETIME,
+        claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
-        """Where to upload a file of that type, with at most so many bytes, for the next 15 minutes or less."""
+        """Where to upload a file of that type, with at most so many bytes, for the next 15 minutes or less.
+
+        `claims` are what the gateway is to know of the upload when it arrives. A bucket's form has none of them.
+        """
 
     async def url(self, key: str, *, now: datetime) -> str | None:
         """Where the file is shown, for at least 45 minutes; the same for a while, so that browsers cache it. None where
@@ -71,8 +82,8 @@ class ObjectStore(Protocol):
         """Remove files; those that are not there are none that fail."""
 
     async def sweep(self) -> int:
-        """Remove what was uploaded two hours ago and is still incoming: how many files. In a bucket that is the work of
-        a rule for its lifecycle.
+        """Remove incoming files that no upload is waiting for: of killed gateways after 20 minutes, others when their
+        reservation is over. Return how many files. In a bucket that is the work of a rule for its lifecycle.
         """
 
 

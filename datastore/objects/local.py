@@ -5,12 +5,13 @@ import hmac
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, BinaryIO
+from typing import Any
 from uuid import uuid4
 
 import orjson
@@ -20,30 +21,21 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from datastore import base64url
 from datastore.errors import BadUserInput, Unavailable
 from datastore.moments import from_seconds, to_seconds
-from datastore.objects import GOOD_SECONDS, INCOMING, STALE, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
+from datastore.objects import (
+    GOOD_SECONDS,
+    INCOMING,
+    NO_CLAIMS,
+    STALE,
+    UPLOAD_LIFETIME,
+    UploadTarget,
+    check_incoming,
+    window,
+)
+from datastore.objects.ledger import IncomingLimits, Ledger
+from datastore.objects.receiving import Arriving, Receiving, UploadGone, told
+from datastore.private_folders import make_private, open_private, private_file
 
-
-class Receiving:
-    """A file that is on its way. It takes its place only when it is `kept`, and is gone otherwise."""
-
-    def __init__(self, file: BinaryIO, partial: Path, place: Path) -> None:
-        self._file = file
-        self._partial = partial
-        self._place = place
-
-    def write(self, content: bytes) -> None:
-        """Raises `Unavailable` when the disk is full or broken."""
-        with _told():
-            self._file.write(content)
-
-    def keep(self) -> None:
-        """Raises `Unavailable`. What is kept outlives a loss of power, as what the tables say of it does."""
-        with _told():
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            self._file.close()
-            self._partial.replace(self._place)
-            _settle(self._place.parent)
+LEDGER = "uploads.sqlite"
 
 
 class LocalObjects:
@@ -61,8 +53,10 @@ class LocalObjects:
         self._given = folder
         self._made: Path | None = None
         self._closed = False
+        self._striking: set[asyncio.Task[None]] = set()
         self._base_url = base_url
         self._cipher = _cipher(secret)
+        self._naming = hmac.digest(secret, b"users of the ledger", "sha256")
         self._accepted = (self._cipher, *map(_cipher, others))
 
     @property
@@ -73,11 +67,22 @@ class LocalObjects:
             raise Unavailable("The gateway stops.")  # a thread that still writes makes no folder anew
         if self._made is None:
             self._made = Path(mkdtemp(prefix="gateway-objects-"))
-        return self._made
+            (self._made / "objects").mkdir()
+        return self._made / "objects"
+
+    @property
+    def ledger(self) -> Ledger:
+        """What all processes with this folder know of incoming files. It lies beside the folder."""
+        return Ledger(self.folder.with_name(LEDGER))
 
     def open(self) -> None:
-        """No folder is made before it is needed."""
+        """Close the data directory to other users. No folder is made before it is needed.
+
+        Raises `FolderUnusable`.
+        """
         self._closed = False
+        if self._given is not None and self._given.parent.is_dir():
+            open_private(self._given.parent)
 
     def close(self) -> None:
         self._closed = True
@@ -89,13 +94,20 @@ class LocalObjects:
         return None
 
     async def upload(
-        self, key: str, *, content_type: str, most_bytes: int, now: datetime, lifetime: timedelta = UPLOAD_LIFETIME
+        self,
+        key: str,
+        *,
+        content_type: str,
+        most_bytes: int,
+        now: datetime,
+        lifetime: timedelta = UPLOAD_LIFETIME,
+        claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
         check_incoming(key)
         expires_at = now + lifetime
-        claims = {"key": key, "type": content_type, "most": most_bytes, "until": to_seconds(expires_at)}
-        url = f"{self._base_url()}/media"
-        return UploadTarget(url, {"token": self.sealed(claims, b"upload")}, content_type, most_bytes, expires_at)
+        own = {"key": key, "type": content_type, "most": most_bytes, "until": to_seconds(expires_at)}
+        token = self.sealed({**claims, **own}, b"upload")
+        return UploadTarget(f"{self._base_url()}/media", {"token": token}, content_type, most_bytes, expires_at)
 
     async def url(self, key: str, *, now: datetime) -> str | None:
         claims = {"key": key, "until": window(now) + GOOD_SECONDS}
@@ -133,33 +145,73 @@ class LocalObjects:
             raise BadUserInput("There is no such file.")
         return path
 
+    @asynccontextmanager
+    async def arriving(
+        self, key: str, *, whose: str, most_bytes: int, seconds: float, limits: IncomingLimits
+    ) -> AsyncIterator["Arriving"]:
+        """An incoming file to write to, with room for `most_bytes`, which count as a user's (`whose`, any text).
+
+        Once it is kept it is waited for that many `seconds`. Raises `Throttled` and `Unavailable` where there is no
+        room, and what `receiving` raises.
+        """
+        ledger, unique = self.ledger, uuid4().hex
+        name = f"{key}.{unique}.part"
+        until = time.time() + (UPLOAD_LIFETIME + STALE).total_seconds()
+        # Not the user themselves: there are emails in no file but the tables.
+        user = hmac.digest(self._naming, whose.encode(), "sha256").hex()
+        entering = asyncio.ensure_future(asyncio.to_thread(ledger.enter, name, user, most_bytes, until, limits))
+        arriving = None
+        try:
+            await asyncio.shield(entering)
+            with self.receiving(key, unique) as receiving:
+                arriving = Arriving(receiving, partial(ledger.rename, name, key), seconds)
+                yield arriving
+        finally:
+            if arriving is None or not arriving.is_kept:
+                await self._struck(ledger, name, entering)
+
+    async def _struck(self, ledger: Ledger, name: str, entering: asyncio.Future[None]) -> None:
+        """Strike an entry out, also when nobody waits for that any more."""
+
+        async def strike() -> None:
+            await asyncio.gather(entering, return_exceptions=True)
+            await asyncio.to_thread(ledger.strike, [name])
+
+        striking = asyncio.create_task(strike())
+        self._striking.add(striking)
+        striking.add_done_callback(self._striking.discard)
+        await asyncio.shield(striking)
+
     @contextmanager
-    def receiving(self, key: str) -> Iterator[Receiving]:
+    def receiving(self, key: str, unique: str | None = None) -> Iterator[Receiving]:
         """A file to write to piece by piece. Nothing of it is left unless it is kept.
 
-        Raises `Unavailable` when the folder cannot be written to.
+        `unique` is a text that comes once. Raises `Unavailable` when the folder cannot be written to.
         """
-        path, unique = self.path(key), uuid4().hex
-        partial = path.with_name(f"{path.name}.{unique}.part")
+        path, unique = self.path(key), unique or uuid4().hex
+        part = path.with_name(f"{path.name}.{unique}.part")
         if not key.startswith(INCOMING):
             # A process that is killed leaves it where it is swept.
-            partial = self.path(f"{INCOMING}{unique}/{path.name}.part")
-        with _told():
-            for folder in {path.parent, partial.parent}:
-                folder.mkdir(parents=True, exist_ok=True)
-            file = partial.open("xb")
+            part = self.path(f"{INCOMING}{unique}/{path.name}.part")
+        with told():
+            for folder in {path.parent, part.parent}:
+                make_private(folder)
+            file = open(part, "xb", opener=private_file)  # noqa: SIM115 - closed below
         try:
-            with file:
-                yield Receiving(file, partial, path)
+            yield Receiving(file, part, path)
         finally:
-            partial.unlink(missing_ok=True)
-            if partial.parent != path.parent:
+            # What is not kept by now is given up: that its rest cannot be written does not matter.
+            with suppress(OSError):
+                file.close()
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            if part.parent != path.parent:
                 with suppress(OSError):
-                    partial.parent.rmdir()
+                    part.parent.rmdir()
 
     def _read(self, key: str, most_bytes: int) -> bytes | None:
         path = self.path(key)
-        with _told():
+        with told():
             try:
                 with path.open("rb") as file:
                     if os.fstat(file.fileno()).st_size > most_bytes:
@@ -171,60 +223,57 @@ class LocalObjects:
     def _write(self, key: str, content: bytes) -> None:
         with self.receiving(key) as receiving:
             receiving.write(content)
-            receiving.keep()
+            try:
+                receiving.keep()
+            except UploadGone as problem:
+                raise Unavailable("Files cannot be kept at the moment; try again.") from problem
 
     def _delete(self, keys: Collection[str]) -> None:
         for key in keys:
             path = self.path(key)
-            with _told():
-                path.unlink(missing_ok=True)
             if key.startswith(INCOMING):
-                # What a process that was killed was receiving goes too; the folder stays while it holds another file.
+                # Before the file itself: what is on its way cannot take its place any more.
                 with suppress(OSError):
                     for part in path.parent.glob(f"{path.name}.*.part"):
                         part.unlink()
+            with told():
+                path.unlink(missing_ok=True)
+            if key.startswith(INCOMING):
+                # The folder stays while it holds another file.
+                with suppress(OSError):
                     path.parent.rmdir()
+        # Of parts that are removed the entries stay: while somebody writes to one, it takes room on the disk.
+        self.ledger.strike(key for key in keys if key.startswith(INCOMING))
 
     def _sweep(self) -> int:
         if self._given is None and self._made is None:
             return 0
         # Files are as old as the clock of this machine says that wrote them.
-        stale = time.time() - STALE.total_seconds()
-        with _told():
-            return sum(_swept(folder, stale) for folder in self.folder.glob(f"{INCOMING}*") if folder.is_dir())
+        now, ledger = time.time(), self.ledger
+        ends = ledger.ends()
+        with told():
+            swept = sum(_swept(folder, now, ends) for folder in self.folder.glob(f"{INCOMING}*") if folder.is_dir())
+        ledger.strike(name for name, until in ends.items() if until < now)
+        return swept
 
 
-def _swept(folder: Path, stale: float) -> int:
-    """How many files were removed that are older; the folder of an upload goes with the last of them."""
-    swept = 0
+def _swept(folder: Path, now: float, ends: Mapping[str, float]) -> int:
+    """How many files were removed that nobody waits for; the folder of an upload goes with the last of them.
+
+    `ends` tells until when files are waited for. Others are until they are stale.
+    """
+    swept, stale = 0, STALE.total_seconds()
     with suppress(FileNotFoundError):  # others remove what they are done with at the same time
-        was_touched = folder.stat().st_mtime >= stale
-        for path in [path for path in folder.iterdir() if path.stat().st_mtime < stale]:
-            path.unlink()
-            swept += 1
+        was_touched = folder.stat().st_mtime >= now - stale
+        for path in list(folder.iterdir()):
+            until = ends.get(f"{INCOMING}{folder.name}/{path.name}", path.stat().st_mtime + stale)
+            if until < now:
+                path.unlink()
+                swept += 1
         if not was_touched:
             with suppress(OSError):
                 folder.rmdir()
     return swept
-
-
-def _settle(folder: Path) -> None:
-    """Have the names of a folder's files written to the disk, where the system lets one."""
-    with suppress(OSError):
-        opened = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    """A full or broken disk is told as an outage of S3 would be."""
-    try:
-        yield
-    except OSError as problem:
-        raise Unavailable("Files cannot be kept or read at the moment; try again.") from problem
 
 
 def _cipher(secret: bytes) -> AESSIV:

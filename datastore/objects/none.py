@@ -1,10 +1,10 @@
 """No place for files: tables in AWS, and no bucket beside them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from datastore.errors import Unavailable
-from datastore.objects import UPLOAD_LIFETIME, UploadTarget
+from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, UploadTarget
 
 
 class NoObjects:
@@ -22,7 +22,14 @@ class NoObjects:
         return None
 
     async def upload(
-        self, key: str, *, content_type: str, most_bytes: int, now: datetime, lifetime: timedelta = UPLOAD_LIFETIME
+        self,
+        key: str,
+        *,
+        content_type: str,
+        most_bytes: int,
+        now: datetime,
+        lifetime: timedelta = UPLOAD_LIFETIME,
+        claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
         raise _none()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ import botocore.exceptions
 
 from datastore.database import StoreMisconfigured, credentials_of
 from datastore.errors import BadUserInput, Timeout, Unavailable
-from datastore.objects import GOOD_SECONDS, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
+from datastore.objects import GOOD_SECONDS, NO_CLAIMS, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
 from datastore.signing import CredentialSource
 
 T = TypeVar("T")
@@ -58,7 +58,14 @@ class S3Objects:
         return f"{address.scheme}://{address.netloc}"
 
     async def upload(
-        self, key: str, *, content_type: str, most_bytes: int, now: datetime, lifetime: timedelta = UPLOAD_LIFETIME
+        self,
+        key: str,
+        *,
+        content_type: str,
+        most_bytes: int,
+        now: datetime,
+        lifetime: timedelta = UPLOAD_LIFETIME,
+        claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""
         check_incoming(key)

@@ -15,6 +15,7 @@ from datastore.backoff import Backoff
 from datastore.client import TransactionCancelled
 from datastore.declarations import AccessPattern
 from datastore.errors import Conflict, Forbidden, NotFound
+from datastore.identifiers import ascii_lower
 from datastore.keyspace.parts import Key, key_of
 from datastore.keyspace.photos import faces as face_keys
 from datastore.keyspace.photos import library as photo_keys
@@ -63,7 +64,7 @@ def no_person(person_id: str) -> NotFound:
 
 def may_change(photo: Photo, me: str | None, *, is_admin: bool = False) -> bool:
     """Whether the photo is the user's. `me` is an email in lower case; an admin may change any, and may have none."""
-    return is_admin or photo.email.lower() == me
+    return is_admin or ascii_lower(photo.email) == me
 
 
 def own(photo: Photo | None, me: str | None, *, is_admin: bool = False) -> Photo:

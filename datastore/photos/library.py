@@ -30,7 +30,8 @@ class Photo:
     were called when they were tagged.
 
     Photos that were not uploaded through this gateway may lack `content_type`, sizes and `faces`. `revision` counts
-    changes of who is on it, `version` those of what it says; lists do not hold the former.
+    changes of who is on it, `version` those of what it says; lists do not hold the former. `keeps_metadata` tells that
+    the original is known to hold metadata: it is for its owner and administrators alone.
     """
 
     key: Key
@@ -51,6 +52,8 @@ class Photo:
     created_at: datetime
     revision: int
     version: int = 0
+    camera: str | None = None
+    keeps_metadata: bool = False
 
 
 def photo_from(item: Mapping[str, Any]) -> Photo:
@@ -78,6 +81,8 @@ def photo_from(item: Mapping[str, Any]) -> Photo:
         created_at=from_iso(item["createdAt"]),
         revision=_whole(item, "revision") or 0,
         version=version_of(item),
+        camera=file.get("camera"),
+        keeps_metadata=bool(file.get("keepsMetadata")),
     )
 
 
@@ -96,7 +101,7 @@ def photo_item(photo: Photo) -> Item:
         "persons": list(photo.person_ids),
         "personNames": dict(photo.person_names),
         "faces": faces_attribute(photo.faces),
-        "file": _file_attribute(photo),
+        "file": file_attribute(photo),
         "createdAt": iso(photo.created_at),
         "revision": photo.revision,
         "version": photo.version or None,
@@ -108,9 +113,16 @@ def faces_attribute(faces: tuple[FaceOnPhoto, ...]) -> list[dict[str, str]]:
     return [{"faceId": face.face_id, "personId": face.person_id} for face in faces]
 
 
-def _file_attribute(photo: Photo) -> dict[str, Any] | None:
+def file_attribute(photo: Photo) -> dict[str, Any] | None:
     """In one attribute, for an index takes only so many; None where nothing is known."""
-    file = {"contentType": photo.content_type, "size": photo.size, "width": photo.width, "height": photo.height}
+    file = {
+        "contentType": photo.content_type,
+        "size": photo.size,
+        "width": photo.width,
+        "height": photo.height,
+        "camera": photo.camera,
+        "keepsMetadata": photo.keeps_metadata or None,
+    }
     return {name: value for name, value in file.items() if value is not None} or None
 
 

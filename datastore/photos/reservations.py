@@ -22,6 +22,8 @@ class Reservation:
 
     `nonce` is any text that comes once. It tells two reservations of the same id apart: in the names of their files, so
     that whoever comes late to remove those of the one takes none of the other's, though both are of the same picture.
+
+    `states_when` tells whether the client stated `taken_at`. Where it did not, the picture's own metadata counts.
     """
 
     image_id: str
@@ -33,6 +35,8 @@ class Reservation:
     created_at: datetime
     expires_at: datetime
     nonce: str
+    camera: str | None = None
+    states_when: bool = True
 
 
 def reservation_from(item: Mapping[str, Any]) -> Reservation:
@@ -46,6 +50,8 @@ def reservation_from(item: Mapping[str, Any]) -> Reservation:
         created_at=from_iso(item["createdAt"]),
         expires_at=from_seconds(item["expires"]),
         nonce=item.get("nonce") or "",
+        camera=item.get("camera"),
+        states_when=item.get("statesWhen") is not False,
     )
 
 
@@ -64,6 +70,8 @@ def reservation_item(reservation: Reservation) -> Item:
         "createdAt": iso(reservation.created_at),
         "expires": to_seconds(reservation.expires_at),
         "nonce": reservation.nonce or None,
+        "camera": reservation.camera,
+        "statesWhen": None if reservation.states_when else False,
     }
     return {name: value for name, value in item.items() if value is not None}
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from asyncio import Task
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -19,9 +19,13 @@ from datastore.keyspace.photos import library as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.moments import from_iso, iso
-from datastore.objects import UPLOAD_LIFETIME, ObjectStore, UploadTarget
+from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, ObjectStore, UploadTarget
+from datastore.photos.arrivals import claims
 from datastore.photos.library import Photo, photo_from, photo_item
-from datastore.photos.pictures import Picture, Pictures, PictureType, Reason, check_shape, refused
+from datastore.photos.metadata import Facts
+from datastore.photos.originals import taken_at
+from datastore.photos.picture_pool import Pictures
+from datastore.photos.pictures import Picture, PictureType, Reason, check_shape, refused
 from datastore.photos.releases import Releases
 from datastore.photos.removals import incoming
 from datastore.photos.reservations import Reservation, as_kept, file_keys, reservation_from, reservation_item
@@ -34,7 +38,13 @@ ORIGINAL, THUMBNAIL = "original", "thumbnail"
 # Reserving is begun anew when what stood in its way is gone: a count that was not kept, expired reservations.
 TRIES = 5
 # What a client may say of a photo, by its name in the API.
-FIELDS = {"content_type": "contentType", "description": "description", "tags": "tags", "taken_at": "takenAt"}
+FIELDS = {
+    "content_type": "contentType",
+    "description": "description",
+    "tags": "tags",
+    "taken_at": "takenAt",
+    "camera": "camera",
+}
 
 logger = logging.getLogger(__name__)
 # What goes on when its caller has gone away; the loop itself keeps no hold of it.
@@ -63,29 +73,46 @@ class Uploads:
     """One method for each access pattern. What has expired by `now` counts as gone, whether or not it is released.
 
     `open_store` gives a store with time of its own, for what is still to be done when the caller has gone away.
+    `keeps_metadata` tells whether originals are stored as they are uploaded, instead of without their metadata.
     """
 
     def __init__(
-        self, store: Store, objects: ObjectStore, pictures: Pictures, now: datetime, open_store: Callable[[], Store]
+        self,
+        store: Store,
+        objects: ObjectStore,
+        pictures: Pictures,
+        now: datetime,
+        open_store: Callable[[], Store],
+        *,
+        keeps_metadata: bool = False,
     ) -> None:
         self._store = store
         self._open_store = open_store
         self._objects = objects
         self._pictures = pictures
         self._now = now
+        self._keeps_metadata = keeps_metadata
         self._releases = Releases(store, objects, now)
 
-    async def reserve(self, wanted: Reservation, *, chosen: bool, said: Collection[str] = ()) -> PhotoUpload:
+    async def reserve(
+        self,
+        wanted: Reservation,
+        *,
+        chosen: bool,
+        said: Collection[str] = (),
+        uploader: Mapping[str, str] = NO_CLAIMS,
+    ) -> PhotoUpload:
         """SPARKS-W1: take a place. One's own reservation of the same id is answered as it stands, with fresh URLs.
 
         `chosen`: whether the id is the client's own, and may have been used before. `said` names what the client said
-        of the photo: the reservation there is must say the same.
+        of the photo: the reservation there is must say the same. `uploader` is whose budget uploads are charged to
+        (`arrivals.uploader_claims`).
         Raises `NotFound` for a user who has not entered the library, `Conflict` at their limit, for an id that is
         another's or a photo's and for a reservation that says something else, and what the object store raises when it
         takes no uploads.
         """
         wanted = as_kept(wanted)
-        upload, user = await self._upload(wanted), None
+        upload, user = await self._upload(wanted, uploader), None
         if chosen and await self._photo(wanted.image_id) is not None:
             raise _taken(wanted.image_id)
         for left in reversed(range(TRIES)):
@@ -100,24 +127,27 @@ class Uploads:
                 standing = await self._clear_the_way(wanted, cancelled)
                 if standing is not None:
                     _check_same(wanted, standing, said)
-                    return await self._upload(standing)
+                    return await self._upload(standing, uploader)
             else:
                 return upload
         # An index that lags tells of reservations that were released already.
         raise _full(user or {}, retryable=True)
 
-    async def _upload(self, reservation: Reservation) -> PhotoUpload:
+    async def _upload(self, reservation: Reservation, uploader: Mapping[str, str]) -> PhotoUpload:
         original, thumbnail = incoming(reservation.image_id)
+        target = partial(self._target, reservation, claims(reservation) | dict(uploader))
         return PhotoUpload(
             reservation,
-            await self._target(reservation, original, reservation.content_type, MOST_ORIGINAL_BYTES),
-            await self._target(reservation, thumbnail, PictureType.JPEG, MOST_THUMBNAIL_BYTES),
+            await target(original, reservation.content_type, MOST_ORIGINAL_BYTES),
+            await target(thumbnail, PictureType.JPEG, MOST_THUMBNAIL_BYTES),
         )
 
-    async def _target(self, reservation: Reservation, key: str, content_type: PictureType, most: int) -> UploadTarget:
+    async def _target(
+        self, reservation: Reservation, claims: Mapping[str, str], key: str, content_type: PictureType, most: int
+    ) -> UploadTarget:
         lifetime = min(UPLOAD_LIFETIME, reservation.expires_at - self._now)
         return await self._objects.upload(
-            key, content_type=content_type.value, most_bytes=most, now=self._now, lifetime=lifetime
+            key, content_type=content_type.value, most_bytes=most, now=self._now, lifetime=lifetime, claims=claims
         )
 
     async def _clear_the_way(self, wanted: Reservation, cancelled: TransactionCancelled) -> Reservation | None:
@@ -216,7 +246,9 @@ class Uploads:
         if given:
             check_shape(given, picture)
         thumbnail = given.thumbnail if given else picture.thumbnail
-        return Checked(self._made(reservation, picture, original, thumbnail), original, thumbnail)
+        stored = original if self._keeps_metadata else picture.content
+        photo = self._with_facts(self._made(reservation, picture, stored, thumbnail), reservation, picture.facts)
+        return Checked(photo, stored, thumbnail)
 
     async def _read(self, file: str, key: str, most_bytes: int) -> bytes | None:
         try:
@@ -289,6 +321,16 @@ class Uploads:
             height=picture.height,
             created_at=from_iso(iso(self._now)),
             revision=0,
+        )
+
+    def _with_facts(self, photo: Photo, reservation: Reservation, facts: Facts) -> Photo:
+        moment = from_iso(iso(taken_at(reservation, facts, self._now)))
+        return replace(
+            photo,
+            key=photo_keys.photo(photo.image_id, photo_keys.taken(moment)),
+            taken_at=moment,
+            camera=reservation.camera or facts.camera,
+            keeps_metadata=self._keeps_metadata,
         )
 
     async def _confirmed(self, photo: Photo, known: set[str]) -> Photo:

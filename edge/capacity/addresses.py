@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Collection
 from functools import lru_cache
+from typing import Any
 
 from starlette.middleware import Middleware
 from starlette.types import Scope
@@ -12,6 +13,8 @@ from edge.operations import Caller
 
 # A customer of a provider gets a /64 at least, and can take any address in it.
 IPV6_PREFIX = 64
+# Of an X-Forwarded-For: the addresses of more proxies than anybody has.
+MOST_FORWARDED_BYTES = 1024
 
 
 def behind_proxies(trusted: Collection[str]) -> list[Middleware]:
@@ -20,7 +23,24 @@ def behind_proxies(trusted: Collection[str]) -> list[Middleware]:
     They are networks (CIDR). The address is the rightmost that is not trusted itself: what stands left of it, a client
     may have made up.
     """
-    return [Middleware(ProxyHeadersMiddleware, trusted_hosts=list(trusted))] if trusted else []
+    return [Middleware(_ProxyHeaders, trusted_hosts=list(trusted))] if trusted else []
+
+
+class _ProxyHeaders(ProxyHeadersMiddleware):
+    """uvicorn's, which goes through all addresses however many a client has made up. Here the last ones count."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        headers = scope.get("headers", ())
+        if any(len(value) > MOST_FORWARDED_BYTES and name == b"x-forwarded-for" for name, value in headers):
+            scope["headers"] = [
+                (name, _last(value) if name == b"x-forwarded-for" else value) for name, value in headers
+            ]
+        await super().__call__(scope, receive, send)
+
+
+def _last(addresses: bytes) -> bytes:
+    """The whole addresses among the last bytes of a list."""
+    return addresses[-MOST_FORWARDED_BYTES:].partition(b",")[2]
 
 
 def address_in(scope: Scope) -> str:

@@ -37,6 +37,8 @@ class Patience:
     least_bytes: int = 16_384
     linger_seconds: float = 2.0
     pipelined: int = 16
+    trailer_bytes: int = 8_192
+    discard_bytes: int = 65_536
 
 
 class Connections:

@@ -20,29 +20,29 @@ class Places:
         self._taken: Counter[str] = Counter()
         self.total = 0
 
-    def take(self, key: str, *, exempt: bool = False) -> None:
-        """Take a place, which `leave` gives back. Who is `exempt` may have any number, as long as there are some.
+    def take(self, key: str, many: int = 1, *, exempt: bool = False) -> None:
+        """Take places, which `leave` gives back. A key that is `exempt` may have any number, as long as there are some.
 
         Raises `Throttled` when the key has all of its own, and `Unavailable` when there is none left for anybody.
         """
-        if self._each and not exempt and self._taken[key] >= self._each:
+        if self._each and not exempt and self._taken[key] + many > self._each:
             self._forget(key)
             message = f"A {self._whose} may have {self._each:,} {self._what} at once: close one first."
             raise Throttled(message, retryAfter=RETRY_SECONDS)
-        if self.most and self.total >= self.most:
+        if self.most and self.total + many > self.most:
             self._forget(key)
             message = f"All {self.most:,} {self._what} of this server are taken; try again in a moment."
             raise Unavailable(message, retryAfter=RETRY_SECONDS)
-        self.add(key)
+        self.add(key, many)
 
-    def add(self, key: str) -> None:
-        """Count one more, whether there is a place or not."""
-        self._taken[key] += 1
-        self.total += 1
+    def add(self, key: str, many: int = 1) -> None:
+        """Count more, whether there are places or not."""
+        self._taken[key] += many
+        self.total += many
 
-    def leave(self, key: str) -> None:
-        self._taken[key] -= 1
-        self.total -= 1
+    def leave(self, key: str, many: int = 1) -> None:
+        self._taken[key] -= many
+        self.total -= many
         self._forget(key)
 
     def of(self, key: str) -> int:

@@ -23,6 +23,8 @@ _NUMBERS = {
     "subscriptions_per_caller": "GATEWAY_MAX_SUBSCRIPTIONS_PER_CALLER",
     "operations_per_websocket": "GATEWAY_MAX_OPERATIONS_PER_WEBSOCKET",
     "waiting_bytes": "GATEWAY_MAX_WAITING_BYTES",
+    "incoming_bytes": "GATEWAY_MAX_INCOMING_BYTES",
+    "incoming_bytes_per_caller": "GATEWAY_MAX_INCOMING_BYTES_PER_CALLER",
     "websocket_messages": "GATEWAY_MAX_WEBSOCKET_MESSAGES",
     "websocket_messages_per_second": "GATEWAY_MAX_WEBSOCKET_MESSAGES_PER_SECOND",
 }
@@ -41,6 +43,9 @@ class Capacity:
     all processes that use it share their callers' budgets.
 
     For a reader that does not keep up `waiting_bytes` of events wait at the most, over all that it follows.
+
+    In the folder of pictures `incoming_bytes` of uploads that are not completed wait at the most, and
+    `incoming_bytes_per_caller` of one user.
 
     A WebSocket may send `websocket_messages` at once and so many a second from then on; what is more waits to be read.
 
@@ -62,6 +67,8 @@ class Capacity:
     subscriptions_per_caller: int = 200
     operations_per_websocket: int = 100
     waiting_bytes: int = 262_144
+    incoming_bytes: int = 4 * 2**30
+    incoming_bytes_per_caller: int = 256 * 2**20
     websocket_messages: int = 1_000
     websocket_messages_per_second: float = 200
     redis_url: str | None = None

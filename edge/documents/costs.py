@@ -66,19 +66,41 @@ class TooCostly(BadUserInput):
         self.estimate = estimate
 
 
-class Estimate:
-    """What one operation costs: `fixed` read units, whatever its variables, or None where those matter."""
+class TooManyValues(BadUserInput):
+    """An answer would hold more values than any may. `extensions` hold the `estimate` and the `limit`."""
 
-    def __init__(self, amount: Amount, defaults: Mapping[str, Any]) -> None:
-        self.fixed = None if callable(amount) else amount
-        self._amount = amount
+    def __init__(self, estimate: float, limit: float) -> None:
+        super().__init__(
+            f"The answer may hold {estimate:,.0f} values, and at most {limit:,g} are allowed: "
+            "ask for smaller pages, fewer fields, or the same field under fewer names.",
+            measure="values",
+            estimate=round(estimate),
+            limit=limit,
+        )
+
+
+class Estimated(NamedTuple):
+    """The read units that an operation costs, and the values (fields, over all objects of lists) of its answer."""
+
+    units: float
+    values: float
+
+
+class Estimate:
+    """What one operation costs: `fixed` whatever its variables, or None where those matter."""
+
+    def __init__(self, units: Amount, values: Amount, defaults: Mapping[str, Any]) -> None:
+        self.fixed = None if callable(units) or callable(values) else Estimated(units, values)
+        self._units, self._values = units, values
         self._defaults = dict(defaults)
 
-    def of(self, variables: Mapping[str, Any], now: datetime) -> float:
-        """Read units, with variables as they came: those of wrong types count like none."""
-        if not callable(self._amount):
-            return self._amount
-        return self._amount(Given({**self._defaults, **variables}, now))
+    def of(self, variables: Mapping[str, Any], now: datetime) -> Estimated:
+        """The estimate with variables as they came: those of wrong types count like none."""
+        if self.fixed is not None:
+            return self.fixed
+        given = Given({**self._defaults, **variables}, now)
+        units, values = self._units, self._values
+        return Estimated(units(given) if callable(units) else units, values(given) if callable(values) else values)
 
 
 class Costs:
@@ -103,7 +125,9 @@ class Costs:
             if variable.default_value is not None
         }
         root = self.schema.get_root_type(operation.operation)
-        return Estimate(_Sums(self, document).beneath(root, [operation.selection_set]), defaults)
+        sets = [operation.selection_set]
+        units, values = _Sums(self, document).beneath(root, sets), _Values(self, document).beneath(root, sets)
+        return Estimate(units, values, defaults)
 
 
 @dataclass(slots=True)
@@ -171,7 +195,7 @@ class _Sums:
         return special + [kind for kind in possible if kind.name not in named][:1]
 
     def _object(self, kind: GraphQLObjectType, asked: list[_Part]) -> Amount:
-        fields = _together(one for one in asked if one[0] is None or one[0] == kind.name or self._is_one(kind, one[0]))
+        fields = _together(self._of_kind(kind, asked))
         own: dict[Any, list[Amount]] = {}
         amounts: list[Amount] = []
         for field in fields.values():
@@ -183,6 +207,10 @@ class _Sums:
             # Parts of the parent's own item are read together.
             (own.setdefault(price.patterns, []) if price.own else amounts).append(amount)
         return _sum([*amounts, *(_most(those) for those in own.values())])
+
+    def _of_kind(self, kind: GraphQLObjectType, asked: list[_Part]) -> list[_Part]:
+        """The parts that are asked of objects of this type."""
+        return [one for one in asked if one[0] is None or one[0] == kind.name or self._is_one(kind, one[0])]
 
     def _is_one(self, kind: GraphQLObjectType, on: str) -> bool:
         condition = self._schema.get_type(on)
@@ -210,6 +238,37 @@ class _Sums:
                 amount = self.beneath(get_named_type(definition.type), beneath)
                 amounts.append(_when(_either(field.conditions), amount))
         return _sum(amounts)
+
+
+class _Values(_Sums):
+    """Makes the sums of the values that an answer holds: each field of each object is one."""
+
+    def _object(self, kind: GraphQLObjectType, asked: list[_Part]) -> Amount:
+        amounts: list[Amount] = []
+        for field in _together(self._of_kind(kind, asked)).values():
+            definition = kind.fields.get(field.nodes[0].name.value)
+            if definition is not None:
+                price = self._costs.price(definition)
+                amounts.append(_when(_either(field.conditions), self._field(definition, price, field.nodes)))
+        return _sum(amounts)
+
+    def _field(self, definition: GraphQLField, price: Price, nodes: list[FieldNode]) -> Amount:
+        named = get_named_type(definition.type)
+        inner: Amount = 0.0
+        if not is_leaf_type(named):
+            sets = [node.selection_set for node in nodes if node.selection_set]
+            inner = self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
+        if not callable(inner) and inner == 0:
+            return 1.0
+        if not price.counts:
+            return _sum([1.0, inner])
+        values = _arguments(definition, nodes[0].arguments or ())
+
+        def amount(given: Given) -> float:
+            size = price.size(values(given) if callable(values) else values)
+            return 1 + size * (inner(given) if callable(inner) else inner)
+
+        return amount if callable(values) or callable(inner) else 1 + price.size(values) * inner
 
 
 def _together(asked: Iterable[_Part]) -> dict[str, _Asked]:

@@ -26,7 +26,7 @@ def _parts(files: Mapping[str, str]) -> list[tuple[str, OperationDefinitionNode 
     found: list[tuple[str, OperationDefinitionNode | FragmentDefinitionNode]] = []
     for file, text in files.items():
         try:
-            definitions = parse(text).definitions
+            definitions = parse(text, allow_empty_selection_sets=False).definitions
         except GraphQLError as error:
             where = f":{error.locations[0].line}" if error.locations else ""
             raise ManifestProblem([f"{file}{where}: {error.message}"]) from None

@@ -37,6 +37,7 @@ class DocumentLimits:
     Introspection has a budget of its own, for what stands beneath `__schema` and `__type`: the fields, the lists of
     types, how many of those stand in one another, the depth, and the values of its answer, as far as the sizes of the
     schema tell.
+    `values` are those of an answer, by the sizes of its lists and pages: variables decide about them, too.
     `variable_uses` are those of all operations, each with its fragments.
     `merging` bounds the work of comparing fields that have the same name in the answer.
     """
@@ -60,6 +61,7 @@ class DocumentLimits:
     introspection_depth: int = 20
     introspection_values: int = 30_000
     merging: int = 4_000
+    values: int = 25_000
 
 
 # The texts of trusted documents, and what is made of them, are kept: these bound what that takes. An item in the table
@@ -85,6 +87,7 @@ NAMES = {
     "introspection_depth": "levels of introspection",
     "introspection_values": "values that its introspection answers",
     "merging": "steps to compare its fields of equal names",
+    "values": "values in its answer, by the sizes of its lists and pages",
 }
 assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
 

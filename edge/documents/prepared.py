@@ -14,7 +14,7 @@ from graphql.language import OperationType
 from compiled import CompiledExecutor, Operation, operation_of
 from datastore.errors import DomainError, Forbidden
 from edge.answers import Stage
-from edge.documents.costs import Costs, Estimate, TooCostly
+from edge.documents.costs import Costs, Estimate, Estimated, TooCostly, TooManyValues
 from edge.documents.executor import GatewayExecutor, Interpreting
 from edge.documents.introspection import sizes_of
 from edge.documents.limits import Counts, DocumentLimits, TooMuch, check_text, for_trusted
@@ -54,6 +54,7 @@ class PreparedOperation:
         # Of a valid document, so one of the schema's.
         first = node.selection_set.selections[0]
         self.root_field = first.name.value if isinstance(first, FieldNode) else "(fragment)"
+        self.variable_names = frozenset(one.variable.name.value for one in node.variable_definitions or ())
         self._estimate: Estimate | None = None
         self._program: Operation | None = None
 
@@ -65,8 +66,8 @@ class PreparedOperation:
             self._program = operation_of(document.executor, document.costs.schema, document.node, self.node)
         return self._program
 
-    def estimate(self, variables: Mapping[str, Any]) -> float:
-        """The read units that it will cost with these variables, before anything is read."""
+    def estimate(self, variables: Mapping[str, Any]) -> Estimated:
+        """What it will cost with these variables, before anything is read."""
         if self._estimate is None:
             self._estimate = self.document.costs.estimate(self.document.node, self.node)
         fixed = self._estimate.fixed
@@ -85,8 +86,10 @@ class Document:
         *,
         introspected: int | None,
         executor: type[CompiledExecutor],
+        most_values: int,
     ) -> None:
         self.text = text
+        self.most_values = most_values
         self.executor = executor
         self.node = node
         self.costs = costs
@@ -199,11 +202,14 @@ class Documents:
             refusal = Forbidden("Introspection is switched off: the schema is told to admins alone.")
             raise Rejected(Stage.VALIDATION, [_located(refusal)])
 
-    def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> float:
-        """What it will cost, in read units. Raises `TooCostly` when that is more than it may."""
+    def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> Estimated:
+        """What it will cost. Raises `TooCostly` or `TooManyValues` when that is more than it may."""
         estimate = operation.estimate(variables)
-        if estimate > self._max_cost:
-            raise TooCostly(estimate, self._max_cost)
+        if estimate.units > self._max_cost:
+            raise TooCostly(estimate.units, self._max_cost)
+        most_values = operation.document.most_values
+        if estimate.values > most_values:
+            raise TooManyValues(estimate.values, most_values)
         return estimate
 
     def most_read(self, estimate: float) -> float:
@@ -215,7 +221,8 @@ class Documents:
             return Rejected(Stage.PARSING, [GraphQLError("The query is empty.")])
         try:
             check_text(text, limits)
-            node = parse(text)
+            # graphql-core allows them, ahead of the specification: https://spec.graphql.org/September2025/#SelectionSet
+            node = parse(text, allow_empty_selection_sets=False)
         except TooMuch as refusal:
             return Rejected(Stage.PARSING, [_located(refusal)])
         except GraphQLError as error:
@@ -240,6 +247,7 @@ class Documents:
             self._now,
             introspected=counts.found["introspection_values"] if counts.introspects else None,
             executor=self._executor,
+            most_values=limits.values,
         )
 
     def _limits_for(self, trusted: bool) -> DocumentLimits:

@@ -65,10 +65,23 @@ class Price:
         """What it measures whatever the arguments, when it is `fixed`."""
         return self.measure({}, datetime.min.replace(tzinfo=UTC))
 
+    @property
+    def counts(self) -> bool:
+        """Whether the field holds more than one object, or may."""
+        return self.is_connection or self._is_list or isinstance(self._extent.size, str)
+
+    def size(self, arguments: Arguments) -> float:
+        """The objects that the field holds, with the arguments as they came."""
+        return self._size(arguments, self._given(arguments))
+
+    def _given(self, arguments: Arguments) -> int | None:
+        """The length of the longest list among the arguments."""
+        lists = (arguments.get(name) for name in self._lists)
+        return max((_length(value) for value in lists if value is not None), default=None)
+
     def measure(self, arguments: Arguments, now: datetime) -> Measured:
         """With the arguments as they came, whatever they are: wrong ones count like none."""
-        lists = (arguments.get(name) for name in self._lists)
-        given = max((_length(value) for value in lists if value is not None), default=None)
+        given = self._given(arguments)
         size = self._size(arguments, given)
         # Of the patterns of one field each answers another case.
         units = max((self._units(pattern, arguments, now, size, given) for pattern in self._distinct), default=0.0)

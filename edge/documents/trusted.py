@@ -10,7 +10,7 @@ from typing import Protocol
 
 from datastore.errors import DomainError
 from edge.capacity.load import Load
-from edge.documents.costs import TooCostly
+from edge.documents.costs import TooCostly, TooManyValues
 from edge.documents.manifest import ManifestProblem, read_manifest, sha256_of
 from edge.documents.prepared import Document, Documents, PreparedOperation, Rejected
 from edge.operations import Caller
@@ -55,7 +55,7 @@ def read_ready(documents: Documents, raw: bytes) -> dict[str, Document]:
                 _check_cost(documents, operation)
         except Rejected as rejection:
             problems += [f"{document_id}: {error.message}" for error in rejection.errors]
-        except TooCostly as refusal:
+        except (TooCostly, TooManyValues) as refusal:
             problems.append(f"{document_id}: {refusal}")
     if problems:
         raise ManifestProblem(problems)
@@ -63,7 +63,7 @@ def read_ready(documents: Documents, raw: bytes) -> dict[str, Document]:
 
 
 def _check_cost(documents: Documents, operation: PreparedOperation) -> None:
-    """Raises `TooCostly` for one that is so whoever asks; with variables it depends on what they are."""
+    """Raise `TooCostly` or `TooManyValues` for an operation without variables; those of others decide."""
     if not operation.node.variable_definitions:
         documents.estimate(operation, {})
 

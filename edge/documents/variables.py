@@ -44,6 +44,22 @@ def check_variables(variables: Mapping[str, Any]) -> int:
     return count
 
 
+def characters_in(variables: Mapping[str, Any]) -> int:
+    """Return how many characters the names and strings hold. `check_variables` has bounded the work."""
+    found = 0
+    waiting: list[Any] = [variables]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            found += len(value)
+        elif isinstance(value, dict):
+            waiting += value
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return found
+
+
 def _too_large(measure: str, limit: int, found: int, name: str | None = None) -> BadUserInput:
     where = "The variables" if name is None else f"The variable ${name[:100]}"
     return BadUserInput(

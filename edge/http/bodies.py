@@ -8,9 +8,10 @@ from urllib.parse import parse_qsl
 
 from starlette.types import Receive
 
-from datastore.errors import BadUserInput, Timeout
+from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
+from edge.capacity.places import Places
 from edge.decoding import decoded
-from edge.http.exchange import Exchange
+from edge.http.cycle import RequestCycle
 from edge.http.headers import Headers
 from edge.http.media_types import JSON, is_json
 from edge.http.refusals import ClientGone, Refused
@@ -18,27 +19,40 @@ from edge.http.refusals import ClientGone, Refused
 MAX_BODY = 262_144
 BODY_SECONDS = 15.0
 MAX_PARAMETERS = 100
+# Of bodies that have come in part. A client that sends whole bodies at once has none held.
+MOST_HELD_BYTES, MOST_HELD_BYTES_FOR_EACH = 64 * 2**20, 8 * 2**20
 
 
 class Bodies:
-    """Reads at most `most` bytes, within `seconds`."""
+    """Reads at most `most` bytes, within `seconds`.
 
-    def __init__(self, most: int = MAX_BODY, seconds: float = BODY_SECONDS) -> None:
+    Bodies that have come in part are held, for all clients together and for each address, up to a bound in bytes.
+    """
+
+    def __init__(
+        self,
+        most: int = MAX_BODY,
+        seconds: float = BODY_SECONDS,
+        *,
+        most_held: int = MOST_HELD_BYTES,
+        most_held_for_each: int = MOST_HELD_BYTES_FOR_EACH,
+    ) -> None:
         self._most = most
         self._seconds = seconds
+        self.held = Places("bytes of requests under way", most_held, most_held_for_each, "client")
 
-    def taken(self, headers: Headers, exchange: Exchange) -> bytes | None:
+    def taken(self, headers: Headers, cycle: RequestCycle) -> bytes | None:
         """The body of a POST if it is there already, without waiting for it. Raises `Refused`."""
         self._check(headers)
-        body = exchange.taken()
+        body = cycle.take_content()
         if body is not None and len(body) > self._most:
             raise self._too_large()
         return body
 
-    async def received(self, headers: Headers, receive: Receive) -> bytes:
+    async def received(self, headers: Headers, receive: Receive, address: str = "") -> bytes:
         """The body of a POST. Raises `Refused` and `ClientGone`."""
         self._check(headers)
-        return await self._body(headers, receive)
+        return await self._body(headers, receive, address)
 
     def _check(self, headers: Headers) -> None:
         if not is_json(headers.raw.get(b"content-type", b"")):
@@ -64,32 +78,48 @@ class Bodies:
                 parameters[name] = _decoded(text.encode(), f"The parameter {name}") if text else None
         return parameters
 
-    async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+    async def _body(self, headers: Mapping[str, str], receive: Receive, address: str) -> bytes:
         declared = headers.get("content-length", "")
         if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._most):
             raise self._too_large()
         try:
             async with asyncio.timeout(self._seconds):
-                return await self._streamed(receive)
+                return await self._streamed(receive, address)
         except TimeoutError:
             # Closed, so that neither the body's rest is waited for nor a socket held with a byte now and then.
             raise Refused(408, Timeout("The request's body did not arrive in time."), connection="close") from None
 
-    async def _streamed(self, receive: Receive) -> bytes:
+    async def _streamed(self, receive: Receive, address: str) -> bytes:
         message = await receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
             whole: bytes = message.get("body", b"")
             self._check_size(whole)
             return whole
         body = bytearray()
-        while True:
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            body += message.get("body", b"")
-            self._check_size(body)
-            if not message.get("more_body", False):
-                return bytes(body)
-            message = await receive()
+        held = 0
+        try:
+            while True:
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                piece = message.get("body", b"")
+                body += piece
+                self._check_size(body)
+                if not message.get("more_body", False):
+                    return bytes(body)
+                self._hold(address, len(piece))
+                held += len(piece)
+                message = await receive()
+        finally:
+            self.held.leave(address, held)
+
+    def _hold(self, address: str, size: int) -> None:
+        """Count bytes that are held. Raises `Refused` where that are too many."""
+        try:
+            self.held.take(address, size)
+        except (Throttled, Unavailable) as error:
+            status = 429 if isinstance(error, Throttled) else 503
+            later = str(error.extensions["retryAfter"])
+            raise Refused(status, error, **{"retry-after": later, "connection": "close"}) from None
 
     def _check_size(self, body: Sized) -> None:
         if len(body) > self._most:

@@ -12,6 +12,7 @@ from graphql import GraphQLSchema
 from edge.answers import Outcome
 from edge.documents.ages import Ages
 from edge.documents.registry import names_document, names_hash
+from edge.http.headers import MOST_CONDITION_CHARACTERS
 from edge.http.replies import Reply
 from edge.requests import Request
 
@@ -77,6 +78,6 @@ def _tag(answer: Reply) -> bytes:
 
 def _has(condition: str | None, tag: str) -> bool:
     """Whether If-None-Match names the tag. Weak and strong ones count alike there."""
-    if condition is None:
+    if condition is None or len(condition) > MOST_CONDITION_CHARACTERS:
         return False
     return condition.strip() == "*" or tag in _TAG.findall(condition)

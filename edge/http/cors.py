@@ -8,7 +8,8 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.http.exchange import exchange_of, lines_of
+from edge.http.cycle import cycle_of
+from edge.http.headers import lines_of
 from edge.origins import canonical, canonical_all
 
 PREFLIGHT_SECONDS = 600
@@ -76,7 +77,7 @@ class CrossOrigin:
                 message = {**message, "headers": [*message["headers"], *shared]}
             await send(message)
 
-        exchange = exchange_of(scope)
-        if exchange is not None:
-            exchange.add(lambda: lines_of(shared))
+        cycle = cycle_of(scope)
+        if cycle is not None:
+            cycle.add_header_lines(lambda: lines_of(shared))
         await self._app(scope, receive, share)

@@ -17,10 +17,10 @@ from edge.execution import Runner
 from edge.http.bodies import BODY_SECONDS, MAX_BODY, Bodies, posted
 from edge.http.caching import Caching
 from edge.http.csrf import check_get
-from edge.http.exchange import Exchange, exchange_of
+from edge.http.cycle import RequestCycle, cycle_of
 from edge.http.headers import Headers
 from edge.http.leaving import Watch
-from edge.http.media_types import EVENTS, GRAPHQL, JSON, Wanted, wanted
+from edge.http.media_types import EVENTS, GRAPHQL, JSON, MOST_ACCEPT_BYTES, MOST_RANGES, Wanted, wanted
 from edge.http.refusals import ClientGone, Refused
 from edge.http.replies import HttpProfile, Reply, fault, head_of, refusal, reply, send_reply
 from edge.http.sse import END_ID, EventStreams, send_end
@@ -33,6 +33,10 @@ from resolvers.access import Identity
 
 _METHODS = "GET, POST"
 _ANYTHING = wanted("")
+_NOT_ACCEPTED = (
+    f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}. "
+    f"It may have at most {MOST_ACCEPT_BYTES:,} bytes and {MOST_RANGES} media types."
+)
 _QUERY, _MUTATION, _SUBSCRIPTION = OperationType.QUERY, OperationType.MUTATION, OperationType.SUBSCRIPTION
 # Headers that say more of an operation. Few requests have one.
 _WISHES = frozenset({b"idempotency-key", b"x-explain", b"traceparent", b"last-event-id"})
@@ -81,14 +85,14 @@ class GraphQLHTTP:
         self._bodies = Bodies(max_body, body_seconds)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers, exchange = Headers(scope["headers"]), exchange_of(scope)
+        headers, cycle = Headers(scope["headers"]), cycle_of(scope)
         accept = headers.raw.get(b"accept")
         accepted = _ANYTHING if accept is None else wanted(accept.decode("latin-1"))
         if accepted.events and headers.get("last-event-id") == END_ID:
             await send_end(send)
             return
         try:
-            answer = await self._answer(scope, headers, accepted, receive, exchange)
+            answer = await self._answer(scope, headers, accepted, receive, cycle)
         except ClientGone:
             return
         except Refused as refused:
@@ -98,16 +102,16 @@ class GraphQLHTTP:
             self._on_refusal(500, Internal.code)
             answer = fault(error)
         if isinstance(answer, Streamed):
-            if exchange is not None:
-                exchange.begin_stream()
+            if cycle is not None:
+                cycle.begin_stream()
             outcomes, caller, whereabouts, ends_soon = answer
             reads = await self.streams.serve(outcomes, caller, receive, send, whereabouts, ends_soon=ends_soon)
-            if exchange is not None and not reads:
-                exchange.abort()
-        elif exchange is None:
+            if cycle is not None and not reads:
+                cycle.abort()
+        elif cycle is None:
             await send_reply(send, answer)
         else:
-            await exchange.answer(answer.status, head_of(answer), answer.body)
+            await cycle.respond(answer.status, head_of(answer), answer.body)
 
     async def _answer(
         self,
@@ -115,13 +119,13 @@ class GraphQLHTTP:
         headers: Headers,
         accepted: Wanted,
         receive: Receive,
-        exchange: Exchange | None,
+        cycle: RequestCycle | None,
     ) -> Reply | Streamed:
         method = scope["method"]
         if method not in ("GET", "POST"):
             raise Refused(405, BadUserInput("GraphQL is spoken with GET and POST here."), allow=_METHODS)
         if accepted.single is None and not accepted.events:
-            raise Refused(406, BadUserInput(f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}."))
+            raise Refused(406, BadUserInput(_NOT_ACCEPTED))
         if method == "GET":
             check_get(headers, self._allowed_origins)
         try:
@@ -133,8 +137,10 @@ class GraphQLHTTP:
             if method == "GET":
                 asked = self._bodies.parameters(headers, scope["query_string"])
             else:
-                body = None if exchange is None else self._bodies.taken(headers, exchange)
-                asked = posted(await self._bodies.received(headers, receive) if body is None else body)
+                body = None if cycle is None else self._bodies.taken(headers, cycle)
+                asked = posted(
+                    await self._bodies.received(headers, receive, address_in(scope)) if body is None else body
+                )
             operation = _with_wishes(read_operation(asked), headers)
         except BadUserInput as error:
             raise Refused(400, error) from None
@@ -144,7 +150,7 @@ class GraphQLHTTP:
             identity = self._known(authorization[7:]) if authorization.startswith("Bearer ") else None
             identity = identity or await self._identified(authorization)
         caller = Caller(identity, address_in(scope))
-        watch = Watch(exchange, receive)
+        watch = Watch(cycle, receive)
         try:
             return await self._execute(operation, caller, method, accepted, headers)
         except asyncio.CancelledError:

@@ -13,6 +13,14 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
+# Of an If-None-Match or a Range. A client names one tag or part, or some; the answer to a longer one is sent whole.
+MOST_CONDITION_CHARACTERS = 2048
+
+
+def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Encode headers as lines of a head."""
+    return b"".join([b"%b: %b\r\n" % header for header in headers])
+
 
 class Headers(Mapping[str, str]):
     """By name in lower case, as ASGI has them; several of one name are one list, which is what HTTP makes of them.

@@ -4,30 +4,30 @@ import asyncio
 
 from starlette.types import Receive
 
-from edge.http.exchange import Exchange
+from edge.http.cycle import RequestCycle
 from edge.http.refusals import ClientGone
 
 
 class Watch:
     """Cancels the task that makes it when its client disconnects, until it is stopped.
 
-    Our own protocol tells of that by its exchange. On other servers a task listens: it begins when the work first
+    Our own protocol tells of that by its cycle. On other servers a task listens: it begins when the work first
     suspends (`call_soon` runs only then), so work that never waits pays for none.
     """
 
-    __slots__ = ("_exchange", "_gone", "_receive", "_start", "_task", "_work")
+    __slots__ = ("_cycle", "_gone", "_receive", "_start", "_task", "_work")
 
-    def __init__(self, exchange: Exchange | None, receive: Receive) -> None:
-        self._exchange = exchange
+    def __init__(self, cycle: RequestCycle | None, receive: Receive) -> None:
+        self._cycle = cycle
         self._work = asyncio.current_task()
         self._gone = False
         self._receive = receive
         self._task: asyncio.Task[None] | None = None
         self._start: asyncio.Handle | None = None
-        if exchange is None:
+        if cycle is None:
             self._start = asyncio.get_running_loop().call_soon(self._begin)
         else:
-            exchange.when_gone(self._leave)
+            cycle.on_disconnect(self._leave)
 
     def _begin(self) -> None:
         self._task = asyncio.create_task(self._wait())
@@ -49,8 +49,8 @@ class Watch:
             raise ClientGone from None
 
     def stop(self) -> None:
-        if self._exchange is not None:
-            self._exchange.when_gone(None)
+        if self._cycle is not None:
+            self._cycle.on_disconnect(None)
         if self._start is not None:
             self._start.cancel()
         if self._task is not None:

@@ -8,6 +8,10 @@ GRAPHQL = "application/graphql-response+json"
 EVENTS = "text/event-stream"
 
 _UTF8 = ("utf-8", "utf8")
+# Those that clients send have some 100 bytes. What is longer is not read: each element takes a microsecond or more.
+MOST_ACCEPT_BYTES, MOST_RANGES = 1024, 32
+MOST_CONTENT_TYPE_BYTES = 256
+MOST_PARAMETERS = 8
 
 
 class Wanted(NamedTuple):
@@ -19,15 +23,23 @@ class Wanted(NamedTuple):
     rather_events: bool = False
 
 
-@lru_cache(maxsize=64)
 def wanted(accept: str) -> Wanted:
     """What an `Accept` asks for (RFC 9110, 12.5.1), with its weights.
 
     Wildcards and silence mean plain JSON, which is what older clients expect. Events have to be asked for by name.
+    Nothing is wanted by one of more than `MOST_ACCEPT_BYTES` or `MOST_RANGES`.
     """
+    return _wanted(accept) if len(accept) <= MOST_ACCEPT_BYTES else Wanted(None)
+
+
+@lru_cache(maxsize=64)
+def _wanted(accept: str) -> Wanted:
     if not accept.strip():
         return Wanted(JSON)
-    weights = dict(filter(None, map(_weighted, accept.split(","))))
+    ranges = [text for text in accept.split(",") if text.strip()]
+    if len(ranges) > MOST_RANGES:
+        return Wanted(None)
+    weights = dict(filter(None, map(_weighted, ranges)))
     anything = weights.get("application/*", weights.get("*/*", 0.0))
     plain = weights.get(JSON, anything)
     graphql = weights.get(GRAPHQL, 0.0 if plain > 0 else anything)
@@ -36,9 +48,13 @@ def wanted(accept: str) -> Wanted:
     return Wanted(single, events > 0, events > max(graphql, plain))
 
 
-@lru_cache(maxsize=64)
 def is_json(content_type: bytes) -> bool:
-    """Whether a `Content-Type` says JSON, in UTF-8."""
+    """Whether a `Content-Type` says JSON, in UTF-8, within `MOST_CONTENT_TYPE_BYTES`."""
+    return len(content_type) <= MOST_CONTENT_TYPE_BYTES and _is_json(content_type)
+
+
+@lru_cache(maxsize=64)
+def _is_json(content_type: bytes) -> bool:
     media, parameters = _parts(content_type.decode("latin-1"))
     return media == JSON and parameters.get("charset", "utf-8") in _UTF8
 
@@ -53,6 +69,6 @@ def _weighted(media_range: str) -> tuple[str, float] | None:
 
 
 def _parts(value: str) -> tuple[str, dict[str, str]]:
-    media, *rest = (part.strip() for part in value.lower().split(";"))
+    media, *rest = (part.strip() for part in value.lower().split(";", MOST_PARAMETERS))
     pairs = (part.partition("=") for part in rest)
     return media, {name.strip(): text.strip().strip('"') for name, _, text in pairs}

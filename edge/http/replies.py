@@ -11,7 +11,7 @@ from starlette.types import Send
 
 from datastore.errors import Forbidden, IdempotencyMismatch, Internal, Throttled, Timeout, Unauthenticated, Unavailable
 from edge.answers import Allowance, Outcome, Stage, encode, masked, told_error
-from edge.http.exchange import lines_of
+from edge.http.headers import lines_of
 from edge.http.media_types import GRAPHQL, JSON
 from edge.http.refusals import Refused
 
@@ -75,7 +75,7 @@ async def send_reply(send: Send, answer: Reply) -> None:
 
 
 def head_of(answer: Reply) -> bytes:
-    """Its headers, as an `Exchange` takes them with an answer in one piece."""
+    """Its headers, as `RequestCycle.respond` takes them."""
     if answer.headers:
         return lines_of(_headers(answer))
     return _USUAL[answer.content_type] % len(answer.body) + _lines(answer.allowance)

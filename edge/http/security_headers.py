@@ -7,8 +7,8 @@ from collections.abc import Awaitable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from edge.http.exchange import exchange_of, lines_of
-from edge.http.headers import SECURITY_HEADERS
+from edge.http.cycle import cycle_of
+from edge.http.headers import SECURITY_HEADERS, lines_of
 
 # RFC 6797. Other names of the domain are not ours to promise for.
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
@@ -44,7 +44,7 @@ class SecurityHeaders:
                 message = {**message, "headers": headers}
             await send(message)
 
-        exchange = exchange_of(scope)
-        if exchange is not None:
-            exchange.add(lines)
+        cycle = cycle_of(scope)
+        if cycle is not None:
+            cycle.add_header_lines(lines)
         return self._app(scope, receive, guard)

@@ -1,17 +1,21 @@
 """One line in the log for each operation, as text for people or as JSON for programs."""
 
 import logging
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from datastore.emails import without_emails
+from edge.answers import Stage
 from edge.operations import Caller
 from edge.requests import Report
 
 LONGEST_NAME = 100
 LOGGER = "gateway.operations"
+REFUSED_LINES, REFUSED_LINES_PER_SECOND = 100, 10
 
 _log = logging.getLogger(LOGGER)
 
@@ -48,12 +52,46 @@ class OperationLine:
         return "operation " + " ".join([f"{name}={_plain(value)}" for name, value in self.fields.items()])
 
 
-def log_operation(report: Report) -> None:
-    """What became of an operation: neither its text nor its variables, and not who asked but what kind of caller."""
-    if not _log.isEnabledFor(logging.INFO):
-        return
+class OperationLog:
+    """Writes a line for each operation: neither its text nor its variables, and of the caller the kind alone.
+
+    Operations that were refused before they were executed cost their clients next to nothing: of those the process
+    writes a hundred lines, and then ten each second. The next line has the number of the others as `omitted`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left = float(REFUSED_LINES)
+        self._at = clock()
+        self._omitted = 0
+
+    def __call__(self, report: Report) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        if report.stage is Stage.EXECUTION:
+            _write(report, 0)
+        elif self._may_write():
+            omitted, self._omitted = self._omitted, 0
+            _write(report, omitted)
+        else:
+            self._omitted += 1
+
+    def _may_write(self) -> bool:
+        now = self._clock()
+        self._left = min(float(REFUSED_LINES), self._left + (now - self._at) * REFUSED_LINES_PER_SECOND)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _write(report: Report, omitted: int) -> None:
+    fields = _fields(report)
+    if omitted:
+        fields["omitted"] = omitted
     # Logger.info would look through the stack for who calls it.
-    line = OperationLine(_fields(report))
+    line = OperationLine(fields)
     _log.handle(_log.makeRecord(LOGGER, logging.INFO, __file__, 0, line, (), None, "log_operation"))
 
 

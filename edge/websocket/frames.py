@@ -59,8 +59,10 @@ def read_frame(read: bytearray, start: int, stop: int, room: int) -> Frame | Non
         size = 2 if length == 126 else 8
         if stop - at < size:
             return None
-        length = int.from_bytes(read[at : at + size], "big")
+        length, shortest = int.from_bytes(read[at : at + size], "big"), 126 if size == 2 else 65_536
         at += size
+        if length < shortest or length >> 63:
+            raise Fault(1002, "a frame whose length is not in the shortest form, or has 64 bits")
     if length > room and opcode < CLOSE:
         raise Fault(1009, f"a frame of {length:,} bytes, where the message may have {room:,} more")
     end = at + 4 + length

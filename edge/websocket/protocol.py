@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 from uvicorn.protocols.utils import ClientDisconnected
@@ -48,6 +49,11 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._reaping = self.loop.call_later(CLOSE_SECONDS, self._reap)
 
     def shutdown(self) -> None:
+        """Called by uvicorn, which ends. A handshake that has not been answered is refused with 503."""
+        if not (self.close_sent or self.handshake_complete or self.initial_response):
+            self.conn.send_response(self.conn.reject(HTTPStatus.SERVICE_UNAVAILABLE, ""))
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
         super().shutdown()
         self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
 

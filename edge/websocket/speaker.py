@@ -1,5 +1,6 @@
 """Who speaks on a socket: said with connection_init, renewed with a ping, and looked at before each answer."""
 
+import asyncio
 from collections.abc import Mapping
 from math import inf
 from typing import Any
@@ -11,6 +12,8 @@ from edge.websocket.messages import Broken
 from resolvers.access import Identity
 
 AUTHORIZATION = "authorization"
+# A key set is fetched in less. Whatever verifies a token, the peer does not keep its place meanwhile without end.
+IDENTIFY_SECONDS = 10.0
 
 
 class Speaker:
@@ -52,7 +55,10 @@ class Speaker:
         try:
             if authorization is not None and not isinstance(authorization, str):
                 raise Unauthenticated("Authorization must be a string.")
-            return await self._identify(bearer(authorization))
+            async with asyncio.timeout(IDENTIFY_SECONDS):
+                return await self._identify(bearer(authorization))
+        except TimeoutError:
+            raise Broken(1013, "The token could not be verified in time; connect again.") from None
         except Unauthenticated as error:
             raise Broken(4403, f"Forbidden: {error}") from None
         except Unavailable as error:

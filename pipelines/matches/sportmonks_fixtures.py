@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from datastore.identifiers import ascii_upper
 from datastore.matches.cricket import (
     Ball,
     InningsScore,
@@ -127,7 +128,7 @@ def _overs(fixture: Row, match_format: str | None) -> int | None:
 def _code(fixture: Row, codes: Mapping[str, str]) -> str:
     """Never empty, for matches are listed by it: the league's id where nothing tells its code."""
     league_id = needed_id(fixture, "league_id")
-    return (league_code(row(fixture.get("league"))) or codes.get(league_id) or league_id).upper()
+    return ascii_upper(league_code(row(fixture.get("league"))) or codes.get(league_id) or league_id)
 
 
 def _venue(fixture: Row) -> Venue | None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from datastore.errors import NotFound
+from datastore.identifiers import ascii_upper
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match, MatchSnapshot
 from datastore.matches.fixture_cache import CachedMatch, FixtureCache
@@ -76,7 +77,7 @@ class LeagueSyncJob(SyncJob):
 
 def _as_stored(league: League, stored: League | None) -> League:
     active = league.active if stored is None else stored.active
-    return replace(league, code=league.code.upper(), active=active, updated_at=None)
+    return replace(league, code=ascii_upper(league.code), active=active, updated_at=None)
 
 
 def _undated(league: League | None) -> League | None:

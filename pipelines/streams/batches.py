@@ -14,7 +14,15 @@ from datastore.store import Store
 from datastore.streams import Change, decode_change, encode_change
 from pipelines.streams.handlers import Handler
 from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.outages import OUTAGE, is_any_refusal, is_for_all, is_outage, is_throttled, waited_out
+from pipelines.streams.outages import (
+    OUTAGE,
+    is_any_refusal,
+    is_for_all,
+    is_outage,
+    is_permanent,
+    is_throttled,
+    waited_out,
+)
 
 DECODING = "decode"  # in the place of a handler's name, for records that no handler was given
 RETRIES = Backoff(first=0.1, most=1.6, tries=6)  # a first try, and five more
@@ -34,8 +42,9 @@ class Batches:
 
     An outage of the store is waited out (`for_ever`, else for the tries of `outage`; then it is raised). For any other
     failure the batch is split until the item at fault is alone; its changes are then tried one by one, and one that
-    goes on failing is buried. What is throttled or late is split as well, for it may be one item's fault, or too much
-    at once; the item that is left alone with it is waited for, and never buried.
+    goes on failing is buried, at once where it cannot be stored as it is. What is throttled or late is split as well,
+    for it may be one item's fault, or too much at once; the item that is left alone with it is waited for, and never
+    buried.
     """
 
     def __init__(
@@ -133,19 +142,22 @@ class Batches:
     async def _retry(
         self, handler: Handler, change: Change, problem: Exception | None, waits: Sequence[float]
     ) -> float | None:
-        """How long it waited until the change was handled; None when that is buried. `problem` is a first try's."""
-        problem, waited = problem or await self._problem(handler, change), 0.0
+        """How long it waited until the change was handled, or buried at once; None when it was buried after all tries.
+
+        `problem` is a first try's.
+        """
+        problem, waited, attempts = problem or await self._problem(handler, change), 0.0, 1
         for wait in waits:
-            if problem is None:
+            if problem is None or is_permanent(problem):
                 break
             self._metrics.retried(change.table, handler.name)
             await asyncio.sleep(wait)
-            problem, waited = await self._problem(handler, change), waited + wait
+            problem, waited, attempts = await self._problem(handler, change), waited + wait, attempts + 1
         if problem is None:
             return waited
-        letter = letter_of(change.table, handler.name, encode_change(change), problem, len(waits) + 1, self._now())
+        letter = letter_of(change.table, handler.name, encode_change(change), problem, attempts, self._now())
         await self._bury(letter)
-        return None
+        return waited if is_permanent(problem) else None
 
     async def _problem(self, handler: Handler, change: Change) -> Exception | None:
         """What is wrong with the change, if anything is."""

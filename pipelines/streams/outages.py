@@ -6,8 +6,8 @@ from itertools import chain, repeat
 from typing import TypeVar
 
 from datastore.backoff import Backoff
-from datastore.client import RequestRefused
-from datastore.errors import DomainError, Throttled, Timeout
+from datastore.client import RequestRefused, TransactionCancelled
+from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 
 T = TypeVar("T")
 
@@ -24,6 +24,8 @@ REFUSED_TO_ALL = {
 # An index that was just declared; DynamoDB has no code of its own for it.
 BACKFILLING = "backfilling global secondary index"
 TOO_LARGE = "413"
+# Reasons of a cancelled transaction that are an action's own.
+REFUSED_ACTIONS = {"ItemCollectionSizeLimitExceeded", "ValidationError"}
 OUTAGE = Backoff(first=0.1, most=5.0, tries=8)
 TOLD_AGAIN_SECONDS = 60.0
 
@@ -40,6 +42,15 @@ def is_outage(problem: BaseException) -> bool:
 def _is_no_answer(refused: RequestRefused) -> bool:
     """Whether somebody before DynamoDB refused, with a status and no code: a proxy. But a size is the record's own."""
     return refused.code.isdigit() and refused.code != TOO_LARGE
+
+
+def is_permanent(problem: BaseException) -> bool:
+    """Whether every other try will fail, too: the record cannot be stored as it is. Of several, whether all are."""
+    if isinstance(problem, BaseExceptionGroup):
+        return all(map(is_permanent, problem.exceptions))
+    if isinstance(problem, TransactionCancelled):
+        return not REFUSED_ACTIONS.isdisjoint(problem.reasons)
+    return isinstance(problem, BadUserInput | RequestRefused) and not is_outage(problem)
 
 
 def is_throttled(problem: BaseException) -> bool:

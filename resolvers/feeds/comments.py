@@ -1,6 +1,5 @@
 """Comments: FEED-006 and FEED-W3, and how one's own go again (FEED-W6)."""
 
-import asyncio
 from datetime import timedelta
 from typing import Annotated
 
@@ -48,10 +47,10 @@ async def comments(
     context, of_post = info.context, bounds.id("postId", post_id)
     of = listing(context.services.cursors, keys.COMMENTS, "Query.comments", {"postId": of_post})
     span = of.span(Paging(first, after, last, before))
-    post, page = await asyncio.gather(
-        context.posts.visible(of_post, keys.COMMENTS), context.comments.of_post(of_post, span)
-    )
-    return connection(of, page if post else empty_page(span), comment_from)
+    # One after the other: comments on a post that is not shown are not read, so nothing tells how many there are.
+    post = await context.posts.visible(of_post, keys.COMMENTS)
+    page = empty_page(span) if post is None else await context.comments.of_post(of_post, span)
+    return connection(of, page, comment_from)
 
 
 async def comments_of_post(
@@ -83,7 +82,7 @@ async def add_comment(
     context = info.context
     caller = require(context.identity, keys.ADD_COMMENT)
     comment_id = _comment_id(info, input.comment_id)
-    text = bounds.text("text", input.text, longest=LONGEST_TEXT)
+    text = bounds.prose("text", input.text, LONGEST_TEXT)
     mentions = texts.mentions(text)
     post = await post_to_answer(context, bounds.id("postId", input.post_id), caller.user_id, keys.ADD_COMMENT)
     return await context.comments.add(post, comment_id, caller.user_id, text, mentions)

@@ -1,7 +1,5 @@
 """Likes: FEED-005, FEED-N1 and FEED-W2."""
 
-import asyncio
-
 import strawberry
 
 from datastore.feeds.likes import Like, like_from
@@ -25,8 +23,9 @@ async def likes(
     context, of_post = info.context, bounds.id("postId", post_id)
     of = listing(context.services.cursors, keys.LIKES, "Query.likes", {"postId": of_post})
     span = of.span(Paging(first, after, last, before))
-    post, page = await asyncio.gather(context.posts.visible(of_post, keys.LIKES), context.likes.of_post(of_post, span))
-    return connection(of, page if post else empty_page(span), like_from)
+    post = await context.posts.visible(of_post, keys.LIKES)
+    page = empty_page(span) if post is None else await context.likes.of_post(of_post, span)
+    return connection(of, page, like_from)
 
 
 async def likes_of_post(

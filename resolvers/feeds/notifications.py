@@ -67,7 +67,7 @@ async def comment(parent: strawberry.Parent[Notification], info: Info) -> Commen
 
 async def mark_notification_read(info: Info, notification_id: NotificationId) -> Notification | None:
     caller = require(info.context.identity, keys.MARK_READ)
-    id = bounds.text("notificationId", notification_id, LONGEST_ID)
+    id = bounds.id("notificationId", notification_id, LONGEST_ID)
     return await info.context.notifications.mark_read(caller.user_id, id)
 
 

@@ -43,7 +43,7 @@ def new_post_id(field: str, value: str) -> str:
 
 
 def words(field: str, value: str) -> str:
-    return bounds.text(field, value, LONGEST_TEXT)
+    return bounds.prose(field, value, LONGEST_TEXT)
 
 
 CHECKS: dict[str, bounds.Check] = {"post_id": new_post_id, "text": words, "media_ref": reference}

@@ -7,11 +7,13 @@ import strawberry
 from datastore.errors import BadUserInput
 from datastore.feeds.posts import Post
 from datastore.feeds.users import User
+from datastore.identifiers import ascii_lower
 from datastore.keyspace.feeds import users as keys
 from resolvers import bounds
 from resolvers.access import Identity, require
 from resolvers.arguments import EXPECTED_VERSION
 from resolvers.context import Info
+from resolvers.user_text import visible
 
 LONGEST_NAME = 100
 LONGEST_BIO = 500
@@ -21,12 +23,12 @@ REFUSED_REFERENCES = ("javascript:", "data:", "vbscript:")
 
 
 def name(field: str, value: str) -> str:
-    return bounds.text(field, value, LONGEST_NAME)
+    return bounds.line(field, value, LONGEST_NAME)
 
 
 def bio(field: str, value: str) -> str | None:
     """The words, or None for nothing but space."""
-    return bounds.text(field, value, LONGEST_BIO) if bounds.visible(value) else None
+    return bounds.prose(field, value, LONGEST_BIO) if value.strip() else None
 
 
 def reference(field: str, value: str) -> str:
@@ -34,8 +36,8 @@ def reference(field: str, value: str) -> str:
 
     Raises `BadUserInput` also for what a browser would run. It passes over invisible characters, so they do not count.
     """
-    given = bounds.text(field, value, LONGEST_REFERENCE)
-    if bounds.visible(given).lower().startswith(REFUSED_REFERENCES):
+    given = bounds.line(field, value, LONGEST_REFERENCE)
+    if ascii_lower(visible(given)).startswith(REFUSED_REFERENCES):
         raise BadUserInput(f"`{field}` must not begin with {', '.join(REFUSED_REFERENCES)}.", field=field)
     return given
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import strawberry
 
 from datastore.errors import BadUserInput
+from datastore.identifiers import ascii_lower
 from datastore.keyspace.matches import devices as keys
 from datastore.matches.devices import Device, Platform
 from resolvers import bounds
@@ -14,7 +15,6 @@ from resolvers.arguments import ExpectedVersion, UserId
 from resolvers.context import Context, Info
 
 LONGEST_VERSION = 40
-LONGEST_USER_ID = 256  # as tokens may name one
 _PUSH_TOKEN = re.compile(r"[0-9a-f]{32,200}", re.ASCII | re.IGNORECASE)
 
 DeviceToken = Annotated[strawberry.ID, strawberry.argument(description="The device's `deviceToken`.")]
@@ -52,7 +52,7 @@ NewDevice = Annotated[RegisterDeviceInput, strawberry.argument(description="The 
 
 async def device(info: Info, user_id: UserId) -> Device | None:
     require(info.context.identity, keys.DEVICE_OF_USER, owner=user_id)
-    return await info.context.devices.of_user(given_user(user_id))
+    return await info.context.devices.of_user(bounds.user_id("userId", user_id))
 
 
 async def my_device(parent: strawberry.Parent[Identity], info: Info) -> Device | None:
@@ -67,8 +67,8 @@ async def register_device(info: Info, input: NewDevice) -> Device:
         device_token,
         platform=input.platform,
         apns_token=device_token if input.apns_token is None else push_token("apnsToken", input.apns_token),
-        os_version=bounds.text("osVersion", input.os_version, LONGEST_VERSION),
-        app_version=bounds.text("appVersion", input.app_version, LONGEST_VERSION),
+        os_version=bounds.line("osVersion", input.os_version, LONGEST_VERSION),
+        app_version=bounds.line("appVersion", input.app_version, LONGEST_VERSION),
     )
 
 
@@ -110,14 +110,8 @@ def may_see_tokens(context: Context, owner: str) -> bool:
     return caller is not None and (caller.user_id == owner or caller.role is Role.SYSTEM)
 
 
-def given_user(user_id: str) -> str:
-    """The id as it was given: what is left of it without spaces may be somebody else. Raises `BadUserInput`."""
-    bounds.text("userId", user_id, LONGEST_USER_ID)
-    return user_id
-
-
 def push_token(field: str, value: str) -> str:
     """A token of APNs in lower case. Raises `BadUserInput`, which does not repeat what may be a token."""
     if not _PUSH_TOKEN.fullmatch(value):
         raise BadUserInput(f"`{field}` must have between 32 and 200 hexadecimal digits.", field=field)
-    return value.lower()
+    return ascii_lower(value)

@@ -14,7 +14,7 @@ from resolvers.access import Identity, require
 from resolvers.arguments import After, Before, ExpectedVersion, First, Last, MatchId, UserId
 from resolvers.connections import Connection, Paging, connection, listing
 from resolvers.context import Context, Info
-from resolvers.matches.devices import given_user, may_see_tokens, push_token
+from resolvers.matches.devices import may_see_tokens, push_token
 
 LONGEST_REASON = 100
 
@@ -46,7 +46,9 @@ async def live_activities(
     before: Before = None,
 ) -> Connection[LiveActivity]:
     require(info.context.identity, keys.ACTIVITIES_OF_USER, owner=user_id)
-    return await _of_user(info.context, "Query.liveActivities", given_user(user_id), Paging(first, after, last, before))
+    return await _of_user(
+        info.context, "Query.liveActivities", bounds.user_id("userId", user_id), Paging(first, after, last, before)
+    )
 
 
 async def my_live_activities(
@@ -118,11 +120,12 @@ async def update_live_activity_token(
 async def end_live_activity(
     info: Info, match_id: MatchId, device_id: DeviceId, user_id: Owner = None, reason: Reason = None
 ) -> LiveActivity:
-    caller = require(info.context.identity, keys.END_ACTIVITY, owner=user_id)
-    owner = caller.user_id if user_id is None else given_user(user_id)
+    named = None if user_id is None else bounds.user_id("userId", user_id)
+    caller = require(info.context.identity, keys.END_ACTIVITY, owner=named)
+    owner = caller.user_id if named is None else named
     if reason is None:
         reason = "user" if owner == caller.user_id else "system"
-    why = bounds.text("reason", reason, LONGEST_REASON)
+    why = bounds.line("reason", reason, LONGEST_REASON)
     match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
     activity = await info.context.live_activities.end(match, owner, device, why)
     if activity is None:
@@ -133,7 +136,7 @@ async def end_live_activity(
 async def suspend_live_activity(info: Info, match_id: MatchId, user_id: UserId, device_id: DeviceId) -> LiveActivity:
     require(info.context.identity, keys.SUSPEND_ACTIVITY)
     match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
-    activity = await info.context.live_activities.suspend(match, given_user(user_id), device)
+    activity = await info.context.live_activities.suspend(match, bounds.user_id("userId", user_id), device)
     if activity is None:
         raise NotFound(f"There is no such session for the match {match_id!r}, or it has ended.")
     return activity

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 import strawberry
 
+from datastore import identifiers
 from datastore.declarations import AccessPattern
 from datastore.errors import BadUserInput, Forbidden
 from resolvers import bounds
@@ -13,7 +14,7 @@ from resolvers.access import Identity, Role, require
 from resolvers.context import Context
 
 # A density is the end of a picture's name, as no domain ends: thumbnail@2x.jpg, and not ada@2x.com.
-_AT = re.compile(r"@(?!\d(\.\d)?x\.(jpe?g|png|webp|gif|avif|heic|svg)([?#]|\Z))", re.IGNORECASE)
+_AT = re.compile(r"@(?!\d(\.\d)?x\.(jpe?g|png|webp|gif|avif|heic|svg)([?#]|\Z))", re.ASCII | re.IGNORECASE)
 
 Consistent = Annotated[
     bool, strawberry.argument(description="Whether to see all writes up to now, for twice the read units.")
@@ -27,10 +28,8 @@ NotConsistent = Annotated[
 
 
 def caller_email(identity: Identity | None) -> str | None:
-    """The caller's email as the library has it, or None: in lower case, as mail goes to the same person however it is
-    written.
-    """
-    return None if identity is None or identity.email is None else identity.email.strip().lower() or None
+    """Return the caller's email in its normal form; None without one, and for one that has none."""
+    return None if identity is None or identity.email is None else identifiers.email(identity.email)
 
 
 def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
@@ -53,7 +52,7 @@ def moderator(identity: Identity | None, pattern: AccessPattern) -> tuple[str | 
 
 def may_see_email(identity: Identity | None, email: str) -> bool:
     """Emails are shown to their owner, and to admins."""
-    return is_admin(identity) or caller_email(identity) == email.lower()
+    return is_admin(identity) or caller_email(identity) == identifiers.ascii_lower(email)
 
 
 def is_admin(identity: Identity | None) -> bool:

@@ -16,7 +16,7 @@ from datastore.keyspace.photos import events as keys
 from datastore.moments import from_iso, iso
 from datastore.photos.events import LoggedEvent
 from datastore.writing import BATCH_WRITES
-from resolvers import bounds
+from resolvers import bounds, user_text
 from resolvers.access import require
 from resolvers.context import Info
 from resolvers.photos.callers import caller_email
@@ -36,7 +36,8 @@ class LogEventInput:
     )
     event_data: JSON | None = strawberry.field(
         description="More about it: an object of at most 4 KB, at most 100 values in at most 5 levels, with keys of 1 "
-        "to 100 characters and integers of at most 64 bits. Empty if nothing is said.",
+        "to 100 characters and numbers in the range of 64-bit integers, without control characters. Text is kept in "
+        "NFC. Empty if nothing is said.",
         default=None,
     )
     at: datetime | None = strawberry.field(
@@ -94,17 +95,34 @@ def event_data(field: str, value: object) -> Mapping[str, Any]:
         if isinstance(element, dict | list) and level > MOST_LEVELS:
             raise BadUserInput(f"`{field}` may have at most {MOST_LEVELS} levels.", field=field)
         _check_value(field, element)
-    if len(orjson.dumps(value)) > MOST_BYTES:
+    kept: Mapping[str, Any] = _normal(field, value)
+    if len(orjson.dumps(kept)) > MOST_BYTES:
         raise BadUserInput(f"`{field}` may have at most {MOST_BYTES:,} bytes as JSON.", field=field)
-    return value
+    return kept
+
+
+def _normal(field: str, value: Any) -> Any:
+    """Return the value with all its text in NFC. Raises `BadUserInput` for keys of one object that are equal then."""
+    if isinstance(value, str):
+        return user_text.normal(field, value)
+    if isinstance(value, list):
+        return [_normal(field, element) for element in value]
+    if not isinstance(value, dict):
+        return value
+    named = {user_text.normal(field, key): _normal(field, element) for key, element in value.items()}
+    if len(named) < len(value):
+        raise BadUserInput(f"`{field}` must not hold keys that are the same text (in NFC).", field=field)
+    _check_keys(field, named)
+    return named
 
 
 def _elements(field: str, value: object, level: int = 1) -> Iterator[tuple[int, object]]:
     """The value and all that is in it, each with its level, one by one: whoever asks stops where it is too much."""
     yield level, value
     if isinstance(value, dict):
-        if not all(1 <= len(key) <= LONGEST_KEY for key in value):
-            raise BadUserInput(f"The keys of `{field}` must have between 1 and {LONGEST_KEY} characters.", field=field)
+        _check_keys(field, value)
+        for key in value:
+            user_text.check(field, key)
         for element in value.values():
             yield from _elements(field, element, level + 1)
     elif isinstance(value, list):
@@ -112,12 +130,26 @@ def _elements(field: str, value: object, level: int = 1) -> Iterator[tuple[int, 
             yield from _elements(field, element, level + 1)
 
 
+def _check_keys(field: str, value: Mapping[str, Any]) -> None:
+    if not all(1 <= len(key) <= LONGEST_KEY for key in value):
+        raise BadUserInput(f"The keys of `{field}` must have between 1 and {LONGEST_KEY} characters.", field=field)
+
+
+def _is_too_large(value: object) -> bool:
+    """Whether it is a number beyond 64 bits. An integer of more bits has become a float when its JSON was read."""
+    if isinstance(value, float):
+        return not LEAST_INTEGER < value < MOST_INTEGER
+    return isinstance(value, int) and not LEAST_INTEGER <= value <= MOST_INTEGER
+
+
 def _check_value(field: str, value: object) -> None:
     """Raise `BadUserInput` for what is no value of JSON, or of DynamoDB's."""
     if value is None or isinstance(value, bool | dict | list):
         return
-    if isinstance(value, int) and not LEAST_INTEGER <= value <= MOST_INTEGER:
-        raise BadUserInput(f"`{field}` may hold integers of at most 64 bits.", field=field)
+    if isinstance(value, str):
+        user_text.check(field, value)
+    if _is_too_large(value):
+        raise BadUserInput(f"`{field}` may hold integers of at most 64 bits, and no larger numbers.", field=field)
     try:
         encode(value)
         orjson.dumps(value)

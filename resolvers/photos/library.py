@@ -93,6 +93,9 @@ async def photo_of_face(parent: strawberry.Parent[Face], info: Info) -> Photo | 
 
 
 async def original_url(parent: strawberry.Parent[Photo], info: Info) -> str | None:
+    has_metadata = info.context.services.keeps_metadata or parent.keeps_metadata
+    if has_metadata and not may_see_email(info.context.identity, parent.email):
+        return None
     return await _url(info, parent, parent.original_key)
 
 

@@ -56,7 +56,7 @@ def moment(field: str, value: datetime) -> datetime:
 
 
 CHECKS: dict[str, bounds.Check] = {
-    "title": partial(bounds.prose, longest=LONGEST_TITLE),
+    "title": partial(bounds.line, longest=LONGEST_TITLE),
     "description": description,
     "stream_url": bounds.url,
     "start_time": moment,

@@ -25,7 +25,7 @@ LONGEST_NAME = 100
 
 
 def person_name(field: str, value: str) -> str:
-    return bounds.text(field, value, LONGEST_NAME)
+    return bounds.line(field, value, LONGEST_NAME)
 
 
 NEW: dict[str, bounds.Check] = {"name": person_name, "thumbnail_url": bounds.url, "person_id": texts.own_id}

@@ -5,16 +5,19 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from datastore.errors import BadUserInput
+from datastore.identifiers import lower_word
 from datastore.ids import uuid7_moment
 from resolvers import bounds
 
 LONGEST_DESCRIPTION = 1000
+LONGEST_CAMERA = 100
 LONGEST_TAG, MOST_TAGS = 50, 20
 # A client's clock may be ahead of ours, and it may send again what it could not, but nothing shall stay the last for
 # long.
 MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=1)
 
 description = partial(bounds.prose, longest=LONGEST_DESCRIPTION)
+camera = partial(bounds.prose, longest=LONGEST_CAMERA)
 
 
 def tags(field: str, values: Sequence[str]) -> list[str]:
@@ -25,8 +28,14 @@ def tags(field: str, values: Sequence[str]) -> list[str]:
 
 
 def _tag(field: str, value: str) -> str:
+    bounds.line(field, value, LONGEST_TAG)
+    name = lower_word(value.strip())
+    if name is None:
+        raise BadUserInput(
+            f"`{field}` must not hold characters that turn into ASCII letters in lower case.", field=field
+        )
     # Some letters are longer in lower case.
-    return bounds.prose(field, value.lower(), LONGEST_TAG)
+    return bounds.line(field, name, LONGEST_TAG)
 
 
 def own_id(field: str, value: str) -> str:

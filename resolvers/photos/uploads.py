@@ -8,12 +8,15 @@ import strawberry
 from datastore.ids import uuid7
 from datastore.keyspace.photos import uploads as keys
 from datastore.objects import FILE_FIELD, UploadTarget
+from datastore.photos.arrivals import uploader_claims
 from datastore.photos.library import Photo
+from datastore.photos.originals import check_past
 from datastore.photos.pictures import PictureType
 from datastore.photos.releases import LIFETIME
 from datastore.photos.reservations import Reservation
 from datastore.photos.uploads import PhotoUpload
 from resolvers import bounds
+from resolvers.access import require
 from resolvers.context import Info
 from resolvers.photos import texts
 from resolvers.photos.callers import uploader
@@ -23,7 +26,12 @@ strawberry.enum(PictureType, description="What a picture is encoded as.")
 ImageId = Annotated[strawberry.ID, strawberry.argument(description="The `imageId` of the reservation.")]
 
 
-CHECKS: dict[str, bounds.Check] = {"description": texts.description, "tags": texts.tags, "taken_at": bounds.moment}
+CHECKS: dict[str, bounds.Check] = {
+    "description": texts.description,
+    "tags": texts.tags,
+    "taken_at": bounds.moment,
+    "camera": texts.camera,
+}
 
 
 @strawberry.input(description="The photo that is to be uploaded.")
@@ -36,7 +44,17 @@ class CreatePhotoInput:
         description="Words to find it by, at most 20, each 1 to 50 characters; kept in lower case, each once.",
         default=None,
     )
-    taken_at: datetime | None = strawberry.field(description="When it was taken, now if nothing is said.", default=None)
+    taken_at: datetime | None = strawberry.field(
+        description="When it was taken, at most five minutes ahead of the gateway's clock. If it is left out, the "
+        "original's metadata states it (EXIF DateTimeOriginal with OffsetTimeOriginal, UTC without that), or else "
+        "it is the time of the reservation.",
+        default=None,
+    )
+    camera: str | None = strawberry.field(
+        description="Maker and model of the camera, 1 to 100 characters. If it is left out, the original's metadata "
+        "states it.",
+        default=None,
+    )
     image_id: strawberry.ID | None = strawberry.field(
         description="An id of one's own, with which the same can be asked for again: a UUID of version 7, lower case, "
         "whose time is at most a day ago and at most five minutes ahead. One is made if nothing is said.",
@@ -57,6 +75,8 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     context = info.context
     email = uploader(context.identity, keys.CREATE_PHOTO)
     given = bounds.checked(input, CHECKS)
+    if given["taken_at"] is not None:
+        check_past("takenAt", given["taken_at"], context.now)
     wanted = Reservation(
         image_id=_image_id(info, input.image_id),
         email=email,
@@ -68,9 +88,14 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         expires_at=context.now + LIFETIME,
         # Never made anew: its files are another reservation's, which may come after this one's were removed.
         nonce=context.services.new_id(),
+        camera=given["camera"],
+        states_when=given["taken_at"] is not None,
     )
     said = ["content_type", *(name for name, value in given.items() if value is not None)]
-    return await context.uploads.reserve(wanted, chosen=input.image_id is not None or context.is_again, said=said)
+    chosen = input.image_id is not None or context.is_again
+    identity = require(context.identity, keys.CREATE_PHOTO)
+    paid_by = uploader_claims(identity.user_id, identity.role.value)
+    return await context.uploads.reserve(wanted, chosen=chosen, said=said, uploader=paid_by)
 
 
 def _image_id(info: Info, given: str | None) -> str:

@@ -20,6 +20,7 @@ from resolvers.photos.callers import (
     caller_email,
     email_given,
     from_index,
+    is_admin,
     may_see_email,
     uploader,
 )
@@ -27,12 +28,21 @@ from resolvers.photos.callers import (
 LONGEST_NAME = 100
 MOST_UPLOADS = 1_000_000
 
-Email = Annotated[str | None, strawberry.argument(description="The user's email, however it is written.")]
+Email = Annotated[
+    str | None, strawberry.argument(description="The user's email: ASCII letters count the same in either case.")
+]
+OwnEmail = Annotated[
+    str | None,
+    strawberry.argument(
+        description="The user's email: the caller's own, or any for admins. ASCII letters count the same in either "
+        "case."
+    ),
+]
 PhotoUserId = Annotated[strawberry.ID | None, strawberry.argument(description="The user's `userId`.")]
 
 
 def display_name(field: str, value: str) -> str:
-    return bounds.prose(field, value, LONGEST_NAME)
+    return bounds.line(field, value, LONGEST_NAME)
 
 
 def upload_limit_given(field: str, value: int) -> int:
@@ -71,13 +81,26 @@ Changes = Annotated[UpdatePhotoUserInput, strawberry.argument(description="At le
 
 
 async def photo_user(
-    info: Info, email: Email = None, user_id: PhotoUserId = None, consistent: Consistent = False
+    info: Info, email: OwnEmail = None, user_id: PhotoUserId = None, consistent: Consistent = False
 ) -> PhotoUser | None:
     context = info.context
     address = email_given(context, email=email, user_id=user_id)
-    if address is None:
-        return None
-    return await context.photo_users.by_email(address, keys.PHOTO_USER_NOW if consistent else keys.PHOTO_USER)
+    if email is not None:
+        _for_owner(context.identity, address)
+        pattern = keys.PHOTO_USER_BY_EMAIL_NOW if consistent else keys.PHOTO_USER_BY_EMAIL
+    else:
+        pattern = keys.PHOTO_USER_NOW if consistent else keys.PHOTO_USER
+    return None if address is None else await context.photo_users.by_email(address, pattern)
+
+
+def _for_owner(identity: Identity | None, address: str | None) -> None:
+    """Raise `Unauthenticated`, or `Forbidden` for an email that is not the caller's, unless an admin names it.
+
+    Nothing is read before: the answer is the same whether or not the email has an account.
+    """
+    caller = require(identity, keys.PHOTO_USER_BY_EMAIL)
+    if not (is_admin(caller) or caller_email(caller) == address):
+        raise Forbidden("`email` must be your own: other users are found by `userId`.")
 
 
 async def photo_users(
@@ -120,6 +143,8 @@ async def create_photo_user(info: Info, input: NewPhotoUser) -> PhotoUser:
     own = uploader(caller, keys.CREATE_PHOTO_USER) if input.email is None else None
     address = own or bounds.email("email", input.email or "")
     _for_admins(caller, {"email": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
+    if not address.isascii():
+        raise BadUserInput("`email` must be ASCII: new users enter with such an address.", field="email")
     return await context.photo_users.create(
         address, **{name: value for name, value in given.items() if value is not None}
     )

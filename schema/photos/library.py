@@ -39,12 +39,15 @@ class Photo(Node):
     tags: list[str] = strawberry.field(description="Words to find it by, in lower case.")
     content_type: str | None = strawberry.field(description="The type of the original, such as image/jpeg.")
     size: int | None = strawberry.field(description="The bytes of the original.")
+    camera: str | None = strawberry.field(description="Maker and model of the camera that took it.")
     width: int | None = strawberry.field(description="In pixels, as it is looked at.")
     height: int | None = strawberry.field(description="In pixels, as it is looked at.")
     original_url = strawberry.field(
         resolver=resolve.original_url,
         graphql_type=str | None,
-        description="Where the original is, signed and good for about an hour.",
+        description="Where the original is, signed and good for about an hour. Originals are stored without location "
+        "and other metadata. Where the gateway keeps metadata, or a photo is known to have some, it is null for others "
+        "than the user and admins.",
     )
     thumbnail_url = strawberry.field(
         resolver=resolve.thumbnail_url,

@@ -54,9 +54,11 @@ class PhotoUser(Node):
 class PhotoUserQueries:
     photo_user = ask(
         patterns.PHOTO_USER,
+        patterns.PHOTO_USER_BY_EMAIL,
         resolver=resolve.photo_user,
         graphql_type=PhotoUser | None,
-        description="A user of the photo library by `email` or by `userId`, or null.",
+        description="A user of the photo library, or null: by `userId` for anybody, by `email` for that user and "
+        "admins.",
     )
     photo_users = ask(
         patterns.PHOTO_USERS,

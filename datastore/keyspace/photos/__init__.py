@@ -1,7 +1,7 @@
 """The photo library's table `sparks`: a page for each kind of item."""
 
 from datastore.declarations import AccessPattern, Table
-from datastore.keyspace.photos import events, faces, library, livestreams, persons, uploads, users
+from datastore.keyspace.photos import events, faces, library, livestreams, persons, stripping, uploads, users
 from datastore.keyspace.photos.table import SPARKS
 
 TABLES: tuple[Table, ...] = (SPARKS,)
@@ -13,4 +13,5 @@ PATTERNS: tuple[AccessPattern, ...] = (
     *faces.PATTERNS,
     *livestreams.PATTERNS,
     *events.PATTERNS,
+    *stripping.PATTERNS,
 )

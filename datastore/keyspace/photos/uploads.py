@@ -71,6 +71,15 @@ CANCEL_UPLOAD = AccessPattern(
     key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
     consistent=True,
 )
+RECEIVE_FILE = AccessPattern(
+    id="SPARKS-P1",
+    question="Whether the place is still reserved for which a file arrives",
+    table=SPARKS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
+    consistent=True,
+)
 UPLOADS_OF_USER = AccessPattern(
     id="SPARKS-P1",
     question="The reservations of a user, the oldest first",
@@ -169,6 +178,7 @@ PATTERNS = (
     CREATE_PHOTO,
     COMPLETE_PHOTO,
     CANCEL_UPLOAD,
+    RECEIVE_FILE,
     UPLOADS_OF_USER,
     COUNT_PHOTOS,
     BEGIN_COUNTING,

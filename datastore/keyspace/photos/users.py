@@ -22,7 +22,7 @@ def user_parts(key: Key) -> str:
 
 PHOTO_USER = AccessPattern(
     id="SPARKS-1",
-    question="Who uploads photos, by email or by the opaque id",
+    question="Who uploads photos, by the opaque id",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -30,6 +30,14 @@ PHOTO_USER = AccessPattern(
     key="PK = USER#<email>, SK = USER#<email>",
 )
 PHOTO_USER_NOW = replace(PHOTO_USER, consistent=True, fields=("photoUser",))
+# Whether an email has an account is nobody else's business.
+PHOTO_USER_BY_EMAIL = replace(
+    PHOTO_USER,
+    question="Who uploads photos, by email: that user, and admins",
+    who=Who.USER,
+    fields=("photoUser",),
+)
+PHOTO_USER_BY_EMAIL_NOW = replace(PHOTO_USER_BY_EMAIL, consistent=True)
 PHOTO_USERS = AccessPattern(
     id="SPARKS-4",
     question="All who upload photos, by email",
@@ -62,4 +70,12 @@ UPDATE_PHOTO_USER = AccessPattern(
     guard=guard(),
 )
 
-PATTERNS = (PHOTO_USER, PHOTO_USER_NOW, PHOTO_USERS, CREATE_PHOTO_USER, UPDATE_PHOTO_USER)
+PATTERNS = (
+    PHOTO_USER,
+    PHOTO_USER_NOW,
+    PHOTO_USER_BY_EMAIL,
+    PHOTO_USER_BY_EMAIL_NOW,
+    PHOTO_USERS,
+    CREATE_PHOTO_USER,
+    UPDATE_PHOTO_USER,
+)

@@ -1,0 +1,83 @@
+"""What commands that share an embedded engine leave for each other in its data directory."""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from datastore.engine_access import kept_key
+from datastore.private_folders import open_private, write_private
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class Told(NamedTuple):
+    """What the owner of an engine tells others that use its data directory."""
+
+    endpoint: str
+    pid: int
+    key: str
+
+
+class EngineFolder:
+    """The data folder: the database, the owner's lock, and what the owner tells the others.
+
+    An engine in memory has a lock and a word of its own there, and no database.
+    """
+
+    def __init__(self, path: Path, memory: bool = False) -> None:
+        name = "memory" if memory else "engine"
+        self.database = None if memory else path / "engine.sqlite"
+        self.lock = path / f"{name}.lock"
+        self.owned = False
+        self._told = path / f"{name}.json"
+        self._descriptor: int | None = None
+
+    def open(self) -> None:
+        open_private(self.lock.parent)
+        self._descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def take(self) -> bool:
+        """Whether the lock is now ours. The system gives it back even when the owner is killed."""
+        if self._descriptor is not None and not self.owned:
+            with suppress(BlockingIOError, PermissionError):
+                _lock(self._descriptor)
+                self.owned = True
+        return self.owned
+
+    def tell(self, told: Told) -> None:
+        draft = self._told.with_suffix(".tmp")
+        write_private(draft, json.dumps(told._asdict()))
+        draft.replace(self._told)
+
+    def told(self) -> Told:
+        """What the owner of the engine has told; all of it is empty when it has told nothing."""
+        try:
+            told = json.loads(self._told.read_text())
+            return Told(str(told["endpoint"]), int(told["pid"]), str(told["key"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return Told("", 0, "")
+
+    def key(self) -> str:
+        """The access key of engines on this folder, for its owner. Raises `OSError` and `KeyUnusable`."""
+        return kept_key(self.lock.parent)
+
+    def close(self) -> None:
+        if self.owned:
+            with suppress(OSError):  # the disk has become read-only: a note of an engine that is gone is no harm
+                self._told.unlink(missing_ok=True)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self.owned, self._descriptor = False, None

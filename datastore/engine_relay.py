@@ -1,0 +1,81 @@
+"""Passes the bytes of admitted connections on to an embedded engine that listens for itself.
+
+This is for systems that cannot close the engine's own port to others (see `engine_gate` for those that can).
+"""
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import cast
+
+CONNECT_SECONDS = 1.0
+
+
+class Relay:
+    """What stands between the door and an engine that listens at this address."""
+
+    problem: OSError | None = None
+
+    def __init__(self, host: str, port: int) -> None:
+        self._address = (host, port)
+        self._open: set[asyncio.Transport] = set()
+
+    def attend(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Nothing is to be done before a connection is there."""
+
+    async def take(self, visitor: socket.socket, head: bytes) -> None:
+        """Connect to the engine, send it the `head`, and pass on what comes from both ends. Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(CONNECT_SECONDS):
+            to_engine, engines = await loop.create_connection(lambda: _End(self._open), *self._address)
+        engines.transport.pause_reading()
+        to_engine.write(head)
+        try:
+            _, visitors = await loop.create_connection(lambda: _End(self._open, engines), sock=visitor)
+        except BaseException:
+            to_engine.abort()
+            raise
+        engines.other = visitors
+        engines.transport.resume_reading()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for transport in tuple(self._open):
+            transport.abort()
+
+
+class _End(asyncio.Protocol):
+    """One of the two connections; what it receives is sent over the other."""
+
+    transport: asyncio.Transport
+
+    def __init__(self, all_open: set[asyncio.Transport], other: "_End | None" = None) -> None:
+        self.other = other
+        self._all_open = all_open
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._all_open.add(self.transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.transport.write(data)
+
+    def eof_received(self) -> bool:
+        if self.other is not None and self.other.transport.can_write_eof():
+            with suppress(OSError):
+                self.other.transport.write_eof()
+        return True
+
+    def pause_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, problem: Exception | None) -> None:
+        self._all_open.discard(self.transport)
+        if self.other is not None:
+            self.other.transport.close()

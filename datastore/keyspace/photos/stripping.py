@@ -1,0 +1,51 @@
+"""What `photos strip` does to photos whose files were stored with metadata, and how far it has come."""
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.parts import Key
+from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+
+CHECKPOINT = Key("CHECKPOINT#photos-strip", "CHECKPOINT#photos-strip")
+
+STORED_PHOTOS = AccessPattern(
+    id="SPARKS-P1",
+    question="All photos, in the order of the index, to remove the metadata from their files",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index=BY_TYPE,
+    key="entityType = :partition",
+)
+DESCRIBE_FILE = AccessPattern(
+    id="SPARKS-P1",
+    question="State what a photo's original is, before and after its metadata is removed",
+    table=SPARKS,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_exists(PK) AND originalKey = :original",
+    update="SET #file = :file",
+)
+STRIP_PROGRESS = AccessPattern(
+    id="SPARKS-P1",
+    question="How far the removal of metadata has come",
+    table=SPARKS,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="PK = CHECKPOINT#photos-strip, SK = CHECKPOINT#photos-strip",
+    consistent=True,
+)
+SAVE_STRIP_PROGRESS = AccessPattern(
+    id="SPARKS-P1",
+    question="Note how far the removal of metadata has come",
+    table=SPARKS,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+)
+END_STRIP_PROGRESS = AccessPattern(
+    id="SPARKS-P1",
+    question="Forget how far the removal of metadata had come: it is done",
+    table=SPARKS,
+    operations=("DeleteItem",),
+    who=Who.INTERNAL,
+)
+
+PATTERNS = (STORED_PHOTOS, DESCRIBE_FILE, STRIP_PROGRESS, SAVE_STRIP_PROGRESS, END_STRIP_PROGRESS)

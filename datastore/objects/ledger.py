@@ -1,0 +1,144 @@
+"""What the files in `incoming/` take, and whose they are: a small SQLite database that all processes of a host share.
+
+A file is entered before its first byte is written, with the most that it may have, and struck out after it was
+removed. So the sums are never less than what lies on the disk, whichever process is killed. An entry has an end, after
+which the file is swept.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from datastore.errors import Throttled, Unavailable
+from datastore.private_folders import make_private
+
+# A file counts so much at the least: it bounds the number of files, too.
+LEAST_BYTES = 65_536
+BUSY_SECONDS = 5.0
+RETRY_SECONDS = 60
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS incoming (
+    name TEXT PRIMARY KEY, whose TEXT NOT NULL, bytes INTEGER NOT NULL, until REAL NOT NULL
+) WITHOUT ROWID;
+-- Of each user, and of everybody under an empty name: nothing is added up while others wait.
+CREATE TABLE IF NOT EXISTS totals (whose TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS entered AFTER INSERT ON incoming BEGIN
+    INSERT INTO totals VALUES (new.whose, new.bytes), ('', new.bytes)
+        ON CONFLICT (whose) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER IF NOT EXISTS changed AFTER UPDATE OF bytes ON incoming BEGIN
+    UPDATE totals SET bytes = bytes + new.bytes - old.bytes WHERE whose IN (old.whose, '');
+END;
+CREATE TRIGGER IF NOT EXISTS struck AFTER DELETE ON incoming BEGIN
+    UPDATE totals SET bytes = bytes - old.bytes WHERE whose IN (old.whose, '');
+    DELETE FROM totals WHERE whose = old.whose AND bytes <= 0;
+END;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingLimits:
+    """How many bytes of uploads may wait in `incoming/`: in all, and of one user. 0 is without limit."""
+
+    total: int = 0
+    each: int = 0
+
+
+class Ledger:
+    """Entries of files by their names, in the database at `path`. All methods block, and may be called in any thread.
+
+    They raise `Unavailable` when the database cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def enter(self, name: str, whose: str, size: int, until: float, limits: IncomingLimits) -> None:
+        """Enter a file that is about to be written, of at most `size` bytes. `until` is in epoch seconds.
+
+        Raises `Throttled` when the user, and `Unavailable` when all users together, would have too much.
+        """
+        size = max(size, LEAST_BYTES)
+        with self._changing() as database:
+            totals = dict(database.execute("SELECT whose, bytes FROM totals WHERE whose IN (?, '')", (whose,)))
+            if limits.each and totals.get(whose, 0) + size > limits.each:
+                raise _too_much_of_user(limits.each)
+            if limits.total and totals.get("", 0) + size > limits.total:
+                raise _too_much()
+            database.execute("INSERT INTO incoming VALUES (?, ?, ?, ?)", (name, whose, size, until))
+
+    def rename(self, name: str, to: str, size: int, until: float) -> None:
+        """A file has taken another's place: it has that name now, and so many bytes."""
+        with self._changing() as database:
+            database.execute("DELETE FROM incoming WHERE name = ?", (to,))
+            changed = (to, max(size, LEAST_BYTES), until, name)
+            database.execute("UPDATE incoming SET name = ?, bytes = ?, until = ? WHERE name = ?", changed)
+
+    def strike(self, names: Iterable[str]) -> None:
+        """Files are gone. There need be no entries of them."""
+        gone = [(name,) for name in names]
+        if not gone or not self._path.exists():
+            return
+        with self._changing() as database:
+            database.executemany("DELETE FROM incoming WHERE name = ?", gone)
+
+    def ends(self) -> dict[str, float]:
+        """Until when each file is waited for, in epoch seconds."""
+        if not self._path.exists():
+            return {}
+        with self._changing() as database:
+            return dict(database.execute("SELECT name, until FROM incoming"))
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that no other process is in at the same time."""
+        try:
+            with closing(self._opened()) as database:
+                database.execute("BEGIN IMMEDIATE")
+                yield database
+                database.execute("COMMIT")
+        except sqlite3.DatabaseError as problem:
+            self._begin_anew(problem)
+            raise Unavailable("Files cannot be kept at the moment; try again.") from problem
+        except OSError as problem:
+            raise Unavailable("Files cannot be kept at the moment; try again.") from problem
+
+    def _opened(self) -> sqlite3.Connection:
+        """A connection for one transaction: it outlives no fork, and sees a database that was begun anew."""
+        is_new = not self._path.exists()
+        if is_new:
+            make_private(self._path.parent)
+            # The journal is made with the same rights.
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+        database = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            # Killed processes leave the database whole. After a loss of power it may be damaged, and is begun anew.
+            database.execute("PRAGMA synchronous = OFF")
+            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'struck'").fetchone():
+                database.executescript(_TABLES)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _begin_anew(self, problem: sqlite3.DatabaseError) -> None:
+        """Drop a damaged database. Files that it knew are swept by their age, as unknown ones are."""
+        if problem.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            for path in (self._path, self._path.with_name(f"{self._path.name}-journal")):
+                with suppress(OSError):
+                    path.unlink()
+
+
+def _too_much_of_user(most: int) -> Throttled:
+    return Throttled(
+        f"Your uploads that are not completed may have at most {most:,} bytes together: complete or cancel some.",
+        retryAfter=RETRY_SECONDS,
+    )
+
+
+def _too_much() -> Unavailable:
+    return Unavailable("There is no room for more uploads at the moment; try again.", retryAfter=RETRY_SECONDS)

@@ -1,0 +1,135 @@
+"""A process that decodes uploaded pictures, one after another: `python -m datastore.photos.decoder_process`.
+
+It reads requests from its standard input and writes answers to its standard output (`decoder_messages`), under limits
+of the system: CPU time for each picture, memory, no core dumps, no files. It ends when its input does, and the kernel
+kills it together with the gateway.
+
+It also removes the metadata of a picture. What it answers of a picture stands in `_answered`, and is read in
+`decoder.Decoder`.
+"""
+
+import json
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
+from typing import Any, BinaryIO
+
+from datastore.errors import BadUserInput
+from datastore.photos.decoder_messages import read_message, write_message
+from datastore.photos.examining import examine, without_metadata
+from datastore.photos.pictures import PictureType, Reason
+
+# Windows has no such limits: there the gateway's deadline for a picture is the only one.
+if sys.platform != "win32":
+    import resource
+
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
+# Pipes, and what modules are imported from.
+OPEN_FILES = 32
+COSTLY = "takes more time or memory to decode than a picture may."
+
+# Answers a request with facts and byte strings. Raises `MemoryError`, after which the process ends.
+Answer = Callable[[dict[str, Any], bytes], tuple[dict[str, Any], list[bytes]]]
+
+
+def serve(answer: Answer) -> None:
+    """Answer requests until the input ends. The first argument of the command line says the limits, as JSON."""
+    limits = json.loads(sys.argv[1])
+    incoming, outgoing = _own_pipes()
+    _end_with(limits["parent"])
+    _limit(limits)
+    warnings.simplefilter("ignore")
+    write_message(outgoing, {"ready": True})
+    # From here on libraries may print what their input makes them print: nobody wants that in the gateway's log.
+    _silence(2)
+    while (message := read_message(incoming, limits["most_bytes"])) is not None:
+        _allow_cpu(limits["cpu_seconds"])
+        request, (content,) = message
+        try:
+            facts, parts = answer(request, content)
+        except MemoryError:
+            # What is left of the memory is in pieces: the gateway starts another process for the next picture.
+            write_message(outgoing, {"reason": Reason.TOO_COSTLY, "why": COSTLY, "ends": True})
+            return
+        write_message(outgoing, facts, *parts)
+        del message, content, parts
+
+
+def _answered(request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], list[bytes]]:
+    try:
+        # What is examined is what is stored.
+        bare = without_metadata(request["file"], content)
+        picture = examine(request["file"], bare.content, PictureType(request["type"]))
+    except BadUserInput as problem:
+        why = str(problem).removeprefix(f"The {request['file']} ")
+        return {"reason": problem.extensions["reason"], "why": why}, []
+    taken_at = bare.facts.taken_at and bare.facts.taken_at.isoformat()
+    facts = {"width": picture.width, "height": picture.height, "takenAt": taken_at, "camera": bare.facts.camera}
+    return facts, [picture.thumbnail, bare.content]
+
+
+def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The pipes of the gateway, out of reach of whatever else reads standard input or prints."""
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    _silence(0)
+    _silence(1)
+    return incoming, outgoing
+
+
+def _silence(descriptor: int) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, descriptor)
+    os.close(nothing)
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel kill this process when the gateway ends. Elsewhere than on Linux the end of the input does."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+    # Where memory runs out, the kernel is to kill a decoder and not the gateway.
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
+        score.write("1000")
+
+
+def _limit(limits: dict[str, Any]) -> None:
+    if sys.platform == "win32":
+        return
+    _lower(resource.RLIMIT_CORE, 0)
+    _lower(resource.RLIMIT_FSIZE, 0)
+    _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
+    _lower(resource.RLIMIT_CPU, limits["most_cpu_seconds"])
+    # macOS takes this limit, and does not keep it.
+    _lower(resource.RLIMIT_AS, limits["memory_bytes"])
+
+
+def _lower(limit: int, value: int) -> None:
+    """Set both bounds of a limit, or the hard one that there is where that is lower."""
+    _, hard = resource.getrlimit(limit)
+    value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(limit, (value, value))
+
+
+def _allow_cpu(seconds: int) -> None:
+    """Let the next picture take so much CPU time: the kernel ends the process with SIGXCPU then."""
+    if sys.platform == "win32":
+        return
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    soft = ceil(used.ru_utime + used.ru_stime) + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+
+
+if __name__ == "__main__":
+    serve(_answered)

@@ -1,0 +1,132 @@
+"""PNG without metadata. https://www.w3.org/TR/png-3/#11Chunks
+
+The chunks that make the pixels stay, animations included, and those that say how to show them. Texts, times and unknown
+chunks go, and what stands behind the end.
+"""
+
+import struct
+import zlib
+
+from datastore.photos.metadata.parts import MOST_METADATA_BYTES, MOST_PARTS, Damaged, Parts, Separated, TooManyParts
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+ANY = 2**31 - 1
+# How many bytes each kept chunk may have, at least and at most. A file is refused where one of the first is of another
+# size: its pixels would not be the same without. One of the others is left out.
+PIXELS = {
+    b"IHDR": (13, 13),
+    b"PLTE": (3, 768),
+    b"tRNS": (1, 256),
+    b"IDAT": (0, ANY),
+    b"acTL": (8, 8),
+    b"fcTL": (26, 26),
+    b"fdAT": (4, ANY),
+}
+RENDERING = {
+    b"iCCP": (3, ANY),
+    b"cICP": (4, 4),
+    b"mDCV": (24, 24),
+    b"mDCv": (24, 24),
+    b"cLLI": (8, 8),
+    b"cLLi": (8, 8),
+    b"sRGB": (1, 1),
+    b"gAMA": (4, 4),
+    b"cHRM": (32, 32),
+    b"sBIT": (1, 4),
+    b"bKGD": (1, 6),
+    b"pHYs": (9, 9),
+}
+# A profile's name is any text, which nothing reads.
+PROFILE_NAME = b"ICC profile\0"
+XMP, RAW_EXIF = b"XML:com.adobe.xmp", b"Raw profile type exif"
+
+
+def begins(content: bytes) -> bool:
+    """Return whether the file begins as a PNG does."""
+    return content.startswith(SIGNATURE)
+
+
+def separate(content: bytes) -> Separated:
+    """Return the picture without its metadata. Raises `Damaged` or `struct.error`."""
+    view, parts = memoryview(content), Parts([SIGNATURE], place=2)  # behind IHDR
+    at, texts = len(SIGNATURE), _Texts()
+    for number in range(MOST_PARTS):
+        length, kind = struct.unpack_from(">I4s", view, at)
+        end = at + 12 + length
+        data = view[at + 8 : end - 4]
+        if end > len(view) or (number == 0) is not (kind == b"IHDR"):
+            raise Damaged("The PNG has a chunk that is not whole, or not in its place.")
+        if kind == b"IEND":
+            if not parts.exif:
+                parts.add_exif(texts.exif or b"")
+            parts.xmp = texts.xmp or b""
+            facts = parts.orient(lambda exif: _chunk(b"eXIf", exif))
+            parts.keep(_chunk(b"IEND", b""))
+            return Separated(parts.joined(), facts)
+        if kind == b"eXIf":
+            parts.add_exif(data)
+        elif kind in (b"tEXt", b"zTXt", b"iTXt"):
+            texts.read(kind, data)
+        elif kind == b"iCCP":
+            parts.keep(_renamed(data))
+        elif _is_kept(kind, length):
+            parts.keep(view[at:end])
+        at = end
+    raise TooManyParts
+
+
+def _is_kept(kind: bytes, length: int) -> bool:
+    least, most = PIXELS.get(kind) or RENDERING.get(kind) or (0, -1)
+    fits = least <= length <= most
+    if kind in PIXELS and not fits:
+        raise Damaged("The PNG has a chunk of a wrong size.")
+    return fits
+
+
+def _renamed(data: memoryview) -> bytes:
+    """Return the chunk of a colour profile under another name."""
+    _, nothing, profile = bytes(data).partition(b"\0")
+    return _chunk(b"iCCP", PROFILE_NAME + profile) if nothing else b""
+
+
+class _Texts:
+    """What texts state that an EXIF chunk does not: XMP, and EXIF in the older form of ImageMagick.
+
+    The first of each counts, so that no more than those are decompressed.
+    """
+
+    def __init__(self) -> None:
+        self.exif: bytes | None = None
+        self.xmp: bytes | None = None
+
+    def read(self, kind: bytes, data: memoryview) -> None:
+        name, _, text = bytes(data[:MOST_METADATA_BYTES]).partition(b"\0")
+        if kind == b"iTXt" and name == XMP and self.xmp is None:
+            self.xmp = _xmp(text)
+        elif kind != b"iTXt" and name == RAW_EXIF and self.exif is None:
+            self.exif = _raw(_inflated(text[1:]) if kind == b"zTXt" else text)
+
+
+def _xmp(text: bytes) -> bytes:
+    """Return what follows the flag and the method of compression, the language and the translated name."""
+    whole = text[2:].split(b"\0", 2)[-1]
+    return _inflated(whole) if text.startswith(b"\1") else whole
+
+
+def _raw(text: bytes) -> bytes:
+    """Return the bytes whose hexadecimal digits follow an empty line, a name and a length."""
+    try:
+        return bytes.fromhex(text.split(b"\n", 3)[-1].decode("ascii"))
+    except ValueError:
+        return b""
+
+
+def _inflated(data: bytes) -> bytes:
+    try:
+        return zlib.decompressobj().decompress(data, MOST_METADATA_BYTES)
+    except zlib.error:
+        return b""
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

@@ -1,0 +1,114 @@
+"""Validation of request heads: what the parser accepts and the server does not."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import httptools
+
+from datastore.errors import BadUserInput, DomainError
+
+METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
+ALLOW = ", ".join(sorted(METHODS))
+
+Header = tuple[bytes, bytes]
+
+
+class Rejected(Exception):
+    """A request that is answered with `status` and `error`, and ends its connection.
+
+    Raised in a callback of the parser, it also ends the parsing.
+    """
+
+    def __init__(self, status: int, error: DomainError) -> None:
+        super().__init__(str(error))
+        self.status = status
+        self.error = error
+
+
+class Target(NamedTuple):
+    """A request target: its path without and with percent-encoding, its query, and its authority if it has one."""
+
+    path: str
+    raw_path: bytes
+    query: bytes
+    authority: bytes
+
+
+def method_not_allowed() -> Rejected:
+    return Rejected(405, BadUserInput(f"The method of a request must be one of {ALLOW}."))
+
+
+def check_head(method: str, version: str, url: bytes, headers: Sequence[Header]) -> tuple[Target, bool]:
+    """Return the target of a request, and whether its client waits for `100 Continue` before it sends the content.
+
+    Raises:
+        Rejected: The method has no meaning here, or the version, the framing, the host or the target is invalid.
+    """
+    if method == "CONNECT":
+        # Whatever follows would be the tunnel's data.
+        raise method_not_allowed()
+    if version not in ("1.1", "1.0"):
+        # Other versions are framed differently: RFC 9110, 15.6.6.
+        raise Rejected(505, BadUserInput("The server speaks HTTP/1.1 and HTTP/1.0."))
+    target = parse_target(url)
+    by_name = dict(headers)
+    if len(by_name) < len(headers) or b"host" not in by_name or b"transfer-encoding" in by_name:
+        _check_framing(headers, version)
+    if target.authority and by_name.get(b"host", target.authority).lower() != target.authority.lower():
+        raise Rejected(400, BadUserInput("The header Host must be the authority of the request's target."))
+    return target, version == "1.1" and by_name.get(b"expect", b"").lower() == b"100-continue"
+
+
+def _check_framing(headers: Sequence[Header], version: str) -> None:
+    """Where a request ends, and for which host it is, must be unambiguous: RFC 9112, 3.2 and 6.1."""
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings and version != "1.1":
+        raise Rejected(400, BadUserInput("HTTP/1.0 has no Transfer-Encoding: send Content-Length."))
+    if codings not in ([], [b"chunked"]):
+        raise Rejected(501, BadUserInput("The only Transfer-Encoding that the server reads is chunked."))
+    hosts = sum(name == b"host" for name, _ in headers)
+    if hosts > 1 or (not hosts and version == "1.1"):
+        raise Rejected(400, BadUserInput("A request of HTTP/1.1 must have one header Host."))
+
+
+@lru_cache(maxsize=64)
+def parse_target(url: bytes) -> Target:
+    """Parse a path, or an absolute URL. Raises `Rejected` for anything else."""
+    try:
+        parsed = httptools.parse_url(url)
+        is_http = parsed.schema in (None, b"http", b"https") and not parsed.userinfo
+        raw: bytes | None = parsed.path if is_http else None
+    except httptools.HttpParserInvalidURLError:
+        raw = None
+    if raw is None or raw[:1] != b"/" or not url.isascii():
+        raise Rejected(400, BadUserInput("The target of a request must be a path or a URL in ASCII."))
+    path = raw.decode("ascii")
+    authority = b""
+    if parsed.host is not None:
+        authority = url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
+    return Target(unquote(path) if "%" in path else path, raw, parsed.query or b"", authority)
+
+
+def is_websocket_handshake(version: str, headers: Sequence[Header]) -> bool:
+    """Tell whether a head that the parser takes for an upgrade asks for a WebSocket.
+
+    The field `Upgrade` of HTTP/1.0 is ignored: RFC 9110, 7.8.
+    """
+    protocols = [value.strip().lower() for name, value in headers if name == b"upgrade"]
+    return version == "1.1" and protocols == [b"websocket"]
+
+
+def has_content(headers: Sequence[Header]) -> bool:
+    """Tell whether content follows the head."""
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0") for name, value in headers
+    )
+
+
+def encode_head(method: str, url: bytes, version: str, headers: Sequence[Header], *, upgrade: bool) -> bytes:
+    """Encode a head, with or without its wish to upgrade the connection."""
+    lines = [b"%b %b HTTP/%b\r\n" % (method.encode(), url, version.encode())]
+    lines += [b"%b: %b\r\n" % (name, value) for name, value in headers if upgrade or name != b"upgrade"]
+    return b"".join([*lines, b"\r\n"])

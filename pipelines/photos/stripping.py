@@ -1,0 +1,178 @@
+"""Removes the metadata from the files of photos that were stored with it, page by page.
+
+A file is replaced under its own key by one write, which S3 and a folder make atomic. The photo is marked before, so
+that strangers are not shown the original, and the mark goes after. Whoever is killed in between leaves a photo that the
+next run finishes: each step may be repeated. After each page the run notes where it stands, and the next continues
+there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+from datastore.attributes import Item
+from datastore.errors import BadUserInput, Internal
+from datastore.keyspace.photos import library
+from datastore.keyspace.photos import stripping as keys
+from datastore.objects import ObjectStore
+from datastore.photos.library import Photo, file_attribute, photo_from
+from datastore.photos.metadata import Damaged, Separated, content_type, separate
+from datastore.photos.uploads import MOST_ORIGINAL_BYTES
+from datastore.records import parsed
+from datastore.settling import all_settled
+from datastore.store import Store
+
+PAGE = 100
+# Each holds a file of 25 MB at most, and a copy without its metadata.
+AT_ONCE = 4
+
+logger = logging.getLogger(__name__)
+
+
+class Outcome(StrEnum):
+    """What became of a photo's files."""
+
+    STRIPPED = "stripped"
+    CLEAN = "clean"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+
+
+# Of the two files of a photo the outcome that comes first here is the photo's.
+GRAVEST = (Outcome.UNREADABLE, Outcome.MISSING, Outcome.STRIPPED, Outcome.CLEAN)
+
+
+class _File(NamedTuple):
+    """What there is to do about a file, and the file without its metadata if it can be read."""
+
+    outcome: Outcome
+    bare: Separated | None = None
+
+
+@dataclass(slots=True)
+class Summary:
+    """How many photos came to which outcome. `earlier` counts the photos that an interrupted run had done."""
+
+    earlier: int = 0
+    stripped: int = 0
+    clean: int = 0
+    missing: int = 0
+    unreadable: int = 0
+
+    @property
+    def photos(self) -> int:
+        """How many photos this run has looked at."""
+        return self.stripped + self.clean + self.missing + self.unreadable
+
+    def count(self, outcome: Outcome) -> None:
+        """Count a photo."""
+        setattr(self, outcome.value, getattr(self, outcome.value) + 1)
+
+
+class Stripping:
+    """Goes through all photos. `open_store` returns a store with a deadline of its own for each piece of work.
+
+    With `dry_run` it counts, and changes nothing.
+    """
+
+    def __init__(
+        self, open_store: Callable[[], Store], objects: ObjectStore, *, page: int = PAGE, dry_run: bool = False
+    ) -> None:
+        self._open_store = open_store
+        self._objects = objects
+        self._page = page
+        self._dry_run = dry_run
+
+    async def run(self, told: Callable[[Summary], None], *, from_the_start: bool = False) -> Summary:
+        """Remove the metadata from all photos after the checkpoint; call `told` after each page.
+
+        What the stores raise when they fail ends the run; the next one continues after the last page.
+        """
+        start, summary = None, Summary()
+        if not (self._dry_run or from_the_start):
+            start, summary.earlier = await self._checkpoint()
+        while True:
+            values = {"partition": library.TYPE}
+            page = await self._open_store().query(keys.STORED_PHOTOS, values, start=start, limit=self._page)
+            for at in range(0, len(page.items), AT_ONCE):
+                for outcome in await all_settled(map(self._strip_item, page.items[at : at + AT_ONCE])):
+                    summary.count(outcome)
+            start = page.next_start
+            if not self._dry_run:
+                await self._note(start, summary)
+            told(summary)
+            if start is None:
+                return summary
+
+    async def _checkpoint(self) -> tuple[Item | None, int]:
+        item = await self._open_store().get(keys.STRIP_PROGRESS, keys.CHECKPOINT)
+        return (None, 0) if item is None else (item["after"], int(item["photos"]))
+
+    async def _note(self, start: Item | None, summary: Summary) -> None:
+        if start is None:
+            await self._open_store().delete(keys.END_STRIP_PROGRESS, keys.CHECKPOINT)
+            return
+        key, done = keys.CHECKPOINT, summary.earlier + summary.photos
+        item = {"PK": key.partition, "SK": key.sort, "after": start, "photos": done}
+        await self._open_store().put(keys.SAVE_STRIP_PROGRESS, item)
+
+    async def _strip_item(self, item: Item) -> Outcome:
+        photo = parsed(photo_from, item)
+        return Outcome.UNREADABLE if isinstance(photo, Internal) else await self._strip(photo)
+
+    async def _strip(self, photo: Photo) -> Outcome:
+        original, thumbnail = [await self._separated(key) for key in (photo.original_key, photo.thumbnail_key)]
+        if not self._dry_run:
+            files = {photo.original_key: original, photo.thumbnail_key: thumbnail}
+            bare = {key: file.bare for key, file in files.items() if file.outcome is Outcome.STRIPPED and file.bare}
+            await self._change(photo, _described(photo, original), bare)
+        outcome = next(one for one in GRAVEST if one in (original.outcome, thumbnail.outcome))
+        if outcome in (Outcome.MISSING, Outcome.UNREADABLE):
+            logger.warning("Photo %s: a file is %s.", photo.image_id, outcome)
+        return outcome
+
+    async def _change(self, photo: Photo, after: Photo, files: Mapping[str, Separated]) -> None:
+        """Replace files by those without metadata, and state what the original is then."""
+        if files:
+            if not await self._describe(replace(after, keeps_metadata=True)):
+                return  # it was deleted meanwhile
+            for key, bare in files.items():
+                await self._objects.write(key, bare.content, content_type=content_type(bare.content))
+        elif after == photo:
+            return
+        if not await self._describe(after) and files:
+            await self._objects.delete(files.keys())  # whoever deleted the photo may have been done before the write
+
+    async def _separated(self, key: str) -> _File:
+        try:
+            content = await self._objects.read(key, most_bytes=MOST_ORIGINAL_BYTES)
+            if content is None:
+                return _File(Outcome.MISSING)
+            bare = await asyncio.to_thread(separate, content)
+        except (BadUserInput, Damaged):  # it is too large, or of another format
+            return _File(Outcome.UNREADABLE)
+        return _File(Outcome.CLEAN if bare.content == content else Outcome.STRIPPED, bare)
+
+    async def _describe(self, photo: Photo) -> bool:
+        """Write what the photo's original is. Return whether the photo is still there."""
+        file = file_attribute(photo) or {}
+        store = self._open_store()
+        return (await store.update(keys.DESCRIBE_FILE, photo.key, file=file, original=photo.original_key)).ok
+
+
+def _described(photo: Photo, original: _File) -> Photo:
+    """Return the photo as it is once the metadata is removed from its original.
+
+    One that cannot be read may hold anything: it stays with its owner and administrators.
+    """
+    if original.outcome is Outcome.MISSING:
+        return photo
+    if original.bare is None:
+        return replace(photo, keeps_metadata=True)
+    if original.outcome is Outcome.CLEAN and photo.size is None:
+        return replace(photo, keeps_metadata=False)
+    camera = photo.camera or original.bare.facts.camera
+    return replace(photo, size=len(original.bare.content), camera=camera, keeps_metadata=False)

@@ -1,0 +1,67 @@
+"""`gateway.py` with two addresses more, `/spin` and `/backtrack`, that never return to the event loop.
+
+`SILENT_SECONDS` is how long a supervisor waits for a worker's heartbeat. With `PIPELINE_SPINS` pipelines hang, too.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+import background
+import commands.processes
+import edge.server
+import workers.heartbeats
+from edge.application import Behind, application
+from gateway import cli
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+def backtrack() -> None:
+    """Keep the lock of the interpreter: no other thread of the process runs."""
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+HANGING = {"/spin": spin, "/backtrack": backtrack}
+
+
+class Hanging:
+    """An application that is hung by whoever asks for one of the addresses."""
+
+    def __init__(self, behind: Behind) -> None:
+        self._application = application(behind)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in HANGING:
+            HANGING[scope["path"]]()
+        await self._application(scope, receive, send)
+
+
+class Spinning:
+    """A pipeline that never returns to the event loop."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    async def run(self) -> None:
+        spin()
+
+
+def main() -> None:
+    vars(edge.server)["application"] = Hanging
+    commands.processes.PROGRAM = Path(__file__)
+    if silent := os.environ.get("SILENT_SECONDS"):
+        workers.heartbeats.SILENT_SECONDS = float(silent)
+    if os.environ.get("PIPELINE_SPINS"):
+        vars(background)["FeedPipeline"] = vars(background)["CricketPipeline"] = Spinning
+    cli()
+
+
+if __name__ == "__main__":
+    main()
