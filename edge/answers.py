@@ -201,18 +201,19 @@ class AnswerTooLarge(BadUserInput):
 
 def is_too_large(data: dict[str, Any] | None) -> bool:
     """Return whether an answer has too many characters to be encoded. The same text counts wherever it stands."""
+    if data is None:
+        return False
     found = 0
-    waiting: list[Any] = [data]
-    while waiting:
-        value = waiting.pop()
-        if type(value) is str:
-            found += len(value)
-            if found > MAX_ANSWER_CHARACTERS:
-                return True
-        elif type(value) is dict:
-            waiting += value.values()
-        elif type(value) is list:
-            waiting += value
+    containers: list[Any] = [data]
+    for container in containers:  # which grows meanwhile
+        for value in container.values() if type(container) is dict else container:
+            kind = type(value)
+            if kind is str:
+                found += len(value)
+            elif kind is dict or kind is list:
+                containers.append(value)
+        if found > MAX_ANSWER_CHARACTERS:
+            return True
     return False
 
 

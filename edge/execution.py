@@ -12,7 +12,7 @@ from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Tim
 from datastore.ids import Origin
 from datastore.metering import Meter
 from edge.accounts import Accounts, kept_of, not_admitted, owed
-from edge.answers import AnswerTooLarge, Outcome, Stage, failure, is_too_large
+from edge.answers import MAX_ANSWER_CHARACTERS, AnswerTooLarge, Outcome, Stage, failure, is_too_large
 from edge.capacity.addresses import payer
 from edge.capacity.deadlines import Deadlines
 from edge.capacity.load import Load
@@ -42,8 +42,10 @@ from edge.subscribers import Following, Listener, Whereabouts
 
 DEADLINE = 30.0
 CANCELLED = "CANCELLED"
-# The size of an answer with so few values is not looked at: each text has at most a few thousand characters.
-UNMEASURED_VALUES = 250
+# An answer with more values takes long enough for other work to get its turn in between.
+UNSLICED_VALUES = 250
+# The size of an answer with so few values is not measured: texts that callers write have at most 2,000 characters.
+UNMEASURED_VALUES = MAX_ANSWER_CHARACTERS // 2_000
 
 Answer = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
@@ -232,8 +234,7 @@ class Runner:
             context.make_from(origin)
         meter = context.meter
         try:
-            # An operation with a small answer takes less time than to count it.
-            if request.values <= UNMEASURED_VALUES:
+            if request.values <= UNSLICED_VALUES:
                 outcome = await executed(self._documents, request, context)
             else:
                 await self._slices.turn()
