@@ -11,6 +11,11 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def to_millisecond(moment: datetime) -> datetime:
+    """The moment as items hold it: without what is smaller than a millisecond."""
+    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+
+
 def from_iso(text: str) -> datetime:
     """The moment in `text`, with or without fractions of a second."""
     moment = datetime.fromisoformat(text)

@@ -16,8 +16,8 @@ from datastore.errors import Conflict, NotFound
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
-from datastore.moments import from_iso, from_seconds, iso, to_seconds
-from datastore.pages import Page, Span, read_page
+from datastore.moments import from_iso, from_seconds, iso, to_millisecond, to_seconds
+from datastore.pages import Page, Span, empty_page, read_page
 from datastore.records import record
 from datastore.reporters import TrustTier, UserProfile, count_confirmed, count_report, introduce, profile_from
 from datastore.store import Action, Store
@@ -85,8 +85,23 @@ class Sightings:
 
     async def active_in(self, area: str, span: Span) -> Page:
         """BLIP-1: the active sightings of an area, newest first."""
-        values = {"partition": keys.area(area), "prefix": keys.SIGHTING_PREFIX, "now": _ttl_now(self._now)}
+        values = self._alive_in(area)
+        if span.start is not None and span.start["SK"] < values["oldest"]:
+            # A start key has to lie within the range. All that the list has beyond this one has expired.
+            if not span.backward:
+                return empty_page(span)
+            span = Span(span.size, backward=True)
         return await read_page(self._store, keys.ACTIVE_IN_AREA, [values], span)
+
+    def _alive_in(self, area: str) -> dict[str, Any]:
+        """The values of a Query for the sightings of an area that may be alive."""
+        oldest, now = keys.sightings_since(self._oldest), _ttl_now(self._now)
+        return {"partition": keys.area(area), "oldest": oldest, "end": keys.SIGHTINGS_END, "now": now}
+
+    @property
+    def _oldest(self) -> datetime:
+        """Sightings from before this moment have expired: TTL attributes are rounded up to a second."""
+        return self._now - LIFETIME - timedelta(seconds=1)
 
     async def by_key(self, key: Key) -> Sighting | None:
         """One sighting by its full key, unless it has expired."""
@@ -104,7 +119,7 @@ class Sightings:
     async def _trend(self, category: str, window: timedelta, with_items: bool) -> Trend:
         values = {
             "partition": keys.category(category),
-            "cutoff": iso(self._now - window),
+            "cutoff": max(iso(self._now - window), keys.trending_since(self._oldest)),
             "now": _ttl_now(self._now),
         }
         if not with_items:
@@ -131,12 +146,7 @@ class Sightings:
         raise Conflict("The sighting changes too often at the moment; try again.", retryable=True)
 
     async def _find(self, area: str, sighting_id: str) -> Item:
-        values = {
-            "partition": keys.area(area),
-            "prefix": keys.SIGHTING_PREFIX,
-            "id": sighting_id,
-            "now": _ttl_now(self._now),
-        }
+        values = {**self._alive_in(area), "id": sighting_id}
         async for item in self._store.query_all(keys.CONFIRM, values):
             return item
         raise _no_sighting(sighting_id)
@@ -229,7 +239,7 @@ def new_sighting(
     confirmation_count: int = 0,
 ) -> Sighting:
     """A sighting as it is first stored; it lives 1800 s, to the whole second that DynamoDB's TTL takes."""
-    moment = _to_millisecond(reported_at)
+    moment = to_millisecond(reported_at)
     return Sighting(
         key=keys.sighting(area, iso(moment), sighting_id),
         sighting_id=sighting_id,
@@ -278,10 +288,6 @@ def _no_sighting(sighting_id: str) -> NotFound:
 def _ttl_now(now: datetime) -> float:
     """Now in epoch seconds as `expiresAt > :now` compares it: an item that expires this very moment is gone."""
     return now.timestamp()
-
-
-def _to_millisecond(moment: datetime) -> datetime:
-    return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
 def _sighting_item(sighting: Sighting) -> Item:

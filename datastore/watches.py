@@ -10,7 +10,7 @@ from datastore.attributes import Item
 from datastore.errors import deleted_perhaps
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.parts import Key, join
-from datastore.moments import from_iso, iso
+from datastore.moments import from_iso, iso, to_millisecond
 from datastore.records import readable, record
 from datastore.store import Store
 
@@ -51,7 +51,7 @@ class Watches:
 
     async def create(self, user_id: str, area: str, category: str, now: datetime) -> Watch:
         """BLIP-7: a user has one watch for an area and category; asked for again, it is answered as it stands."""
-        watch = Watch(watch_id_of(area, category), user_id, area, category, now)
+        watch = Watch(watch_id_of(area, category), user_id, area, category, to_millisecond(now))
         written = await self._store.put(keys.CREATE_WATCH, _watch_item(watch))
         return watch if written.ok or written.item is None else watch_from(written.item)
 

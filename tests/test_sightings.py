@@ -371,6 +371,17 @@ async def test_nobody_reads_or_deletes_another_users_watch(served: Served) -> No
     assert admins.data == {"watches": [{"watchId": watch["watchId"]}]}
 
 
+async def test_a_new_watch_is_answered_as_it_is_stored(served: Served) -> None:
+    served.clock.forward(microseconds=359_609)
+
+    made = await served.ask(
+        'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId createdAt } }', user="ada"
+    )
+    stored = await served.ask('{ watches(userId: "ada") { watchId createdAt } }', user="ada")
+
+    assert stored.data == {"watches": [made.data["createWatch"]]}
+
+
 # BLIP-4
 
 

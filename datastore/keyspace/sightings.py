@@ -1,7 +1,7 @@
 """The table `blip`: street sightings, their reporters, watches and confirmations on one page."""
 
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
@@ -20,6 +20,8 @@ BLIP = Table(
 )
 
 SIGHTING_PREFIX = "SIGHTING#"
+# The least text above all that begins with the prefix: the upper bound of a range of sort keys.
+SIGHTINGS_END = "SIGHTING$"
 WATCH_PREFIX = "WATCH#"
 
 
@@ -34,6 +36,23 @@ def category(name: str) -> str:
 def sighting(area_name: str, moment: str, sighting_id: str) -> Key:
     """`moment` is the time of the report in ISO 8601, in UTC at a fixed width, so that text order is time order."""
     return Key(area(area_name), SIGHTING_PREFIX + join(moment, sighting_id))
+
+
+def sightings_since(moment: datetime) -> str:
+    """The lower bound of the sort keys of sightings that were reported at a moment or later.
+
+    Without a fraction of the second and its Z, it sorts before the forms with and without milliseconds.
+    """
+    return SIGHTING_PREFIX + _to_second(moment)
+
+
+def trending_since(moment: datetime) -> str:
+    """The same for the sort keys of TrendingIndex."""
+    return _to_second(moment)
+
+
+def _to_second(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def sighting_parts(key: Key) -> tuple[str, str, str]:
@@ -74,7 +93,8 @@ ACTIVE_IN_AREA = AccessPattern(
     who=Who.ANY,
     max_age=5,
     fields=("sightings",),
-    key="PK = :partition AND begins_with(SK, :prefix)",
+    # Not by the prefix alone: DynamoDB deletes expired items days late, and they would be read with every page.
+    key="PK = :partition AND SK BETWEEN :oldest AND :end",
     filter=("expiresAt > :now",),
     descending=True,
 )
@@ -138,7 +158,7 @@ CONFIRM = AccessPattern(
     transacts=("Put", "Update"),
     who=Who.USER,
     fields=("confirmSighting",),
-    key="PK = :partition AND begins_with(SK, :prefix)",
+    key="PK = :partition AND SK BETWEEN :oldest AND :end",
     filter=("sightingId = :id", "expiresAt > :now"),
     # `confirmers` is absent until the first one: a condition on an absent attribute with NOT contains holds.
     condition="expiresAt > :now AND reporterId <> :me AND NOT contains(confirmers, :me)",
