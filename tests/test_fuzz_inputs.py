@@ -4,7 +4,8 @@ import logging
 
 import pytest
 from fuzzing.running import fuzz
-from fuzzing.steps import Steps, whole
+from fuzzing.sockets import HANDSHAKE
+from fuzzing.steps import Do, Send, Steps, whole
 from fuzzing.targets import ACCEPT, APPLICATION, JSON, PARAMETERS, RESUMING, RIGS, SECRETS, UPLOADS, Target
 
 EXAMPLES = {
@@ -41,6 +42,12 @@ FOUND = {
 def test_what_was_found(name: str) -> None:
     conversation = RIGS.application.check(FOUND[name])
     assert b"Syntax Error" in conversation.responses[0].body
+
+
+def test_a_shutdown_while_a_handshake_for_an_unknown_path_is_refused() -> None:
+    handshake = HANDSHAKE.replace(b" /graphql ", b" / ")
+    assert handshake != HANDSHAKE
+    APPLICATION.check((Send(handshake), Do("shutdown")))
 
 
 @pytest.mark.parametrize("text", [",", "a/b,", ";", "a;b=c;", ";q=0.1,", "a=", "\xff,", " , "])

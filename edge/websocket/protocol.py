@@ -53,7 +53,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if not (self.close_sent or self.handshake_complete or self.initial_response):
             self.conn.send_response(self.conn.reject(HTTPStatus.SERVICE_UNAVAILABLE, ""))
             self.transport.write(b"".join(self.conn.data_to_send()))
-            self.close_sent = True
+            self.close_sent = self.disconnected = True  # what the application still sends is dropped
         super().shutdown()
         self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
 
