@@ -15,6 +15,7 @@ import engine_limitations
 import pytest
 import uvicorn
 from fault_proxy import Proxy, client_of
+from request_rules import RequestWatch
 from rights import refused
 from store_engines import ENGINE, ROOT, Engines, engines_for_tests, free_port, make_tables
 
@@ -50,6 +51,23 @@ if hasattr(signal, "SIGHUP"):
 
 # Operations are compiled at once here, so that all that is tested is compiled, or never.
 GatewayExecutor.compile_after = 0 if os.environ.get("GATEWAY_EXECUTOR") == "interpreted" else 1
+
+
+REQUESTS = RequestWatch()
+REQUESTS.start()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "breaks_rules(why): sends requests that DynamoDB must refuse")
+
+
+@pytest.fixture(autouse=True)
+def rules_are_kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No request of a test breaks a rule of DynamoDB, whether or not the engine checks it."""
+    REQUESTS.found.clear()
+    yield
+    if request.node.get_closest_marker("breaks_rules") is None:
+        assert REQUESTS.found == []
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -149,7 +149,13 @@ def running(database: Path) -> Iterator[str]:
     except EngineMissing as missing:
         pytest.fail(str(missing))
     environment = {**os.environ, **ENGINE.environment(port)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        env=environment,
+        cwd=database.parent,  # where DynamoDB Local leaves a file
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     url = f"http://127.0.0.1:{port}"
     try:
         _wait_for(process, url)
@@ -202,6 +208,7 @@ async def create_tables(database: Database) -> None:
         except RequestRefused as refusal:
             if refusal.code != "ResourceInUseException":
                 raise
+            return
         if table.ttl:
             expiry = {"Enabled": True, "AttributeName": table.ttl}
             await database.client.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": expiry})
