@@ -1,5 +1,6 @@
 # `make serve` and `make test` do everything on a fresh machine with Python 3.11+, Node 20.19+ and make.
 PYTHON ?= python3
+SHA512SUM := $(shell command -v sha512sum >/dev/null 2>&1 && echo sha512sum || echo shasum -a 512)
 VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
@@ -35,8 +36,31 @@ tests/__pycache__/.ready: $(VENV)/.ready
 	ls tests/test_*.py | env -u PYTHONDONTWRITEBYTECODE xargs -n 70 -P 2 $(BIN)/python -m pytest -q --collect-only >/dev/null
 	touch $@
 
+# AWS's own implementation of DynamoDB, as an npm package ships it; it needs Java 17.
+DYNAMODB_LOCAL := amplify-dynamodb-simulator-2.9.30.tgz
+DYNAMODB_LOCAL_SHA512 := c5379e44bbf311fab2779961ddb1f8734907bd21c79a6843e590ec1c5280439836665e89aa515dbad6908422c7cf1129e91cb5a3b4c1ea7888a17b9002749ec1
+build/dynamodb-local/.ready: Makefile
+	@java -version >/dev/null 2>&1 || { echo "DynamoDB Local needs Java 17: install Debian's openjdk-17-jre-headless, or another one" >&2; exit 1; }
+	rm -rf build/dynamodb-local && mkdir -p build/dynamodb-local
+	cd build && npm pack --silent amplify-dynamodb-simulator@2.9.30 >/dev/null
+	cd build && echo "$(DYNAMODB_LOCAL_SHA512)  $(DYNAMODB_LOCAL)" | $(SHA512SUM) --check --quiet
+	tar -xzf build/$(DYNAMODB_LOCAL) -C build/dynamodb-local --strip-components=2 package/emulator
+	rm build/$(DYNAMODB_LOCAL)
+	touch $@
+
+.venv-ministack/.ready: requirements-ministack.txt
+	test -x .venv-ministack/bin/python || $(PYTHON) -m venv .venv-ministack
+	.venv-ministack/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-ministack.txt
+	touch $@
+
+# The engine that tests run on: dynoxide, dynamodb-local or ministack. Others than dynoxide run what tests/engine_limitations.py lists.
+ENGINE ?= dynoxide
+ENGINE_READY_dynamodb-local := build/dynamodb-local/.ready
+ENGINE_READY_ministack := .venv-ministack/.ready
+
 # The commands under test are processes of their own: with their bytecode kept they start in half the time.
-test: setup tests/clients/node_modules/.ready tests/__pycache__/.ready
+test: export ENGINE := $(ENGINE)
+test: setup tests/clients/node_modules/.ready tests/__pycache__/.ready $(ENGINE_READY_$(ENGINE))
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The same with all operations left to graphql-core, nothing compiled.
@@ -93,6 +117,7 @@ lock:
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-dev.in -o requirements-dev.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements.in -c requirements-dev.txt -o requirements.txt
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-lambda.in -c requirements-dev.txt -o requirements-lambda.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header requirements-ministack.in -o requirements-ministack.txt
 
 clean:
-	rm -rf $(VENV) build node_modules tests/clients/node_modules benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-ministack build node_modules tests/clients/node_modules benchmarks/peers/node_modules web/dist .data .pytest_cache .mypy_cache .ruff_cache .hypothesis

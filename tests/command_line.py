@@ -13,8 +13,8 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from conftest import ROOT, free_port
 from forking import Forked
+from store_engines import ROOT, free_port
 from typer.testing import CliRunner
 
 from gateway import cli

@@ -3,35 +3,25 @@
 import asyncio
 import gc
 import os
-import shutil
 import signal
-import socket
-import sqlite3
-import subprocess
-import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.request import urlopen
 
 import aiohttp
+import engine_limitations
 import pytest
 import uvicorn
 from fault_proxy import Proxy, client_of
+from request_rules import RequestWatch
 from rights import refused
+from store_engines import ENGINE, ROOT, Engines, engines_for_tests, free_port, make_tables
 
-from datastore import tables
-from datastore.client import Client, RequestRefused
+from datastore.client import Client
 from datastore.database import Database, StoreOptions, open_database
 from datastore.declarations import Table
-from datastore.engine import EngineMissing, find_binary
-from datastore.engine_process import index_stream
-from datastore.keyspace import TABLES
 from datastore.keyspace.roles import GATEWAY
 from datastore.metering import Call
 from datastore.photos.picture_pool import Pictures
@@ -46,11 +36,8 @@ from pipelines.photos.janitor import Janitor
 from resolvers.access import Role
 from runtime import Gateway
 
-ROOT = Path(__file__).resolve().parent.parent
 REAL_DATA = ROOT.parent / "shared" / "data"
 SECRET = "a secret for tests, long enough to sign with"
-TESTS_PER_ENGINE = 10
-READY = [f"ready{number}__" for number in range(TESTS_PER_ENGINE)]  # see `Engines.prefix`
 # Modules that take long begin first, so that no worker is left alone with one in the end.
 LONG = {"test_commands", "test_serve", "test_graphiql", "test_match_takeover", "test_ingest", "test_match_replays"}
 LONG |= {"test_photo_paging", "test_earthquake_pages"}
@@ -66,8 +53,26 @@ if hasattr(signal, "SIGHUP"):
 GatewayExecutor.compile_after = 0 if os.environ.get("GATEWAY_EXECUTOR") == "interpreted" else 1
 
 
+REQUESTS = RequestWatch()
+REQUESTS.start()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "breaks_rules(why): sends requests that DynamoDB must refuse")
+
+
+@pytest.fixture(autouse=True)
+def rules_are_kept(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No request of a test breaks a rule of DynamoDB, whether or not the engine checks it."""
+    REQUESTS.found.clear()
+    yield
+    if request.node.get_closest_marker("breaks_rules") is None:
+        assert REQUESTS.found == []
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONG)
+    engine_limitations.apply(ENGINE.name, items)
 
 
 def pytest_collection_finish() -> None:
@@ -225,110 +230,16 @@ class Listener:
         return message["payload"]["data"]
 
 
-class Engines:
-    """Engines one after another, each for some tests: to make a table takes the longer the more tables there are.
-
-    With a template each begins as a copy of that file, and `prefix` names tables in it that no other test has had.
-    """
-
-    def __init__(self, template: Path | None = None) -> None:
-        self._template = template
-        self._tests = 0
-        self._url = ""
-        self._running = ExitStack()
-
-    def next(self) -> str:
-        """The URL of an engine for one test more."""
-        if self._tests % TESTS_PER_ENGINE == 0:
-            self.close()
-            path = Path(self._running.enter_context(_in_memory())) / "engine.sqlite"
-            if self._template:
-                shutil.copyfile(self._template, path)
-            self._url = self._running.enter_context(_engine(path))
-        self._tests += 1
-        return self._url
-
-    @property
-    def prefix(self) -> str:
-        """That of the tables for the test the engine was last given to."""
-        return READY[(self._tests - 1) % TESTS_PER_ENGINE]
-
-    def close(self) -> None:
-        self._running.close()
-
-
 @pytest.fixture(scope="session")
 def engines() -> Iterator[Engines]:
-    with _in_memory() as folder:
-        engines = Engines(_with_tables(Path(folder)))
+    with engines_for_tests() as engines:
         yield engines
-        engines.close()
-
-
-def _in_memory() -> TemporaryDirectory[str]:
-    """A folder in memory, where the system has a place for that: an engine waits for a slow disk with each table."""
-    shared = Path("/dev/shm")
-    return TemporaryDirectory(dir=shared if shared.is_dir() else None)
-
-
-def _with_tables(folder: Path) -> Path:
-    """An engine's file with tables for as many tests as share an engine: to copy it is quicker than to make them."""
-
-    async def make(url: str) -> None:
-        for prefix in READY:
-            async with open_database(StoreOptions(store=url, prefix=prefix)) as database:
-                await _create(database)
-
-    made, template = folder / "made.sqlite", folder / "template.sqlite"
-    with _engine(made) as url:
-        asyncio.run(make(url))
-    with closing(sqlite3.connect(made)) as connection:
-        connection.execute("VACUUM INTO ?", [str(template)])
-    return template
 
 
 @pytest.fixture
 def engine(engines: Engines) -> str:
     """The URL of an engine that others have used before, and will after: see `store_options`."""
     return engines.next()
-
-
-@contextmanager
-def _engine(database: Path) -> Iterator[str]:
-    port = free_port()
-    try:
-        binary = find_binary(ROOT)
-    except EngineMissing as missing:
-        pytest.fail(str(missing))
-    process = subprocess.Popen(
-        [binary, "serve", "--host", "127.0.0.1", "--port", str(port), "--db-path", database],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _wait_for(url)
-        index_stream(database)
-        yield url
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_for(url: str) -> None:
-    for _ in range(3000):
-        try:
-            with urlopen(url, timeout=30):
-                return
-        except OSError:
-            time.sleep(0.01)
-    raise RuntimeError("The engine does not start.")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -356,40 +267,12 @@ def store_options(engines: Engines, engine: str) -> StoreOptions:
     return StoreOptions(store=engine, prefix=engines.prefix)
 
 
-def new_prefix() -> str:
-    """For tables that are not made yet."""
-    return f"t{uuid.uuid4().hex[:12]}__"
-
-
 @pytest.fixture
 async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
     """The store without a gateway, its tables made."""
     async with open_database(store_options) as database:
         await make_tables(database)
         yield database
-
-
-async def make_tables(database: Database) -> None:
-    """The declared tables that are missing."""
-    if database.prefix not in READY:
-        await _create(database)
-
-
-async def _create(database: Database) -> None:
-    """With our own client: boto3 would take ten times as long, each time."""
-
-    async def make(table: Table) -> None:
-        name = database.prefix + table.name
-        try:
-            await database.client.call("CreateTable", tables.definition(table, database.prefix), timeout=60.0)
-        except RequestRefused as refusal:
-            if refusal.code != "ResourceInUseException":
-                raise
-        if table.ttl:
-            expiry = {"Enabled": True, "AttributeName": table.ttl}
-            await database.client.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": expiry})
-
-    await asyncio.gather(*[make(table) for table in TABLES])
 
 
 @pytest.fixture

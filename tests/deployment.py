@@ -15,10 +15,11 @@ from typing import Protocol
 
 import aiohttp
 from command_line import surroundings
-from conftest import SECRET, free_port, make_tables, new_prefix
+from conftest import SECRET
 from feed_process import instance_of
 from forking import Forked
 from process_clock import ProcessClock
+from store_engines import free_port, make_tables, new_prefix
 
 from datastore.database import Database, StoreOptions, open_database
 from datastore.engine_access import VARIABLE, bearing

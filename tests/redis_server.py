@@ -9,8 +9,8 @@ import time
 from typing import Any
 
 import pytest
-from conftest import free_port
 from redis import Redis
+from store_engines import free_port
 
 
 class RedisServer:

@@ -11,13 +11,14 @@ import jwt
 import orjson
 import pytest
 from apns_server import SERVING, Answer, ApnsServer, Fault, Request
-from conftest import NOON, ROOT, Clock
+from conftest import NOON, Clock
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from store_engines import ROOT
 from time_ahead import jump
 
 from datastore.backoff import Backoff

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from bus_hosts import until
-from conftest import Clock, Engines, Served, Tidied, free_port, listening
+from conftest import Clock, Served, Tidied, listening
 from earthquake_samples import put_raw, scan
 from fault_proxy import Proxy
 from redis_server import RedisServer
 from resuming_clients import Client, OverEvents, OverSocket
 from split_stream import SplitStream
+from store_engines import Engines, free_port
 from test_active_matches import state
 from test_match_updates import advance, begun
 from test_resume import CUTS, cut_at_random, write_until

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from bus_hosts import Hosts, Process, direct, on_bus, take, until
-from conftest import ROOT
 from redis_server import RedisServer
 from scripted_stream import Script, Shard
+from store_engines import ROOT
 from test_bus_pages import Line
 
 import datastore.streams as module

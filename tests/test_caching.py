@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 import strawberry
-from conftest import ROOT, SECRET, Served, free_port
+from conftest import SECRET, Served
 from earthquake_samples import quake, store
+from store_engines import ROOT, free_port
 from transports import get, persisted
 
 import schema as api

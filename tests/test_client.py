@@ -63,6 +63,7 @@ async def test_what_was_refused_is_not_tried_again(client: Client, proxy: Proxy,
     assert proxy.operations() == ["ListTables"]
 
 
+@pytest.mark.breaks_rules("it is about refusals")
 async def test_the_engines_own_refusals_keep_their_code_and_words(client: Client, proxy: Proxy) -> None:
     with pytest.raises(RequestRefused) as missing:
         await client.call("DescribeTable", {"TableName": "there-is-no-such-table"})
@@ -90,6 +91,7 @@ async def test_a_prepared_request_is_sent_as_it_is_and_metered_like_any(
     assert told == [((table,), "TrendingIndex", 0.5, payload)] * 2
 
 
+@pytest.mark.breaks_rules("it is about refusals")
 async def test_what_json_cannot_hold_is_refused_before_it_is_sent(client: Client, proxy: Proxy) -> None:
     meter = Meter()
 

@@ -70,6 +70,7 @@ def _keys() -> dict[str, str]:
     return {"aws_access_key_id": "local", "aws_secret_access_key": "local"}
 
 
+@pytest.mark.breaks_rules("it is about refusals")
 async def test_calls_that_fail_are_calls_too(client: Client, proxy: Proxy) -> None:
     heard: list[tuple[str, tuple[str, ...], float, int]] = []
     client.on_call = lambda call: heard.append((call.operation, call.tables, call.units, call.attempts))
@@ -94,6 +95,7 @@ async def test_calls_that_fail_are_calls_too(client: Client, proxy: Proxy) -> No
     assert all(call.seconds >= 0 for call in meter.calls)
 
 
+@pytest.mark.breaks_rules("it is about refusals")
 async def test_a_condition_that_fails_carries_no_item_unless_asked(client: Client, proxy: Proxy) -> None:
     proxy.faults.append(refuse(400, "ConditionalCheckFailedException"))
 

@@ -131,6 +131,7 @@ async def test_a_cancelled_transaction_tells_each_actions_reason_and_item(
     assert proxy.operations() == ["PutItem", "TransactWriteItems"]
 
 
+@pytest.mark.breaks_rules("it is about refusals")
 async def test_a_transaction_cancelled_for_more_than_a_conflict_is_not_tried_again(
     client: Client, proxy: Proxy
 ) -> None:

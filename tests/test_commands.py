@@ -25,8 +25,9 @@ from command_line import (
     serving,
     surroundings,
 )
-from conftest import ROOT, SECRET, Clock, Served, free_port
+from conftest import SECRET, Clock, Served
 from graphql import build_schema
+from store_engines import ROOT, free_port
 
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.sightings import BLIP

@@ -17,8 +17,9 @@ import aiohttp
 import pytest
 import yaml
 from command_line import surroundings
-from conftest import ROOT, SECRET, free_port
+from conftest import SECRET
 from forking import Forked
+from store_engines import ROOT, free_port
 from test_operations import named, told
 
 from datastore.bus.scripts import BYTES_KEPT

@@ -10,11 +10,12 @@ from datetime import timedelta
 
 import aiohttp
 import pytest
-from conftest import ROOT, SECRET, free_port
+from conftest import SECRET
 from consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, numbered, until
 from fault_proxy import Proxy, lose_answer, plain
 from feed_changes import items_of, put, store_of
 from feed_items import like_item, post_item, user_item
+from store_engines import ROOT, free_port
 
 from datastore.client import Client
 from datastore.database import Database, StoreOptions

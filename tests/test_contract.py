@@ -10,10 +10,11 @@ from typing import Any
 import photo_contract
 import pytest
 from aiohttp import web
-from conftest import NOON, ROOT, Served, call_name
+from conftest import NOON, Served, call_name
 from graphql import GraphQLField, GraphQLObjectType, build_client_schema, get_introspection_query, print_schema
 from msgspec.structs import replace
 from photo_items import ADA
+from store_engines import ROOT
 
 import schema as api
 from datastore.client import STREAM_OPERATIONS

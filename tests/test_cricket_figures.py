@@ -8,10 +8,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 from command_line import surroundings
-from conftest import Clock, Served, free_port
+from conftest import Clock, Served
 from cricket_pipeline import Instance
 from forking import Forked
 from prometheus_client import CollectorRegistry
+from store_engines import free_port
 from test_orchestrator import Scripted
 
 from pipelines.matches.metrics import PollFigures

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, Served
+from conftest import Served
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from photo_items import put, user
 from pictures import encoded, jpeg, png
 from PIL import Image
+from store_engines import ROOT
 from upload_forms import complete, sent
 from upload_steps import uploaded
 

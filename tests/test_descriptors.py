@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
+from store_engines import ROOT
 
 from edge.capacity.descriptors import fitting
 from edge.capacity.settings import Capacity

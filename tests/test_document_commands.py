@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from command_line import refused, refused_in_a_line, run_here
-from conftest import NOON, ROOT
+from conftest import NOON
 from graphql import parse
+from store_engines import ROOT
 
 from datastore.database import Database, StoreOptions
 from datastore.documents import KnownDocuments

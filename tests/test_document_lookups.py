@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import SECRET, Served, free_port
+from conftest import SECRET, Served
+from store_engines import free_port
 from transports import codes, over, persisted
 
 from datastore.documents import KnownDocuments

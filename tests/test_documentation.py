@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run_here
-from conftest import ROOT
+from store_engines import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
 SOURCES = ("edge", "schema", "resolvers", "datastore", "pipelines", "commands")

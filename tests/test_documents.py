@@ -6,8 +6,9 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from conftest import ROOT, SECRET, Served, free_port
+from conftest import SECRET, Served
 from graphql import DocumentNode, get_introspection_query, graphql_sync, parse
+from store_engines import ROOT, free_port
 from strawberry.utils.str_converters import to_camel_case
 
 import schema as api

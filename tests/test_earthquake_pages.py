@@ -13,8 +13,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conftest import NOON, REAL_DATA, Answer, Engines, Served, queries_at_once
+from conftest import NOON, REAL_DATA, Answer, Served, queries_at_once
 from earthquake_samples import quake, store
+from store_engines import Engines
 
 from datastore import tables
 from datastore.database import StoreOptions, open_database

@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 from command_line import refused_in_a_line, run, run_here
-from conftest import ROOT, free_port
+from store_engines import ROOT, free_port
 
 from datastore import engine_gate
 from datastore.database import StoreOptions, open_database

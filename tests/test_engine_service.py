@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import refused_in_a_line, run, run_here, serving
-from conftest import ROOT, free_port
+from store_engines import ROOT, free_port
 
 from datastore.engine import Engine, find_binary
 

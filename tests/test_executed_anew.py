@@ -9,10 +9,11 @@ from typing import Any
 
 import photo_contract
 import pytest
-from conftest import ROOT, Clock, Served
+from conftest import Clock, Served
 from feed_changes import items_of
 from graphql import GraphQLInputObjectType, GraphQLObjectType, get_named_type
 from photo_items import ADA
+from store_engines import ROOT
 from test_contract import ASK, BY_GRACE, feed, put_in_place
 
 import schema as api

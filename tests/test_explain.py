@@ -10,13 +10,14 @@ import photo_contract
 import pytest
 import test_contract as contract
 from aiohttp import web
-from conftest import NOON, SECRET, Clock, Served, free_port
+from conftest import NOON, SECRET, Clock, Served
 from fault_proxy import Proxy, Seen, forward, plain, until
 from feed_items import comment_item, post_item, user_item
 from hypothesis import given
 from hypothesis import strategies as st
 from photo_items import ADA, EVE, user, user_id
 from photo_items import put as put_photos
+from store_engines import free_port
 from test_comments import an_id
 from test_home_feeds import entry, put
 

@@ -7,9 +7,10 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from conftest import SECRET, Served, free_port
+from conftest import SECRET, Served
 from feed_changes import items_of
 from feed_world import Killed, Wire, World
+from store_engines import free_port
 
 from datastore.attributes import Item
 from datastore.client import Client

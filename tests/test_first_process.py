@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import surroundings
-from conftest import ROOT, free_port
+from store_engines import ROOT, free_port
 
 # As root there is the right to make a namespace; others get it with a namespace of users.
 ALONE: tuple[str, ...] = ("unshare", "--pid", "--fork") if sys.platform == "linux" and os.geteuid() == 0 else ()

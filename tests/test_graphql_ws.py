@@ -4,8 +4,9 @@ import asyncio
 from typing import Any
 
 import aiohttp
-from conftest import Clock, Served, listening, make_tables
+from conftest import Clock, Served, listening
 from node_client import run, running
+from store_engines import make_tables
 from toy_sockets import Served as Toys
 from toy_sockets import serving
 

@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 from command_line import Process, _serving, _until, run_here, surroundings
-from conftest import ROOT
+from store_engines import ROOT
 from test_supervisor import runs
 from test_workers import QUIET, workers
 

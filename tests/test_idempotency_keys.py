@@ -13,8 +13,9 @@ import aiohttp
 import orjson
 import pytest
 from aiohttp import web
-from conftest import SECRET, Clock, Served, call_name, free_port, listening, make_tables
+from conftest import SECRET, Clock, Served, call_name, listening
 from fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain, refuse, until
+from store_engines import free_port, make_tables
 
 from datastore.database import StoreOptions
 from datastore.metering import WRITE_PRICE

@@ -6,8 +6,9 @@ from typing import Any, Literal
 from unicodedata import category, normalize
 
 import pytest
-from conftest import ROOT, Answer, Served
+from conftest import Answer, Served
 from photo_items import photo, put, user, user_id
+from store_engines import ROOT
 
 from datastore import identifiers
 from datastore.characters import has_hidden

@@ -1,6 +1,6 @@
 """What the Dockerfile puts into the image. `make rehearse` follows all of it; that takes a minute, and root."""
 
-from conftest import ROOT
+from store_engines import ROOT
 from test_layers import MAY_IMPORT
 
 from deploy.rehearse import instructions

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import NOON, ROOT, SECRET, Served, free_port
+from conftest import NOON, SECRET, Served
 from photo_items import ADA, EVE, ask_as, put, user
 from photo_steps import DELETE
 from pictures import jpeg
+from store_engines import ROOT, free_port
 from test_media import begun, until
 from upload_forms import cancel, complete, form_of, send
 from upload_steps import files, janitor, reserved, uploaded

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from command_line import run_here
-from conftest import ROOT, new_prefix
+from store_engines import ROOT, new_prefix
 from test_tables import ALL, PLAIN, RICH, shape, ttl
 
 from datastore import tables

@@ -11,9 +11,9 @@ from typing import Any
 from zipfile import ZipFile
 
 import pytest
-from conftest import make_tables
 from feed_changes import items_of, put
 from feed_items import like_item, post_item, user_item
+from store_engines import make_tables
 from test_feed_lambda import records_of
 
 from datastore.database import Database, StoreOptions

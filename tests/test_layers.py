@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from store_engines import ROOT
 
 # Each layer imports only itself and what stands to its right.
 MAY_IMPORT = {

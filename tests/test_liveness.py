@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from conftest import ROOT
+from store_engines import ROOT
 from virtual_time import in_virtual_time
 
 from edge.liveness import HUNG_STATUS, Silence, watch_loop

@@ -13,10 +13,11 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conftest import SECRET, Served, free_port
+from conftest import SECRET, Served
 from photo_items import ADA, EVE, ask_as, photo, put, user
 from pictures import jpeg
 from s3_server import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
+from store_engines import free_port
 from upload_forms import complete, count, create, send, send_to
 
 from datastore.database import StoreMisconfigured, StoreOptions

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from conftest import ROOT, Served, call_name
+from conftest import Served, call_name
 from graphql import GraphQLError
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
+from store_engines import ROOT
 
 from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES

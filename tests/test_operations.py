@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from conftest import ROOT, Served
+from conftest import Served
+from store_engines import ROOT
 
 from resolvers.access import Role
 

@@ -7,11 +7,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from conftest import Served, free_port
+from conftest import Served
 from hypothesis import given
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
+from store_engines import free_port
 from transports import TRANSPORTS, Transport, codes, get, over, persisted
 
 from edge.documents import redis_texts

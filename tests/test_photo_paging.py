@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any
 
 import pytest
-from conftest import NOON, SECRET, Clock, Engines, Served
+from conftest import NOON, SECRET, Clock, Served
 from photo_items import ask_as, face, person, user
+from store_engines import Engines
 
 from datastore import tables
 from datastore.database import StoreOptions, open_database

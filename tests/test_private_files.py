@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from command_line import refused_in_a_line, run, serving, serving_anew
-from conftest import ROOT
 from photo_files import uploaded
+from store_engines import ROOT
 
 from datastore.engine import Engine, find_binary
 from datastore.engine_process import EngineFailed

@@ -6,8 +6,9 @@ from typing import Any
 
 import jwt
 import pytest
-from conftest import NOON, SECRET, Served, free_port
+from conftest import NOON, SECRET, Served
 from issuers import RSA_ONE, RSA_TWO, Publisher, published, publishing
+from store_engines import free_port
 
 from edge.settings import Settings
 

@@ -1,7 +1,8 @@
 """Operations that read far more than was estimated are stopped, whatever the estimate missed."""
 
 import pytest
-from conftest import NOON, SECRET, UNBOUGHT, Served, free_port
+from conftest import NOON, SECRET, UNBOUGHT, Served
+from store_engines import free_port
 
 from datastore.errors import BadUserInput
 from datastore.keyspace.feeds import posts as keys

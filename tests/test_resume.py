@@ -14,10 +14,11 @@ from typing import Any
 import aiohttp
 import pytest
 from command_line import Process, serving
-from conftest import NOON, Clock, Served, Tidied, free_port, listening
+from conftest import NOON, Clock, Served, Tidied, listening
 from earthquake_samples import put_raw
 from feed_items import post_item
 from resuming_clients import Client, OverEvents, OverSocket
+from store_engines import free_port
 from test_home_feeds import entry
 from test_livestreams import announce, at
 from test_match_updates import advance, begun

@@ -7,8 +7,9 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from conftest import SECRET, Clock, free_port
+from conftest import SECRET, Clock
 from prometheus_client import Gauge
+from store_engines import free_port
 from usgs_samples import Handler, feature, feed, feed_server, hang
 
 from background import metrics_served, pipeline_pace, serve_metrics

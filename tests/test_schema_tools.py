@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from conftest import ROOT
 from node_client import CLIENTS, NODE, run
+from store_engines import ROOT
 
 from edge.graphiql import examples
 

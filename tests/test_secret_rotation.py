@@ -8,9 +8,10 @@ from typing import Any
 
 import aiohttp
 import pytest
-from conftest import SECRET, Clock, Served, free_port, listening
+from conftest import SECRET, Clock, Served, listening
 from photo_items import ADA, person, photo, put, user
 from resuming_clients import OverSocket, Said
+from store_engines import free_port
 
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP

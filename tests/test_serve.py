@@ -26,7 +26,8 @@ from command_line import (
     serving_anew,
     surroundings,
 )
-from conftest import ROOT, SECRET, free_port
+from conftest import SECRET
+from store_engines import ROOT, free_port
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 

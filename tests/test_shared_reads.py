@@ -54,7 +54,7 @@ def open_store(client: Client, database: Database, clock: Clock) -> Open:
     client.shared = ProcessReads(lambda: clock().timestamp())
 
     def store(sharing: Sharing = Sharing.RECENT, seconds: float = 10) -> Store:
-        opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
+        opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
         opened.sharing = sharing
         return opened
 
@@ -64,7 +64,7 @@ def open_store(client: Client, database: Database, clock: Clock) -> Open:
 @pytest.fixture
 def elsewhere(database: Database) -> Store:
     """Another process, which writes past this one."""
-    return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "")
+    return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "token")
 
 
 async def value(store: Store, pattern: AccessPattern = READ, number: int = 1) -> int | None:
@@ -263,7 +263,7 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
     async with client:
 
         def store(seconds: float) -> Store:
-            opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
+            opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
             opened.sharing = Sharing.RECENT
             return opened
 

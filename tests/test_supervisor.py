@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 from command_line import _until, surroundings
-from conftest import free_port
 from forking import Forked
+from store_engines import free_port
 from supervisor_process import STAND_IN
 
 from edge.settings import Misconfigured

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from conftest import new_prefix
+from store_engines import new_prefix
 
 from datastore import tables
 from datastore.database import Database, StoreOptions, open_database

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from store_engines import ROOT
 
 UNITS = sorted((ROOT / "deploy" / "systemd").glob("*.service"))
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import aiohttp
 import pytest
-from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from store_engines import ROOT
 from usgs_samples import (
     REAL,
     Json,

@@ -144,7 +144,7 @@ async def test_a_put_of_a_league_that_others_go_on_changing_says_so(lossy: Calla
     leagues = Leagues(lossy(), NOON)
 
     async def ahead(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        seen.body["ConditionExpression"] = "#version > :version"
+        seen.body["ConditionExpression"] = f"({seen.body['ConditionExpression']}) AND #version > :version"
         return await forward(proxy, seen)
 
     proxy.always = ahead

@@ -15,6 +15,8 @@ from datastore.errors import Timeout, Unavailable
 from datastore.metering import Meter
 from datastore.wire import Limits
 
+pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
+
 # --- Answers in all their forms ---------------------------------------------------------------------------------------
 
 

@@ -17,6 +17,8 @@ from datastore.signing import CredentialSource
 from datastore.wire import Limits
 from datastore.wire.connection import Connection
 
+pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
+
 # --- Connections that are kept ----------------------------------------------------------------------------------------
 
 

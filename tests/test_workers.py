@@ -10,7 +10,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from command_line import Process, _until, refused_in_a_line, run_here, serving
-from conftest import SECRET, free_port
+from conftest import SECRET
+from store_engines import free_port
 from test_supervisor import runs, signals_are_taken
 
 # Four interpreters that start on a busy machine take their time.

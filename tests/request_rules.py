@@ -1,0 +1,175 @@
+"""The rules of DynamoDB that requests must keep, also those that emulators do not check.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_Operations_Amazon_DynamoDB.html
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ServiceQuotas.html
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import orjson
+from botocore.validate import ParamValidator
+
+from datastore.client import ITEM_OPERATIONS, Client
+from datastore.declarations import Table
+from datastore.keyspace import TABLES
+from datastore.requests import Prepared
+
+CHECKED = ITEM_OPERATIONS | {"CreateTable"}
+MOST_PROJECTED = 20  # attributes of an index, and a hundred of all indexes of a table
+MOST_PROJECTED_IN_ALL = 100
+MOST = {"TransactWriteItems": 100, "BatchGetItem": 100, "BatchWriteItem": 25}
+MOST_EXPRESSION_BYTES = 4096
+EXPRESSIONS = (
+    *("KeyConditionExpression", "FilterExpression", "ProjectionExpression"),
+    *("ConditionExpression", "UpdateExpression"),
+)
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/ReservedWords.html
+RESERVED = frozenset(Path(__file__).with_name("reserved_words.txt").read_text().split())
+# The words of expressions that name no attribute, as they are written where they do.
+OPERATORS = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "SET", "REMOVE", "ADD", "DELETE"})
+FUNCTIONS = frozenset({"size", "contains"})
+_TOKEN = re.compile(r"[#:]?[A-Za-z_]\w*")
+
+Request = Mapping[str, Any]
+
+
+def violations(operation: str, request: Request) -> list[str]:
+    """The rules that a request breaks, in words; none for a request that AWS takes as far as it can be told here."""
+    return [f"{operation}: {problem}" for problem in _problems(operation, request)]
+
+
+def _problems(operation: str, request: Request) -> Iterator[str]:
+    if against := list(_against_the_model(operation, request)):
+        yield from against
+        return
+    if operation == "CreateTable":
+        yield from _too_many_projected(request)
+        return
+    parts = list(_parts(operation, request))
+    if len(parts) > MOST.get(operation, 1):
+        yield f"{len(parts)} items, of {MOST.get(operation, 1)} that are allowed"
+    keys: list[bytes] = []
+    for kind, table, part in parts:
+        yield from _in_expressions(part)
+        key = _key(kind, table, part)
+        if key is not None:
+            keys.append(orjson.dumps([table.name, key], option=orjson.OPT_SORT_KEYS))
+            yield from (f"the key {name} is empty" for name, value in key.items() if value in ({"S": ""}, {"B": ""}))
+        if kind in ("Query", "Scan"):
+            yield from _of_an_index(kind, table, part)
+    if len(set(keys)) < len(keys):
+        yield "one item is in it twice"
+
+
+@cache
+def _model() -> Any:
+    return botocore.session.get_session().get_service_model("dynamodb")
+
+
+@cache
+def _shape(operation: str) -> Any:
+    return _model().operation_model(operation).input_shape
+
+
+def _against_the_model(operation: str, request: Request) -> Iterator[str]:
+    try:
+        report = ParamValidator().validate(request, _shape(operation))
+    except RecursionError:
+        yield "values that are nested too deep"
+    else:
+        if report.has_errors():
+            yield report.generate_report()
+
+
+def _too_many_projected(request: Request) -> Iterator[str]:
+    projected = [
+        len(index["Projection"].get("NonKeyAttributes", ())) for index in request.get("GlobalSecondaryIndexes", ())
+    ]
+    if any(number > MOST_PROJECTED for number in projected) or sum(projected) > MOST_PROJECTED_IN_ALL:
+        yield f"indexes project {projected} attributes, of {MOST_PROJECTED} that are allowed"
+
+
+def _parts(operation: str, request: Request) -> Iterator[tuple[str, Table, Request]]:
+    """The requests for single items or pages in a request: what each does, its table, and what it says."""
+    if operation.startswith("Transact"):
+        for action in request["TransactItems"]:
+            for kind, part in action.items():
+                yield kind, _table(part["TableName"]), part
+    elif operation == "BatchGetItem":
+        for name, asked in request["RequestItems"].items():
+            for key in asked["Keys"]:
+                yield "Get", _table(name), {**{k: v for k, v in asked.items() if k != "Keys"}, "Key": key}
+    elif operation == "BatchWriteItem":
+        for name, writes in request["RequestItems"].items():
+            for write in writes:
+                for kind, part in write.items():
+                    yield kind.removesuffix("Request"), _table(name), part
+    else:
+        yield operation.removesuffix("Item"), _table(request["TableName"]), request
+
+
+@cache
+def _table(name: str) -> Table:
+    """The declared table behind a full name; an undeclared one has no key that is known."""
+    declared = {table.name: table for table in TABLES}
+    return declared.get(name.rpartition("__")[2]) or Table(name, "")
+
+
+def _key(kind: str, table: Table, part: Request) -> dict[str, Any] | None:
+    if "Key" in part:
+        return dict(part["Key"])
+    if kind == "Put" and table.partition:
+        return {name: part["Item"].get(name) for name in (table.partition, table.sort) if name}
+    return None
+
+
+def _in_expressions(part: Request) -> Iterator[str]:
+    texts = [part[name] for name in EXPRESSIONS if name in part]
+    used = {token for text in texts for token in _TOKEN.findall(text)}
+    names, values = set(part.get("ExpressionAttributeNames", ())), set(part.get("ExpressionAttributeValues", ()))
+    if differing := names ^ {token for token in used if token.startswith("#")}:
+        yield f"names that are not used, or not defined: {sorted(differing)}"
+    if differing := values ^ {token for token in used if token.startswith(":")}:
+        yield f"values that are not used, or not defined: {sorted(differing)}"
+    bare = {token for token in used if token[0] not in "#:"} - OPERATORS - FUNCTIONS
+    if reserved := {name for name in bare if name.upper() in RESERVED}:
+        yield f"reserved words without an alias: {sorted(reserved)}"
+    if any(len(text.encode()) > MOST_EXPRESSION_BYTES for text in texts):
+        yield f"an expression of more than {MOST_EXPRESSION_BYTES:,} bytes"
+
+
+def _of_an_index(kind: str, table: Table, part: Request) -> Iterator[str]:
+    if "IndexName" in part and part.get("ConsistentRead"):
+        yield "a consistent read of an index"
+    if kind == "Query" and table.partition:
+        index = next((index for index in table.indexes if index.name == part.get("IndexName")), table)
+        names = part.get("ExpressionAttributeNames", {})
+        filtered = {names.get(token) for token in _TOKEN.findall(part.get("FilterExpression", ""))}
+        if keys := filtered & {index.partition, index.sort} - {None}:
+            yield f"a filter on {sorted(map(str, keys))}, which the key condition is for"
+
+
+class RequestWatch:
+    """Checks what a process's clients send, and collects what breaks a rule in `found`."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.seen = 0
+
+    def start(self) -> None:
+        """Look at every call from now on."""
+        call: Callable[..., Any] = Client.call
+
+        async def watched(client: Client, operation: str, request: Request | Prepared, /, **options: Any) -> Any:
+            if operation in CHECKED:
+                self.seen += 1
+                payload = request.payload if isinstance(request, Prepared) else request
+                self.found += violations(operation, payload)
+            return await call(client, operation, request, **options)
+
+        Client.call = watched  # type: ignore[method-assign]
