@@ -10,6 +10,9 @@ from edge.answers import Outcome
 from edge.members import Member
 from edge.requests import OverBudget, event_units
 
+# Of an event that was executed once for so many that each had to pay less, nobody pays for the execution.
+LEAST_SHARE = 0.001
+
 
 class Owing:
     """The debts of a group's members. `spawn` runs what goes on to its end although the group may be over."""
@@ -33,7 +36,9 @@ class Owing:
 
         Those who have left pay where none of them is here any more, and nobody else does.
         """
-        answer = 0.0 if outcome is None else event_units(outcome)
+        answer = 0.0 if outcome is None or not members else event_units(members[0].subscriber.request, outcome)
+        if answer < LEAST_SHARE * len(members):
+            answer = 0.0
         if not taken.calls and not taken.behind and knows_all and not answer:
             return
         owing = [member for member in members if not member.is_over] or members

@@ -140,12 +140,6 @@ def answer_units(outcome: Outcome) -> float:
     return len(outcome.body) / ANSWER_BYTES_PER_UNIT
 
 
-def event_units(outcome: Outcome) -> float:
-    """What an event costs by its size alone, in read units: events of up to 4 KB cost nothing beyond what they read."""
-    size = len(outcome.body)
-    return 0.0 if size <= FREE_EVENT_BYTES else (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT
-
-
 @dataclass(slots=True)  # made for every operation: frozen, each field would cost a call
 class Request:
     """An operation that is ready to be executed: prepared, allowed by its estimate, and not yet paid for.
@@ -171,6 +165,13 @@ class Request:
     @property
     def kind(self) -> OperationType:
         return self.operation.kind
+
+
+def event_units(request: Request, outcome: Outcome) -> float:
+    """What an event costs whatever it reads, in read units: its execution, or what its size has beyond 4 KB."""
+    size = len(outcome.body)
+    by_size = 0.0 if size <= FREE_EVENT_BYTES else (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT
+    return max(request.least, request.values / VALUES_PER_UNIT, by_size)
 
 
 @dataclass(slots=True)

@@ -157,7 +157,7 @@ class Subscriber:
 
     def made(self, outcome: Outcome) -> None:
         """Count an answer that was made for this subscriber alone."""
-        self._spent += event_units(outcome)
+        self._spent += event_units(self.request, outcome)
 
     @property
     def is_due(self) -> bool:

@@ -22,7 +22,7 @@ from edge.http.bodies import Bodies
 from edge.http.headers import Headers
 from edge.http.refusals import ClientGone, Refused
 from edge.operations import Caller, Operation, Transport
-from edge.requests import ANSWER_BYTES_PER_UNIT, FREE_EVENT_BYTES, VALUES_PER_UNIT, Request
+from edge.requests import ANSWER_BYTES_PER_UNIT, FREE_EVENT_BYTES, LEAST_UNITS, VALUES_PER_UNIT, Request
 from edge.settings import Settings
 
 SIGHTING = (
@@ -172,6 +172,31 @@ async def test_large_events_are_paid_for_by_their_size(
     await until(lambda: size < FREE_EVENT_BYTES or len(settled) == 2)
     paid = charged + sum(settled)
     assert paid == pytest.approx(max(0.25, 2 * (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT), abs=0.1)
+
+
+@pytest.mark.parametrize(("texts", "executions"), [((1, 1), 1), ((1, 2), 2)], ids=["the same", "different"])
+async def test_each_execution_of_an_event_is_paid_for_once_by_those_who_share_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, texts: tuple[int, int], executions: int
+) -> None:
+    settled: list[float] = []
+
+    async def settle(_caller: Caller, units: float) -> Allowance:
+        settled.append(units)
+        return Allowance(5_000, 5_000, 0)
+
+    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", settle)
+    listeners = [await served.listen(wide(names), user="ada") for names in texts]
+    await served.settle(BLIP, executions)
+    for number in range(12):
+        raw_put(served, foreign_sighting(str(number)))
+    for listener in listeners:
+        assert [(await listener.message())["type"] for _ in range(12)] == ["next"] * 12
+        await listener.socket.close()
+    await until(lambda: len(served.reports) == 2)
+
+    charged = sum([(await prepared(served, wide(names))).charged for names in texts])
+    # Each subscription costs the least that any operation does, and that pays for its first event.
+    assert charged + sum(settled) == pytest.approx((len(texts) + 11 * executions) * LEAST_UNITS)
 
 
 async def test_a_subscription_keeps_the_variables_that_it_declares_and_no_extensions(served: Served) -> None:

@@ -25,7 +25,7 @@ from edge.capacity.redis_budgets import CONNECTIONS, RedisBuckets
 from edge.capacity.settings import Capacity
 from edge.documents.costs import Estimated
 from edge.operations import Caller
-from edge.requests import OverBudget
+from edge.requests import LEAST_UNITS, OverBudget
 from edge.settings import Settings
 from resolvers.access import Identity, Role
 
@@ -534,4 +534,4 @@ async def test_what_a_subscription_paid_to_begin_is_given_back_once(
     await until(lambda: bool(served.reports))
     (report,) = served.reports
     assert (report.price, report.estimate) == (0.5, 1)
-    assert sum(settled) == pytest.approx(report.price - report.estimate)
+    assert sum(settled) == pytest.approx(report.price + LEAST_UNITS - report.estimate)
