@@ -14,6 +14,7 @@ import botocore.exceptions
 from botocore.credentials import ReadOnlyCredentials
 
 from datastore import tables
+from datastore.aws_endpoints import EndpointUnknown, addresses, aws_host, is_aws
 from datastore.client import Client, Endpoint
 from datastore.engine import Engine, find_binary
 from datastore.engine_access import KeyUnusable, key_in_environment
@@ -25,7 +26,7 @@ LOCAL_REGION = LOCAL_SECRET = "local"
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Which store: `store` is "embedded", "aws" or a URL.
+    """Which store: `store` is "embedded", "aws" or a URL, which may be one of AWS's.
 
     The embedded engine keeps its data in `data_dir`, or with `memory` nowhere; whoever opens the same folder shares it.
     Without a folder it is in memory, and nobody else's. With `listen`, a host and a port, others reach it there.
@@ -43,6 +44,23 @@ class StoreOptions:
     def embedded(self) -> bool:
         return self.store == "embedded"
 
+    @property
+    def aws(self) -> bool:
+        """Whether the tables are in AWS: what it limits and bills is up to nothing else."""
+        return self.store == "aws" or is_aws(self.store)
+
+    @property
+    def named_region(self) -> str | None:
+        """The region of the tables as far as the options name it: the host's, which requests are signed for, or
+        `region`. Raises `StoreMisconfigured` for a host of AWS that names none.
+        """
+        if self.store == "aws" or not self.aws:
+            return self.region
+        try:
+            return aws_host(self.store).region
+        except EndpointUnknown as problem:
+            raise StoreMisconfigured(str(problem)) from None
+
 
 class StoreMisconfigured(Exception):
     """The store cannot be opened as configured; the message says what to set."""
@@ -55,13 +73,13 @@ class Database:
         self.client = client
         self.prefix = prefix
         self.engine = engine
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._session = session
 
     def admin(self) -> Any:
         """A boto3 client for table administration."""
         session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
-        return _boto_client(session, "dynamodb", self._endpoint.tables())
+        return _boto_client(session, "dynamodb", self.endpoint.tables())
 
     async def create_tables(self) -> list[str]:
         """Create the declared tables that are missing; their names."""
@@ -115,7 +133,9 @@ def _session(options: StoreOptions) -> Any:
     """Engines on this machine check nothing but an access key, so no other credentials are looked for."""
     if options.embedded:
         return _local_session(options.region or LOCAL_REGION)
-    key = None if options.store == "aws" else _key()
+    if options.aws:
+        return boto3.Session(region_name=options.named_region)
+    key = _key()
     if key is not None or _is_local(options.store):
         return _local_session(options.region or LOCAL_REGION, key or LOCAL_SECRET)
     return boto3.Session(region_name=options.region)
@@ -141,20 +161,24 @@ def _is_local(store: str) -> bool:
 def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> Endpoint:
     if engine is not None:
         return Endpoint(lambda: engine.endpoint, lambda: engine.endpoint, session.region_name)
-    if options.store != "aws":
+    if not options.aws:
         url = _checked_url(options.store)
         return Endpoint(lambda: url, lambda: url, session.region_name or LOCAL_REGION)
     try:
-        data = _boto_client(session, "dynamodb", None).meta.endpoint_url
-        streams = _boto_client(session, "dynamodbstreams", None).meta.endpoint_url
+        found = addresses(session, None if options.store == "aws" else _checked_url(options.store))
     except botocore.exceptions.NoRegionError:
         raise StoreMisconfigured("No AWS region: set --region or AWS_REGION.") from None
-    return Endpoint(lambda: data, lambda: streams, session.region_name)
+    except EndpointUnknown as problem:
+        raise StoreMisconfigured(str(problem)) from None
+    return Endpoint(lambda: found.tables, lambda: found.streams, session.region_name)
 
 
 def _checked_url(store: str) -> str:
     """Scheme, host and port: DynamoDB's requests all go to `/`, and a host is signed as it is written."""
-    url = urlsplit(store)
+    try:
+        url = urlsplit(store)
+    except ValueError:  # brackets without an address
+        url = urlsplit("")
     if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query or "@" in url.netloc:
         raise StoreMisconfigured(f'The store is "embedded", "aws" or a URL like http://localhost:8000, not {store!r}.')
     return f"{url.scheme}://{url.netloc}"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from datastore.aws_endpoints import partition_of
 from datastore.declarations import AccessPattern, Table
 from datastore.keyspace.roles import Files, Role
 
@@ -118,7 +119,7 @@ def named(
 
     A stream has another ARN whenever it is switched on: any of the table's counts.
     """
-    partition = "${AWS::Partition}" if region is None else _partition_of(region)
+    partition = "${AWS::Partition}" if region is None else partition_of(region)
     tables = f"arn:{partition}:dynamodb:{region or '${AWS::Region}'}:{account or '${AWS::AccountId}'}:table/{prefix}"
     files = f"arn:{partition}:s3:::{bucket or '${PhotoBucket}'}"
     endings = {"table": "", "index": "/index/", "stream": "/stream/*"}
@@ -129,12 +130,6 @@ def named(
         return f"{tables}{resource.table.name}{endings[resource.kind]}{resource.name}"
 
     return arn
-
-
-def _partition_of(region: str) -> str:
-    """The part of AWS that a region is in."""
-    apart = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
-    return next((partition for begin, partition in apart.items() if region.startswith(begin)), "aws")
 
 
 # As long as they can be: prefixes of that length are taken.
