@@ -114,7 +114,10 @@ async def open_database(
             )
         session = _session(options)
         endpoint = _endpoint(options, session, engine)
-        source = CredentialSource(credentials_of(session) if engine is None else _EngineCredentials(engine))
+        if engine is None:
+            source = CredentialSource(credentials_of(session), lambda: credentials_of(_session(options)))
+        else:
+            source = CredentialSource(_EngineCredentials(engine))
         client = await stack.enter_async_context(Client(endpoint, source, tables_come_back=engine is not None))
         yield Database(client, endpoint, session, options.prefix, engine)
 
