@@ -9,6 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from typing import Any, Protocol
@@ -75,6 +76,13 @@ class CredentialSource:
         if frozen is None:
             raise Unavailable("The store's credentials cannot be had at the moment; try again.")
         return frozen
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the newest credentials expire; None where they last, or do not tell."""
+        # botocore has no other name for it: `refresh_needed` tells only whether it is near.
+        expires_at: datetime | None = getattr(self._credentials, "_expiry_time", None)
+        return expires_at
 
     async def renew(self, seconds: float | None = None) -> bool:
         """Find credentials anew after some were refused; whether there are others to sign with than a moment ago.
