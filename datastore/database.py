@@ -20,6 +20,7 @@ from datastore.engine import Engine, find_binary
 from datastore.engine_access import KeyUnusable, key_in_environment
 from datastore.keyspace import TABLES
 from datastore.signing import CredentialSource
+from datastore.wire import Origin, ProxyUnusable
 
 LOCAL_REGION = LOCAL_SECRET = "local"
 
@@ -118,6 +119,7 @@ async def open_database(
             source = CredentialSource(credentials_of(session), lambda: credentials_of(_session(options)))
         else:
             source = CredentialSource(_EngineCredentials(engine))
+        _check_proxies(endpoint)
         client = await stack.enter_async_context(Client(endpoint, source, tables_come_back=engine is not None))
         yield Database(client, endpoint, session, options.prefix, engine)
 
@@ -176,6 +178,15 @@ def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> End
     return Endpoint(lambda: found.tables, lambda: found.streams, session.region_name)
 
 
+def _check_proxies(endpoint: Endpoint) -> None:
+    """What is wrong with the environment's proxies is reported before the first request."""
+    try:
+        for url in (endpoint.tables(), endpoint.streams()):
+            Origin.of(url)
+    except ProxyUnusable as problem:
+        raise StoreMisconfigured(str(problem)) from None
+
+
 def _checked_url(store: str) -> str:
     """Scheme, host and port: DynamoDB's requests all go to `/`, and a host is signed as it is written."""
     try:
@@ -197,10 +208,10 @@ def credentials_of(session: Any) -> Any:
     return credentials
 
 
-def _boto_client(session: Any, service: str, url: str | None) -> Any:
-    # The embedded engine's stream shard ids are shorter than botocore's validation allows.
+def _boto_client(session: Any, service: str, url: str) -> Any:
+    # Engines nearby are reached by no proxy, as by the wire client.
+    proxies: dict[str, str] | None = {} if url.startswith("http://") else None
     config = botocore.config.Config(
-        parameter_validation=False, connect_timeout=2, retries={"mode": "standard", "total_max_attempts": 4}
+        proxies=proxies, connect_timeout=2, retries={"mode": "standard", "total_max_attempts": 4}
     )
-    region = session.region_name or (None if url is None else LOCAL_REGION)
-    return session.client(service, endpoint_url=url, region_name=region, config=config)
+    return session.client(service, endpoint_url=url, region_name=session.region_name or LOCAL_REGION, config=config)

@@ -327,7 +327,7 @@ async def test_tables_may_be_made_and_described(
     options = StoreOptions(store=engine, prefix=f"made{uuid.uuid4().hex[:8]}__")
     client_of = databases._boto_client
 
-    def watched_client(session: boto3.Session, service: str, url: str | None) -> Any:
+    def watched_client(session: boto3.Session, service: str, url: str) -> Any:
         client = client_of(session, service, url)
         client.meta.events.register(
             "provide-client-params.*.*", lambda params, model, **_: watched.note(model.name, params)
