@@ -1,5 +1,6 @@
 """Opens the chosen store: the embedded engine, AWS, or any endpoint that speaks DynamoDB's API."""
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,14 +14,17 @@ import botocore.config
 import botocore.exceptions
 from botocore.credentials import ReadOnlyCredentials
 
-from datastore import tables
+from datastore import table_updates, tables
 from datastore.aws_endpoints import EndpointUnknown, addresses, aws_host, is_aws
 from datastore.client import Client, Endpoint
 from datastore.engine import Engine, find_binary
 from datastore.engine_access import KeyUnusable, key_in_environment
 from datastore.keyspace import TABLES
 from datastore.signing import CredentialSource
+from datastore.table_differences import Difference
 from datastore.wire import Origin, ProxyUnusable
+
+logger = logging.getLogger(__name__)
 
 LOCAL_REGION = LOCAL_SECRET = "local"
 
@@ -70,9 +74,12 @@ class StoreMisconfigured(Exception):
 class Database:
     """An open store."""
 
-    def __init__(self, client: Client, endpoint: Endpoint, session: Any, prefix: str, engine: Engine | None) -> None:
+    def __init__(
+        self, client: Client, endpoint: Endpoint, session: Any, options: StoreOptions, engine: Engine | None
+    ) -> None:
         self.client = client
-        self.prefix = prefix
+        self.prefix = options.prefix
+        self.in_aws = options.aws
         self.engine = engine
         self.endpoint = endpoint
         self._session = session
@@ -83,8 +90,28 @@ class Database:
         return _boto_client(session, "dynamodb", self.endpoint.tables())
 
     async def create_tables(self) -> list[str]:
-        """Create the declared tables that are missing; their names."""
-        return await tables.create(self.admin(), TABLES, self.prefix)
+        """Create the declared tables that are missing; their names. In AWS they are protected from being lost.
+
+        An embedded engine has no administrator: tables of an earlier version get what is declared since.
+        """
+        admin = self.admin()
+        made = await tables.create(admin, TABLES, self.prefix, protected=self.in_aws)
+        if self.in_aws:
+            for name in made:
+                await table_updates.recover(admin, name)
+        if self.engine is not None:
+            earlier = [table for table in TABLES if self.prefix + table.name not in made]
+            for left in await table_updates.update(admin, earlier, self.prefix, in_aws=False):
+                logger.warning("The table %s.", left)
+        return made
+
+    async def compare_tables(self) -> list[Difference]:
+        """How the tables that are there differ from what is declared."""
+        return await table_updates.compare(self.admin(), TABLES, self.prefix, in_aws=self.in_aws)
+
+    async def update_tables(self, changing: Callable[[Difference], None]) -> list[Difference]:
+        """Change what differs and can be changed; the differences that are left. `changing` hears of each change."""
+        return await table_updates.update(self.admin(), TABLES, self.prefix, in_aws=self.in_aws, changing=changing)
 
     async def describe_tables(self) -> list[dict[str, Any]]:
         return await tables.describe(self.admin(), TABLES, self.prefix)
@@ -121,7 +148,7 @@ async def open_database(
             source = CredentialSource(_EngineCredentials(engine))
         _check_proxies(endpoint)
         client = await stack.enter_async_context(Client(endpoint, source, tables_come_back=engine is not None))
-        yield Database(client, endpoint, session, options.prefix, engine)
+        yield Database(client, endpoint, session, options, engine)
 
 
 class _EngineCredentials:

@@ -27,7 +27,15 @@ FOLLOW = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIt
 # Lambda looks for the stream itself.
 BE_TRIGGERED = (*FOLLOW, "dynamodb:ListStreams")
 DESCRIBE = "dynamodb:DescribeTable"
-MAKE = (DESCRIBE, "dynamodb:CreateTable", "dynamodb:DescribeTimeToLive", "dynamodb:UpdateTimeToLive")
+MAKE = (
+    DESCRIBE,
+    "dynamodb:CreateTable",
+    "dynamodb:DescribeContinuousBackups",
+    "dynamodb:DescribeTimeToLive",
+    "dynamodb:UpdateContinuousBackups",
+    "dynamodb:UpdateTable",
+    "dynamodb:UpdateTimeToLive",
+)
 
 
 @dataclass(frozen=True, slots=True)
