@@ -90,6 +90,21 @@ def addresses(session: Any, url: str | None) -> Addresses:
         raise EndpointUnknown(f"botocore knows no DynamoDB Streams for {url}: set {STREAMS_VARIABLE}.") from None
 
 
+def administration(url: str | None) -> tuple[str | None, dict[str, Any]]:
+    """What boto3 is to be told to reach the same tables: an address, if any, and settings of its `Config`.
+
+    It takes no dual-stack address, but the wish for one, and no other address together with such a wish, which the
+    environment may have.
+    """
+    if url is None:
+        return None, {"account_id_endpoint_mode": "disabled"}
+    host = aws_host(url)
+    if not host.dual_stack:
+        return url, {"use_fips_endpoint": False, "use_dualstack_endpoint": False}
+    wish = {"use_fips_endpoint": host.fips, "use_dualstack_endpoint": True, "account_id_endpoint_mode": "disabled"}
+    return None, wish | {"ignore_configured_endpoint_urls": True}
+
+
 def partition_of(region: str) -> str:
     """The part of AWS that a region is in; the one for everybody where it is not known."""
     found = _partition(region)

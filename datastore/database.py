@@ -15,7 +15,7 @@ import botocore.exceptions
 from botocore.credentials import ReadOnlyCredentials
 
 from datastore import table_updates, tables
-from datastore.aws_endpoints import EndpointUnknown, addresses, aws_host, is_aws
+from datastore.aws_endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
 from datastore.client import Client, Endpoint
 from datastore.engine import Engine, find_binary
 from datastore.engine_access import KeyUnusable, key_in_environment
@@ -80,6 +80,7 @@ class Database:
         self.client = client
         self.prefix = options.prefix
         self.in_aws = options.aws
+        self._store = options.store
         self.engine = engine
         self.endpoint = endpoint
         self._session = session
@@ -87,7 +88,13 @@ class Database:
     def admin(self) -> Any:
         """A boto3 client for table administration."""
         session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
-        return _boto_client(session, "dynamodb", self.endpoint.tables())
+        address = self.endpoint.tables()
+        # Engines nearby are reached by no proxy, as by the wire client.
+        proxies: dict[str, str] | None = {} if address.startswith("http://") else None
+        if not self.in_aws:
+            return _boto_client(session, address, proxies=proxies)
+        url, settings = administration(None if self._store == "aws" else address)
+        return _boto_client(session, url, proxies=proxies, **settings)
 
     async def create_tables(self) -> list[str]:
         """Create the declared tables that are missing; their names. In AWS they are protected from being lost.
@@ -235,10 +242,8 @@ def credentials_of(session: Any) -> Any:
     return credentials
 
 
-def _boto_client(session: Any, service: str, url: str) -> Any:
-    # Engines nearby are reached by no proxy, as by the wire client.
-    proxies: dict[str, str] | None = {} if url.startswith("http://") else None
-    config = botocore.config.Config(
-        proxies=proxies, connect_timeout=2, retries={"mode": "standard", "total_max_attempts": 4}
-    )
-    return session.client(service, endpoint_url=url, region_name=session.region_name or LOCAL_REGION, config=config)
+def _boto_client(session: Any, url: str | None, **settings: Any) -> Any:
+    retries = {"mode": "standard", "total_max_attempts": 4}
+    config = botocore.config.Config(connect_timeout=2, retries=retries, **settings)
+    region = session.region_name or LOCAL_REGION
+    return session.client("dynamodb", endpoint_url=url, region_name=region, config=config)

@@ -1,10 +1,13 @@
 """DynamoDB's addresses in AWS: recognised by name, with their region and the address of their streams."""
 
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from botocore.awsrequest import AWSResponse
 from command_line import refused_in_a_line, run_here
 from conftest import SECRET
 from fault_proxy import Proxy
@@ -62,7 +65,9 @@ async def test_a_host_of_aws_tells_its_region_and_its_streams(host: str, region:
         endpoint = database.endpoint
         admin = database.admin().meta
     assert (endpoint.tables(), endpoint.streams(), endpoint.region) == (url, f"https://{streams}", region)
-    assert (admin.endpoint_url.lower(), admin.region_name) == (url.lower(), region)
+    # Of an account's dual-stack address boto3 is told that it is one, and it takes the region's.
+    assert admin.region_name == region
+    assert admin.endpoint_url.lower() == url.lower().replace("123456789012.ddb.us-east-1.api", "dynamodb.us-east-1.api")
 
 
 @pytest.mark.parametrize("url", ELSEWHERE)
@@ -90,6 +95,36 @@ def test_without_an_address_botocore_derives_both(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert addresses(boto3.Session(region_name="eu-west-1"), None) == (f"https://{tables}", f"https://{streams}")
+
+
+@pytest.mark.parametrize("store", ["aws", VPC, *[f"https://{host}" for host, _, _ in IN_AWS]])
+@pytest.mark.parametrize("variable", ["AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT", "neither"])
+async def test_tables_are_administered_where_they_are_asked(
+    store: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """boto3 goes by rules of its own, which it tells with the first request."""
+    monkeypatch.setenv(variable, "true")
+    monkeypatch.setenv(STREAMS_VARIABLE, "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_ACCOUNT_ID", "123456789012")
+    async with open_database(StoreOptions(store, region="eu-west-1")) as database:
+        admin, tables = database.admin(), database.endpoint.tables()
+        asked: list[str] = []
+
+        def answered(request: Any, **_: Any) -> AWSResponse:
+            asked.append(request.url)
+            return AWSResponse(request.url, 200, {}, RawAnswer(b'{"TableNames": []}'))
+
+        admin.meta.events.register("before-send.dynamodb.ListTables", answered)
+        assert admin.list_tables()["TableNames"] == []
+    expected = tables.lower().replace("123456789012.ddb.us-east-1.api", "dynamodb.us-east-1.api")
+    assert [url.lower() for url in asked] == [f"{expected}/"]
+
+
+class RawAnswer(BytesIO):
+    """The body of an answer as urllib3 has it."""
+
+    def stream(self, **_: Any) -> Iterator[bytes]:
+        yield self.read()
 
 
 async def test_the_streams_of_a_vpc_endpoint_must_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

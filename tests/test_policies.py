@@ -345,8 +345,8 @@ async def test_tables_may_be_made_changed_and_described(
         await asyncio.to_thread(database.admin().create_table, **poor)
     client_of = databases._boto_client
 
-    def watched_client(session: boto3.Session, service: str, url: str) -> Any:
-        client = client_of(session, service, url)
+    def watched_client(session: boto3.Session, url: str | None, **settings: Any) -> Any:
+        client = client_of(session, url, **settings)
         client.meta.events.register(
             "provide-client-params.*.*", lambda params, model, **_: watched.note(model.name, params)
         )

@@ -2,31 +2,34 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import free_port
+from conftest import free_port, new_prefix
 from wire_server import Script, Server, Talk, certificate, echo, on_both_loops, serving
 from wire_talks import ONCE, ask, client_at
 
-from datastore.database import StoreMisconfigured, StoreOptions, open_database
+from datastore import tables
+from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
 from datastore.errors import Unavailable
+from datastore.keyspace.sightings import BLIP
 from datastore.wire import connecting
 from datastore.wire.proxies import Proxy, ProxyUnusable, proxy_for
 
 
 class Tunnels:
-    """A proxy that speaks CONNECT alone; `heads` are what it was asked. With `password` it wants that one."""
+    """A proxy that speaks CONNECT alone; `heads` are what it was asked.
 
-    def __init__(
-        self, password: str | None = None, answer: bytes = b"HTTP/1.1 200 Connection established\r\n\r\n"
-    ) -> None:
+    With `password` it wants that one. `places` are where it leads to, of addresses that are elsewhere.
+    """
+
+    def __init__(self, password: str | None = None, places: Mapping[str, str] | None = None) -> None:
         self.heads: list[str] = []
         self._password = password
-        self._answer = answer
-        self._pumps: list[asyncio.Task[None]] = []
+        self._places = places or {}
 
     async def talk(self, talk: Talk) -> None:
         head = (await talk.reader.readuntil(b"\r\n\r\n")).decode()
@@ -37,10 +40,10 @@ class Tunnels:
             return
         method, target, _ = head.split(" ", 2)
         assert method == "CONNECT"
-        host, _, port = target.rpartition(":")
+        host, _, port = self._places.get(target, target).rpartition(":")
         there, back = await asyncio.open_connection(host, int(port))
         try:
-            await talk.say(self._answer)
+            await talk.say(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await asyncio.gather(_pump(talk.reader, back), _pump(there, talk.writer))
         finally:
             back.close()
@@ -184,3 +187,53 @@ async def test_a_proxy_that_cannot_be_used_is_refused_at_once(proxy: str, monkey
     with pytest.raises(StoreMisconfigured, match="HTTPS_PROXY must be"):
         async with open_database(StoreOptions("aws", region="eu-west-1")):
             pass
+
+
+# --- The whole way to AWS ---------------------------------------------------------------------------------------------
+
+TABLES_HOST, STREAMS_HOST = "dynamodb.eu-central-1.api.aws", "streams-dynamodb.eu-central-1.api.aws"
+
+
+async def test_aws_is_reached_by_its_names_through_a_tunnel(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables are made, an item is put and its change read, at hosts that prove the names of AWS's."""
+    files = {host: certificate(tmp_path, host) for host in (TABLES_HOST, STREAMS_HOST)}
+    authorities = tmp_path / "authorities.pem"
+    authorities.write_bytes(b"".join(public.read_bytes() for public, _ in files.values()))
+    monkeypatch.setenv("SSL_CERT_FILE", str(authorities))
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authorities))
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    host, _, port = engine.removeprefix("http://").rpartition(":")
+
+    async def to_engine(talk: Talk) -> None:
+        there, back = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(_pump(talk.reader, back), _pump(there, talk.writer))
+
+    async with AsyncExitStack() as stack:
+        places = {}
+        for name, (_, context) in files.items():
+            server = await stack.enter_async_context(serving(to_engine, context))
+            places[f"{name}:443"] = server.url.removeprefix("https://")
+        tunnels = Tunnels(places=places)
+        proxy = await stack.enter_async_context(serving(tunnels.talk))
+        monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        options = StoreOptions(f"https://{TABLES_HOST}", prefix=new_prefix())
+        database = await stack.enter_async_context(open_database(options))
+        assert await tables.create(database.admin(), [BLIP], options.prefix) == [f"{options.prefix}blip"]
+        item = {"PK": {"S": "a"}, "SK": {"S": "b"}}
+        await database.client.call("PutItem", {"TableName": f"{options.prefix}blip", "Item": item})
+        assert await _first_change(database, f"{options.prefix}blip") == item
+
+    assert {head.split()[1] for head in tunnels.heads} == {f"{TABLES_HOST}:443", f"{STREAMS_HOST}:443"}
+
+
+async def _first_change(database: Database, table: str) -> Any:
+    call = database.client.call
+    arn = (await call("DescribeTable", {"TableName": table}))["Table"]["LatestStreamArn"]
+    shard = (await call("DescribeStream", {"StreamArn": arn}))["StreamDescription"]["Shards"][0]["ShardId"]
+    begin = {"StreamArn": arn, "ShardId": shard, "ShardIteratorType": "TRIM_HORIZON"}
+    iterator = (await call("GetShardIterator", begin))["ShardIterator"]
+    (record,) = (await call("GetRecords", {"ShardIterator": iterator}))["Records"]
+    return record["dynamodb"]["Keys"]
