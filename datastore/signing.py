@@ -104,6 +104,8 @@ class CredentialSource:
             if self._find is not None:
                 self._credentials = await asyncio.to_thread(self._find)
             self._keep(await asyncio.to_thread(self._credentials.get_frozen_credentials))
+            if self._changed_at >= self._found_at:
+                logger.info("Credentials were refused, and others were found.")
         except Exception as problem:
             # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
             logger.warning("Credentials were refused, and cannot be found anew: %s", problem)

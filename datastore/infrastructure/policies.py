@@ -140,5 +140,5 @@ def named(
     return arn
 
 
-# As long as they can be: prefixes of that length are taken.
-LONGEST = named(prefix="x" * 60, region="us-gov-west-1", account="0" * 12, bucket="x" * 63)
+# As long as they can be: prefixes of that length are taken, and no partition and region have longer names.
+LONGEST = named(prefix="x" * 60, region="us-isof-south-1", account="0" * 12, bucket="x" * 63)
