@@ -13,9 +13,9 @@ from datastore.table_differences import RECOVER, Change, Described, Difference, 
 
 # An index of a large table takes hours to be filled: it is waited for without an end.
 FIRST_SECONDS, MOST_SECONDS = 0.05, 5.0
-# DynamoDB begins to keep backups of a new table a moment after it is there.
-BACKUPS_SOON = Backoff(first=0.5, most=10.0, tries=30)
-NOT_YET = "ContinuousBackupsUnavailableException"
+# DynamoDB begins to keep backups of a new table a moment after it is there, and another command may change it just now.
+SOON = Backoff(first=0.5, most=10.0, tries=30)
+NOT_YET = ("ContinuousBackupsUnavailableException", "ResourceInUseException", "LimitExceededException")
 UNKNOWN = ("UnknownOperationException", "UnsupportedOperationException", "InvalidAction")
 
 Admin = Any
@@ -64,7 +64,13 @@ async def _update(
             return left
         changing(found)
         done.add(found.text)
-        await _change(admin, found.table, found.change)
+        try:
+            await _change(admin, found.table, found.change)
+        except ClientError:
+            # Another command may have changed the same, or have begun to.
+            there = await _compare(admin, table, await _settled(admin, found.table), in_aws)
+            if found.text in [one.text for one in there]:
+                raise
 
 
 async def _compare(admin: Admin, table: Table, described: Described | None, in_aws: bool) -> list[Difference]:
@@ -116,11 +122,11 @@ def _is_settled(described: Described) -> bool:
 
 async def _change(admin: Admin, name: str, change: Change) -> None:
     call = getattr(admin, change.operation)
-    for seconds in BACKUPS_SOON.delays(lambda: 1.0):
+    for seconds in SOON.delays(lambda: 1.0):
         try:
             await asyncio.to_thread(call, TableName=name, **change.parameters)
         except ClientError as problem:
-            if _code(problem) != NOT_YET:
+            if _code(problem) not in NOT_YET:
                 raise
             await asyncio.sleep(seconds)
         else:

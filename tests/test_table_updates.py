@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from aws_tables import Aws, be_aws
+from botocore.exceptions import ClientError
 from command_line import run_here
 from conftest import new_prefix
-from fault_proxy import Proxy
+from fault_proxy import Fault, Proxy, Seen, forward, refuse
 
 from datastore import table_updates, tables
 from datastore.database import Database, StoreOptions, open_database
@@ -152,6 +154,30 @@ async def test_what_is_missing_is_added_and_filled(database: Database) -> None:
     assert (await database.client.call("Query", query))["Count"] == 1
 
 
+async def test_commands_that_change_a_table_at_the_same_time_do_not_hinder_each_other(database: Database) -> None:
+    await make(database, POOR)
+    updates = [table_updates.update(database.admin(), [RICH], database.prefix, in_aws=False) for _ in range(4)]
+    assert await asyncio.gather(*updates) == [[]] * 4
+    assert await texts(database) == []
+
+
+async def test_what_the_store_refuses_to_change_is_an_error(database: Database, proxy: Proxy) -> None:
+    await make(database, replace(POOR, stream=RICH.stream))
+    proxy.always = refused("UpdateTable")
+    async with open_database(StoreOptions(proxy.url, prefix=database.prefix)) as other:
+        with pytest.raises(ClientError, match="AccessDeniedException"):
+            await table_updates.update(other.admin(), [RICH], other.prefix, in_aws=False)
+    assert "the index ByColour is missing" in await texts(database)
+
+
+def refused(operation: str) -> Fault:
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        fault = refuse(400, "AccessDeniedException") if seen.operation == operation else forward
+        return await fault(proxy, seen)
+
+    return answer
+
+
 async def test_what_cannot_be_changed_without_a_loss_is_left(database: Database) -> None:
     there = replace(RICH, indexes=(replace(BY_COLOUR, projection="ALL"),), stream=KEYS, ttl="end")
     await make(database, there)
@@ -215,6 +241,19 @@ async def test_indexes_are_added_one_after_the_other_when_the_last_is_filled(aws
         "StreamSpecification",
         "DeletionProtectionEnabled",
     ]
+
+
+async def test_a_change_waits_for_that_of_another_command(aws: Database, proxy: Proxy) -> None:
+    await make(aws, RICH, DeletionProtectionEnabled=False)
+    as_aws, refusals = Aws(), [refuse(400, "ResourceInUseException"), refuse(400, "LimitExceededException")]
+
+    async def busy(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        fault = refusals.pop() if seen.operation == "UpdateTable" and refusals else as_aws
+        return await fault(proxy, seen)
+
+    proxy.always = busy
+    assert await table_updates.update(aws.admin(), [RICH], aws.prefix, in_aws=True) == []
+    assert proxy.operations().count("UpdateTable") == 3
 
 
 async def test_an_index_that_is_being_filled_is_told(aws: Database, proxy: Proxy) -> None:
