@@ -106,7 +106,7 @@ class Background:
         defaults: dict[str, Any] = {
             "fan_out_bound": self.settings.fan_out_bound,
             "metrics": self.metrics,
-            "pace": pipeline_pace(self.store.store, self.settings.poll_interval),
+            "pace": pipeline_pace(self.store.aws, self.settings.poll_interval),
             "now": self.now,
         }
         return FeedPipeline(
@@ -140,10 +140,10 @@ class Background:
             self.remembered.invalidate(table)
 
 
-def pipeline_pace(store: str, poll_interval: float | None) -> Pace:
+def pipeline_pace(aws: bool, poll_interval: float | None) -> Pace:
     """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
     seconds = poll_interval or POLL_SECONDS
-    return Pace(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if store == "aws" else seconds)
+    return Pace(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if aws else seconds)
 
 
 # Figures

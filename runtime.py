@@ -156,9 +156,9 @@ class Gateway:
             changes = ChangeFeed(
                 self.database.client,
                 prefix=self._store.prefix,
-                poll_interval=followed_every(self._store.store, self.settings.poll_interval),
+                poll_interval=followed_every(self._store.aws, self.settings.poll_interval),
                 bus=self.bus,
-                empty_seconds=EMPTY_SECONDS if self._store.store == "aws" else 0.0,  # the engine passes over nothing
+                empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine passes over nothing
                 on_change=lambda change: shared.changed(self._store.prefix, change.table, change.keys),
             )
             self.ingest = self._make_ingest(logs)
@@ -303,6 +303,6 @@ def _user_ids(settings: Settings) -> UserIds:
     return UserIds(own.encode(), _encoded((settings.secret, *settings.other_secrets)))
 
 
-def followed_every(store: str, poll_interval: float | None) -> float:
+def followed_every(aws: bool, poll_interval: float | None) -> float:
     """How often a shard is read for subscribers, in seconds. On AWS each read is billed, and their number limited."""
-    return poll_interval or (POLL_SECONDS if store == "aws" else LOCAL_POLL_SECONDS)
+    return poll_interval or (POLL_SECONDS if aws else LOCAL_POLL_SECONDS)

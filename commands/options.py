@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from console import log_in_lines, mistake, run
-from datastore.database import StoreOptions
+from datastore.database import StoreMisconfigured, StoreOptions
 from edge.settings import Misconfigured, Settings, from_environment, local_secret
 from runtime import Gateway
 
@@ -43,14 +43,19 @@ def store_options(store: str, data_dir: Path, memory: bool, prefix: str, region:
         raise typer.BadParameter("must be embedded, aws, or an http(s) URL", param_hint="--store")
     if memory and store != "embedded":
         raise typer.BadParameter("is for the embedded store only", param_hint="--memory")
-    return StoreOptions(store, data_dir=data_dir, memory=memory, prefix=prefix, region=region)
+    options = StoreOptions(store, data_dir=data_dir, memory=memory, prefix=prefix, region=region)
+    try:
+        options.named_region  # noqa: B018 - what is wrong with the store's name is reported now
+    except StoreMisconfigured as problem:
+        raise typer.BadParameter(str(problem), param_hint="--store") from None
+    return options
 
 
 def settings_of(options: StoreOptions, data_dir: Path, **given: Any) -> Settings:
     """Settings from the environment. Only local stores get a secret made for them: others share theirs."""
     try:
         found = from_environment(**given)
-        if options.store == "aws" and "secret" not in found:
+        if options.aws and "secret" not in found:
             raise Misconfigured(
                 "Set GATEWAY_SECRET (cursors are signed with it, and tokens without GATEWAY_JWKS_URL): "
                 "a store that others share gets no secret made up for it."

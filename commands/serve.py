@@ -91,7 +91,7 @@ def serve(
     wanted = _number(workers)
     # The same for a server of one's own, which has the options' variables alone.
     settings, options = set_up(**context.params)
-    if wanted > 1 and options.store == "aws" and settings.bus is None:
+    if wanted > 1 and options.aws and settings.bus is None:
         # Each would read the streams by itself: AWS has a shard read five times a second by all together.
         raise mistake("several workers on AWS need a bus: set --bus or GATEWAY_BUS to the URL of a Redis.", 2)
     serve_as_told(wanted, settings, options)

@@ -1,13 +1,14 @@
 """The tables in the store: `gateway.py tables create|describe|export`."""
 
 import json
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from commands.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options
-from console import run, waiting
+from console import mistake, run, waiting
 from datastore.database import open_database
 from datastore.infrastructure.alarms import Watched
 from datastore.infrastructure.cloudformation import cloudformation
@@ -15,6 +16,7 @@ from datastore.infrastructure.policies import named, policy
 from datastore.infrastructure.terraform import terraform
 from datastore.keyspace import TABLES
 from datastore.keyspace.roles import ROLES
+from datastore.table_differences import Difference
 
 commands = typer.Typer(no_args_is_help=True, help="The tables in the store.")
 
@@ -34,17 +36,43 @@ def create_tables(
     memory: Memory = False,
     prefix: Prefix = "",
     region: Region = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update",
+            help="Add indexes, streams, TTL and protection that tables lack. Indexes are waited for, one by one.",
+        ),
+    ] = False,
 ) -> None:
-    """Create the declared tables that are missing."""
+    """Create the declared tables that are missing, and compare those that exist with their declaration.
+
+    The status is 1 when one differs. In AWS, tables are made with point-in-time recovery and deletion protection.
+    """
     options = store_options(store, data_dir, memory, prefix, region)
 
     async def create() -> None:
         async with open_database(options) as database:
             with waiting("Creating the tables…"):
                 made = await database.create_tables()
-        typer.echo(f"Created: {', '.join(made)}" if made else "All tables exist.")
+            typer.echo(f"Created: {', '.join(made)}" if made else "All tables exist.")
+            if update:
+                left = await database.update_tables(lambda found: typer.echo(f"Changing {found}"))
+            else:
+                left = await database.compare_tables()
+        for found in left:
+            typer.echo(found)
+        if left:
+            raise mistake(_advice(left, updated=update))
 
     run(create)
+
+
+def _advice(left: Sequence[Difference], *, updated: bool) -> str:
+    tables = len({found.table for found in left})
+    differ = f"{tables} of the tables {'differs' if tables == 1 else 'differ'} from what is declared"
+    if not updated and any(found.change is not None for found in left):
+        return f"{differ}: `tables create --update` adds what is missing."
+    return f"{differ}, and only a new table or a new index can be otherwise: see docs/infrastructure.md."
 
 
 @commands.command("describe")

@@ -22,7 +22,7 @@ def _tell(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
     offered = gateway.edge.demo_tokens()
     for token in offered:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")
-    if settings.demo and options.store == "aws":
+    if settings.demo and options.aws:
         notes.print("Demo tokens are not offered: what is in AWS is not for everybody on this machine.")
     elif settings.demo and not settings.loopback:
         notes.print("Demo tokens are not offered: this gateway listens beyond this machine.")
@@ -36,7 +36,7 @@ def _tell(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
 def _told(options: StoreOptions) -> str:
     if options.embedded:
         return "embedded, in memory only" if options.memory else f"embedded, data in {options.data_dir}"
-    return f"DynamoDB in {options.region or 'your AWS region'}" if options.store == "aws" else options.store
+    return f"DynamoDB in {options.named_region or 'your AWS region'}" if options.aws else options.store
 
 
 async def _warn_unless_ready(gateway: Gateway) -> None:

@@ -30,9 +30,10 @@ from datastore.shared_reads import ProcessReads
 from datastore.signing import CredentialSource, Signer
 from datastore.tries import (
     LATE,
-    PASSING,
+    REPEATED,
     ConditionFailed,
     RequestRefused,
+    SignatureRefused,
     TransactionCancelled,
     Transient,
     refusal_of,
@@ -48,6 +49,7 @@ STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListSt
 READS = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
 LOG_AGAIN_SECONDS = 60.0
+CORRECTIONS = 2
 
 logger = logging.getLogger(__name__)
 
@@ -160,8 +162,8 @@ class Client:
                 answer = self._understood(call, heard)
                 if breaker.budget.missing:
                     breaker.budget.give_back(PLAIN)
-            except PASSING as problem:
-                answer = await self._persist(call, breaker, deadline, transient_of(problem), again)
+            except REPEATED as problem:
+                answer = await self._persist(call, breaker, deadline, problem, again)
         except TooLate as problem:
             call.unsure |= problem.sent
             call.abandoned = call.unsure
@@ -174,13 +176,9 @@ class Client:
             raise
         except (Timeout, Unavailable, Throttled) as problem:
             raise _told(problem, call, unsure=call.unsure) from problem.__cause__
-        except ConditionFailed as failed:
+        except (ConditionFailed, TransactionCancelled) as failed:
             failed.repeated = call.unsure
             call.unreported = failed.units
-            raise
-        except TransactionCancelled as cancelled:
-            cancelled.repeated = call.unsure
-            call.unreported = cancelled.units
             raise
         finally:
             call.seconds = time.monotonic() - started
@@ -192,14 +190,23 @@ class Client:
         call: Call,
         breaker: Breaker,
         deadline: float,
-        problem: Transient,
+        problem: Exception,
         again: Callable[[], Mapping[str, Any]] | None,
     ) -> dict[str, Any]:
         """Try again until it is answered for good, after the first try has failed."""
-        delays = self._backoff.delays(self._uniform)
-        fresh = False
+        delays, corrections = self._backoff.delays(self._uniform), CORRECTIONS
+        fresh, price = False, PLAIN
         while True:
-            fresh = await self._ready(call, breaker, deadline, problem, delays, fresh=fresh)
+            if isinstance(problem, SignatureRefused):
+                # It may have been for the clock, for the credentials, or for one after the other.
+                call.tried = math.inf
+                if not corrections or not await self._signs_otherwise(problem, deadline):
+                    raise problem
+                corrections -= 1
+            else:
+                transient = transient_of(problem)
+                fresh = await self._ready(call, breaker, deadline, transient, delays, fresh=fresh)
+                price = transient.price
             call.attempts += 1
             if again is not None and call.unsure:
                 call.sent, again = _prepared(again()), None
@@ -208,11 +215,24 @@ class Client:
                 heard = await self._sent(call, deadline, fresh)
                 breaker.answered()
                 answer = self._understood(call, heard)
-            except PASSING as another:
-                problem = transient_of(another)
+            except REPEATED as another:
+                problem = another
             else:
-                breaker.budget.give_back(problem.price)
+                breaker.budget.give_back(price)
                 return answer
+
+    async def _signs_otherwise(self, refused: SignatureRefused, deadline: float) -> bool:
+        """Whether a request would be signed at another time now, or with other credentials, than one that was refused.
+
+        What is wrong with either is corrected, if it can be.
+        """
+        if self._signer.correct(refused.date):
+            return True
+        try:
+            renewed = await self._credentials.renew(deadline - self._clock())
+        except TimeoutError as problem:
+            raise TooLate(sent=False) from problem
+        return renewed or self._signer.corrected_lately
 
     async def _ready(
         self,
@@ -262,7 +282,7 @@ class Client:
         call = Call(operation, _prepared({"Limit": 1}))
         try:
             await self._sent(call, self._clock() + seconds, fresh=True)
-        except (*PASSING, TooLate, DomainError):
+        except (*REPEATED, TooLate, DomainError):
             return False
         return True
 
@@ -303,6 +323,8 @@ class Client:
         refusal = refusal_of(answer.status, content)
         if isinstance(refusal, Unavailable):
             self._log_no_room(content)
+        if isinstance(refusal, SignatureRefused):
+            refusal.date = answer.date
         if self._tables_come_back and _lacks_table(call.operation, refusal):
             raise Transient(Unavailable(NO_TABLE), unsure=False, price=0) from refusal
         raise refusal

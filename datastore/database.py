@@ -1,5 +1,6 @@
 """Opens the chosen store: the embedded engine, AWS, or any endpoint that speaks DynamoDB's API."""
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -13,19 +14,24 @@ import botocore.config
 import botocore.exceptions
 from botocore.credentials import ReadOnlyCredentials
 
-from datastore import tables
+from datastore import table_updates, tables
+from datastore.aws_endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
 from datastore.client import Client, Endpoint
 from datastore.engine import Engine, find_binary
 from datastore.engine_access import KeyUnusable, key_in_environment
 from datastore.keyspace import TABLES
 from datastore.signing import CredentialSource
+from datastore.table_differences import Difference
+from datastore.wire import Origin, ProxyUnusable
+
+logger = logging.getLogger(__name__)
 
 LOCAL_REGION = LOCAL_SECRET = "local"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Which store: `store` is "embedded", "aws" or a URL.
+    """Which store: `store` is "embedded", "aws" or a URL, which may be one of AWS's.
 
     The embedded engine keeps its data in `data_dir`, or with `memory` nowhere; whoever opens the same folder shares it.
     Without a folder it is in memory, and nobody else's. With `listen`, a host and a port, others reach it there.
@@ -43,6 +49,23 @@ class StoreOptions:
     def embedded(self) -> bool:
         return self.store == "embedded"
 
+    @property
+    def aws(self) -> bool:
+        """Whether the tables are in AWS: what it limits and bills is up to nothing else."""
+        return self.store == "aws" or is_aws(self.store)
+
+    @property
+    def named_region(self) -> str | None:
+        """The region of the tables as far as the options name it: the host's, which requests are signed for, or
+        `region`. Raises `StoreMisconfigured` for a host of AWS that names none.
+        """
+        if self.store == "aws" or not self.aws:
+            return self.region
+        try:
+            return aws_host(self.store).region
+        except EndpointUnknown as problem:
+            raise StoreMisconfigured(str(problem)) from None
+
 
 class StoreMisconfigured(Exception):
     """The store cannot be opened as configured; the message says what to set."""
@@ -51,21 +74,51 @@ class StoreMisconfigured(Exception):
 class Database:
     """An open store."""
 
-    def __init__(self, client: Client, endpoint: Endpoint, session: Any, prefix: str, engine: Engine | None) -> None:
+    def __init__(
+        self, client: Client, endpoint: Endpoint, session: Any, options: StoreOptions, engine: Engine | None
+    ) -> None:
         self.client = client
-        self.prefix = prefix
+        self.prefix = options.prefix
+        self.in_aws = options.aws
+        self._store = options.store
         self.engine = engine
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._session = session
 
     def admin(self) -> Any:
         """A boto3 client for table administration."""
         session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
-        return _boto_client(session, "dynamodb", self._endpoint.tables())
+        address = self.endpoint.tables()
+        # Engines nearby are reached by no proxy, as by the wire client.
+        proxies: dict[str, str] | None = {} if address.startswith("http://") else None
+        if not self.in_aws:
+            return _boto_client(session, address, proxies=proxies)
+        url, settings = administration(None if self._store == "aws" else address)
+        return _boto_client(session, url, proxies=proxies, **settings)
 
     async def create_tables(self) -> list[str]:
-        """Create the declared tables that are missing; their names."""
-        return await tables.create(self.admin(), TABLES, self.prefix)
+        """Create the declared tables that are missing; their names. In AWS they are protected from being lost.
+
+        An embedded engine has no administrator: tables of an earlier version get what is declared since.
+        """
+        admin = self.admin()
+        made = await tables.create(admin, TABLES, self.prefix, protected=self.in_aws)
+        if self.in_aws:
+            for name in made:
+                await table_updates.recover(admin, name)
+        if self.engine is not None:
+            earlier = [table for table in TABLES if self.prefix + table.name not in made]
+            for left in await table_updates.update(admin, earlier, self.prefix, in_aws=False):
+                logger.warning("The table %s.", left)
+        return made
+
+    async def compare_tables(self) -> list[Difference]:
+        """How the tables that are there differ from what is declared."""
+        return await table_updates.compare(self.admin(), TABLES, self.prefix, in_aws=self.in_aws)
+
+    async def update_tables(self, changing: Callable[[Difference], None]) -> list[Difference]:
+        """Change what differs and can be changed; the differences that are left. `changing` hears of each change."""
+        return await table_updates.update(self.admin(), TABLES, self.prefix, in_aws=self.in_aws, changing=changing)
 
     async def describe_tables(self) -> list[dict[str, Any]]:
         return await tables.describe(self.admin(), TABLES, self.prefix)
@@ -96,9 +149,13 @@ async def open_database(
             )
         session = _session(options)
         endpoint = _endpoint(options, session, engine)
-        source = CredentialSource(credentials_of(session) if engine is None else _EngineCredentials(engine))
+        if engine is None:
+            source = CredentialSource(credentials_of(session), lambda: credentials_of(_session(options)))
+        else:
+            source = CredentialSource(_EngineCredentials(engine))
+        _check_proxies(endpoint)
         client = await stack.enter_async_context(Client(endpoint, source, tables_come_back=engine is not None))
-        yield Database(client, endpoint, session, options.prefix, engine)
+        yield Database(client, endpoint, session, options, engine)
 
 
 class _EngineCredentials:
@@ -115,7 +172,9 @@ def _session(options: StoreOptions) -> Any:
     """Engines on this machine check nothing but an access key, so no other credentials are looked for."""
     if options.embedded:
         return _local_session(options.region or LOCAL_REGION)
-    key = None if options.store == "aws" else _key()
+    if options.aws:
+        return boto3.Session(region_name=options.named_region)
+    key = _key()
     if key is not None or _is_local(options.store):
         return _local_session(options.region or LOCAL_REGION, key or LOCAL_SECRET)
     return boto3.Session(region_name=options.region)
@@ -141,20 +200,33 @@ def _is_local(store: str) -> bool:
 def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> Endpoint:
     if engine is not None:
         return Endpoint(lambda: engine.endpoint, lambda: engine.endpoint, session.region_name)
-    if options.store != "aws":
+    if not options.aws:
         url = _checked_url(options.store)
         return Endpoint(lambda: url, lambda: url, session.region_name or LOCAL_REGION)
     try:
-        data = _boto_client(session, "dynamodb", None).meta.endpoint_url
-        streams = _boto_client(session, "dynamodbstreams", None).meta.endpoint_url
+        found = addresses(session, None if options.store == "aws" else _checked_url(options.store))
     except botocore.exceptions.NoRegionError:
         raise StoreMisconfigured("No AWS region: set --region or AWS_REGION.") from None
-    return Endpoint(lambda: data, lambda: streams, session.region_name)
+    except EndpointUnknown as problem:
+        raise StoreMisconfigured(str(problem)) from None
+    return Endpoint(lambda: found.tables, lambda: found.streams, session.region_name)
+
+
+def _check_proxies(endpoint: Endpoint) -> None:
+    """What is wrong with the environment's proxies is reported before the first request."""
+    try:
+        for url in (endpoint.tables(), endpoint.streams()):
+            Origin.of(url)
+    except ProxyUnusable as problem:
+        raise StoreMisconfigured(str(problem)) from None
 
 
 def _checked_url(store: str) -> str:
     """Scheme, host and port: DynamoDB's requests all go to `/`, and a host is signed as it is written."""
-    url = urlsplit(store)
+    try:
+        url = urlsplit(store)
+    except ValueError:  # brackets without an address
+        url = urlsplit("")
     if url.scheme not in ("http", "https") or not url.hostname or url.path.strip("/") or url.query or "@" in url.netloc:
         raise StoreMisconfigured(f'The store is "embedded", "aws" or a URL like http://localhost:8000, not {store!r}.')
     return f"{url.scheme}://{url.netloc}"
@@ -170,10 +242,8 @@ def credentials_of(session: Any) -> Any:
     return credentials
 
 
-def _boto_client(session: Any, service: str, url: str | None) -> Any:
-    # The embedded engine's stream shard ids are shorter than botocore's validation allows.
-    config = botocore.config.Config(
-        parameter_validation=False, connect_timeout=2, retries={"mode": "standard", "total_max_attempts": 4}
-    )
-    region = session.region_name or (None if url is None else LOCAL_REGION)
-    return session.client(service, endpoint_url=url, region_name=region, config=config)
+def _boto_client(session: Any, url: str | None, **settings: Any) -> Any:
+    retries = {"mode": "standard", "total_max_attempts": 4}
+    config = botocore.config.Config(connect_timeout=2, retries=retries, **settings)
+    region = session.region_name or LOCAL_REGION
+    return session.client("dynamodb", endpoint_url=url, region_name=region, config=config)

@@ -6,7 +6,11 @@ https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-re
 import asyncio
 import hmac
 import logging
+import math
 import time
+from collections.abc import Callable
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -16,6 +20,8 @@ from datastore.mac import Mac
 CONTENT_TYPE = "application/x-amz-json-1.0"
 RECHECK_SECONDS = 60.0
 RETRY_SECONDS = 5.0
+# Services take five minutes, and SDKs correct their clocks from four on.
+SKEWED_SECONDS = 240.0
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +42,16 @@ class CredentialSource:
 
     botocore refreshes temporary ones 15 minutes before they expire when asked for them; asking can block on the
     network, so it is done in a thread, at most once a minute, and once for all calls that wait for it.
+
+    `find` finds them anew, where they come from: those that were refused may have been replaced there before they
+    expired. It runs in a thread, too.
     """
 
-    def __init__(self, credentials: Any) -> None:
+    def __init__(self, credentials: Any, find: Callable[[], Any] | None = None) -> None:
         self._credentials = credentials
+        self._find = find
+        self._found_at = self._changed_at = -math.inf
+        self._finding: asyncio.Task[None] | None = None
         self._frozen: Frozen | None = None
         self._check_at = 0.0
         self._refresh: asyncio.Task[Frozen | None] | None = None
@@ -65,6 +77,44 @@ class CredentialSource:
             raise Unavailable("The store's credentials cannot be had at the moment; try again.")
         return frozen
 
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the newest credentials expire; None where they last, or do not tell."""
+        # botocore has no other name for it: `refresh_needed` tells only whether it is near.
+        expires_at: datetime | None = getattr(self._credentials, "_expiry_time", None)
+        return expires_at
+
+    async def renew(self, seconds: float | None = None) -> bool:
+        """Find credentials anew after some were refused; whether there are others to sign with than a moment ago.
+
+        They are looked for every few seconds at most, and once for all callers. Raises `TimeoutError` if it is not
+        known in so many seconds.
+        """
+        if self._finding is None or time.monotonic() >= self._found_at + RETRY_SECONDS:
+            self._found_at = time.monotonic()
+            self._finding = asyncio.create_task(self._find_anew())
+        finding = self._finding
+        await asyncio.wait([finding], timeout=seconds)
+        if not finding.done():
+            raise TimeoutError
+        return time.monotonic() < self._changed_at + RETRY_SECONDS
+
+    async def _find_anew(self) -> None:
+        try:
+            if self._find is not None:
+                self._credentials = await asyncio.to_thread(self._find)
+            self._keep(await asyncio.to_thread(self._credentials.get_frozen_credentials))
+            if self._changed_at >= self._found_at:
+                logger.info("Credentials were refused, and others were found.")
+        except Exception as problem:
+            # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
+            logger.warning("Credentials were refused, and cannot be found anew: %s", problem)
+
+    def _keep(self, frozen: Frozen) -> None:
+        if self._frozen is not None and _values(frozen) != _values(self._frozen):
+            self._changed_at = time.monotonic()
+        self._frozen, self._check_at = frozen, time.monotonic() + RECHECK_SECONDS
+
     def _refreshing(self) -> "asyncio.Task[Frozen | None]":
         if self._refresh is None or self._refresh.done():
             self._refresh = asyncio.create_task(self._ask())
@@ -73,8 +123,7 @@ class CredentialSource:
     async def _ask(self) -> Frozen | None:
         """Fresh credentials; if that fails the old ones, which are good for some minutes more."""
         try:
-            self._frozen = await asyncio.to_thread(self._credentials.get_frozen_credentials)
-            self._check_at = time.monotonic() + RECHECK_SECONDS
+            self._keep(await asyncio.to_thread(self._credentials.get_frozen_credentials))
         except Exception as problem:
             # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
             logger.warning("Credentials cannot be refreshed: %s", problem)
@@ -82,10 +131,19 @@ class CredentialSource:
         return self._frozen
 
 
+def _values(frozen: Frozen) -> tuple[str, str, str | None]:
+    return frozen.access_key, frozen.secret_key, frozen.token
+
+
 class Signer:
-    """Signs requests. What is the same for all of a second, or of a day, is made once."""
+    """Signs requests. What is the same for all of a second, or of a day, is made once.
+
+    `skew` is by how many seconds the service's clock is ahead of this machine's, as far as that matters.
+    """
 
     def __init__(self, region: str) -> None:
+        self.skew = 0.0
+        self._corrected_at = -math.inf
         self._region = region
         self._key = _Key("", "", region)
         self._credentials: Frozen | None = None
@@ -94,7 +152,7 @@ class Signer:
 
     def head(self, credentials: Frozen, host: str, target: str, body: bytes, now: float | None = None) -> bytes:
         """The head of the request, with all its headers; `now` in epoch seconds."""
-        second = int(time.time() if now is None else now)
+        second = int(time.time() + self.skew if now is None else now)
         if second != self._second or credentials is not self._credentials:
             self._second, self._credentials = second, credentials
             self._forms.clear()
@@ -105,6 +163,32 @@ class Signer:
         canonical.update(sha256(body).hexdigest().encode())
         signature = form.mac.hexdigest(canonical.hexdigest().encode()).encode()
         return b"%b%b\r\ncontent-length: %d\r\n\r\n" % (form.head, signature, len(body))
+
+    def correct(self, date: bytes | None) -> bool:
+        """Sign at the service's time from now on, if it is far from what is signed now: whether it is.
+
+        `date` is the Date header of its answer.
+        """
+        try:
+            theirs = parsedate_to_datetime((date or b"").decode("latin-1")).timestamp()
+        except ValueError:
+            return False
+        skew = theirs - time.time()
+        if abs(skew - self.skew) < SKEWED_SECONDS:
+            return False
+        self.skew, self._corrected_at = skew, time.monotonic()
+        logger.warning(
+            "The clock of this machine is %d seconds %s that of the store, and requests are signed at the store's time "
+            "from now on: synchronize the clock.",
+            abs(skew),
+            "behind" if skew > 0 else "ahead of",
+        )
+        return True
+
+    @property
+    def corrected_lately(self) -> bool:
+        """Whether a request that is refused now may have been signed before the correction."""
+        return time.monotonic() < self._corrected_at + RETRY_SECONDS
 
     def _form(self, credentials: Frozen, host: str, target: str, second: int) -> "_Form":
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))

@@ -27,12 +27,16 @@ def definition(table: Table, prefix: str = "") -> dict[str, Any]:
     return request
 
 
-async def create(admin: Any, tables: Sequence[Table], prefix: str = "") -> list[str]:
-    """Create what does not exist, wait until all is active, switch TTL on. The names of the tables that were made."""
-    made = [name for table in tables if (name := await asyncio.to_thread(_create, admin, table, prefix))]
+async def create(admin: Any, tables: Sequence[Table], prefix: str = "", *, protected: bool = False) -> list[str]:
+    """Create what does not exist, wait until all is active, switch TTL on. The names of the tables that were made.
+
+    Those that are `protected` cannot be deleted before that is switched off. Where they are, tables that others made
+    are left as they are: items that begin to expire are lost.
+    """
+    made = [name for table in tables if (name := await asyncio.to_thread(_create, admin, table, prefix, protected))]
     for table in tables:
         await _active(admin, prefix + table.name)
-        if table.ttl:
+        if table.ttl and (not protected or prefix + table.name in made):
             await asyncio.to_thread(_expire, admin, prefix + table.name, table.ttl)
     return made
 
@@ -42,9 +46,10 @@ async def describe(admin: Any, tables: Sequence[Table], prefix: str = "") -> lis
     return [await asyncio.to_thread(_describe, admin, prefix + table.name) for table in tables]
 
 
-def _create(admin: Any, table: Table, prefix: str) -> str | None:
+def _create(admin: Any, table: Table, prefix: str, protected: bool) -> str | None:
+    protection = {"DeletionProtectionEnabled": True} if protected else {}
     try:
-        admin.create_table(**definition(table, prefix))
+        admin.create_table(**definition(table, prefix), **protection)
     except ClientError as problem:
         if problem.response["Error"]["Code"] != "ResourceInUseException":
             raise

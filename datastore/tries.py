@@ -15,7 +15,17 @@ from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.retry_budget import LATE_RETRY, RETRY
 from datastore.wire import Lost, NotConnected, Silent
 
+# What botocore retries, too, as throttling and as passing.
+# https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
 THROTTLING = {
+    "Throttling",
+    "ThrottledException",
+    "RequestThrottled",
+    "RequestThrottledException",
+    "TooManyRequestsException",
+    "BandwidthLimitExceeded",
+    "PriorRequestNotComplete",
+    "SlowDown",
     "ProvisionedThroughputExceededException",
     "ThrottlingException",
     "RequestLimitExceeded",
@@ -23,6 +33,24 @@ THROTTLING = {
     "ReplicatedWriteConflictException",
     "TransactionConflictException",
     "TransactionInProgressException",
+}
+# The service did not hear the whole request in time.
+NOT_HEARD = {"RequestTimeout", "RequestTimeoutException"}
+# It was signed with credentials that are not good, or not any more, or at a time that is not the service's.
+BADLY_SIGNED = {
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSignatureException",
+    "InvalidToken",
+    "RequestExpired",
+    "RequestInTheFuture",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+    "UnrecognizedClientException",
 }
 # A cancelled transaction is tried again when this is all that stood in its way.
 TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
@@ -41,6 +69,15 @@ class RequestRefused(Exception):
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
+
+
+class SignatureRefused(RequestRefused):
+    """A request was refused for how it was signed: with other credentials or at another time it may not be.
+
+    `date` is the service's time as it sent it.
+    """
+
+    date: bytes | None = None
 
 
 class ConditionFailed(Exception):
@@ -100,6 +137,8 @@ class Transient(Exception):
 
 # What a try may come to that another one need not.
 PASSING = (Transient, NotConnected, Silent, Lost)
+# What a try may come to after which another one is made, as it was or signed anew.
+REPEATED = (*PASSING, SignatureRefused)
 
 
 def transient_of(problem: Exception) -> Transient:
@@ -129,13 +168,14 @@ def refusal_of(status: int, content: bytes) -> Exception:
         return Transient(Throttled("The store is busy; try again in a moment."), unsure=False)
     if status >= 500 and any(words in str(problem.get("message")) for words in UNWRITABLE):
         return Unavailable(NO_ROOM, retryAfter=NO_ROOM_SECONDS)
-    if status >= 500:
+    if status >= 500 or code in NOT_HEARD:
         return Transient(Unavailable("The store fails at the moment; try again."))
     if code == "ConditionalCheckFailedException":
         return ConditionFailed(_item(problem), _billed(problem))
     if code == "TransactionCanceledException":
         return _cancelled(problem.get("CancellationReasons") or [])
-    return RequestRefused(code or str(status), str(problem.get("message") or problem.get("Message") or ""))
+    refused = SignatureRefused if code in BADLY_SIGNED else RequestRefused
+    return refused(code or str(status), str(problem.get("message") or problem.get("Message") or ""))
 
 
 def _cancelled(reasons: list[dict[str, Any]]) -> Exception:

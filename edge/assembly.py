@@ -262,7 +262,7 @@ class Edge:
     def _is_toy(self) -> bool:
         """A demo, on this machine, with tokens of its own. What is in AWS is no toy."""
         settings = self.settings
-        return settings.demo and settings.loopback and self._store.store != "aws" and not settings.jwks_url
+        return settings.demo and settings.loopback and not self._store.aws and not settings.jwks_url
 
     def set_up(self, *, alone: bool = True) -> str:
         """What an operator wants to see at the start, in one line; `alone`: one process serves."""

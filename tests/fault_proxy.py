@@ -275,7 +275,8 @@ TRIMMED = refuse(400, "TrimmedDataAccessException")
 
 def client_of(proxy: Proxy, *, credentials: Any = LOCAL, backoff: Backoff = QUICK, **options: Any) -> Client:
     endpoint = Endpoint(lambda: proxy.url, lambda: proxy.url, "local")
-    return Client(endpoint, CredentialSource(credentials), backoff=backoff, **options)
+    source = credentials if isinstance(credentials, CredentialSource) else CredentialSource(credentials)
+    return Client(endpoint, source, backoff=backoff, **options)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import aiohttp
 import pytest
@@ -168,9 +169,9 @@ async def test_an_address_is_signed_once_in_a_quarter_of_an_hour(
     signed: list[str] = []
     sign = bucket._signed
 
-    def noted(key: str) -> str:
+    def noted(key: str, seconds: int) -> str:
         signed.append(key)
-        return sign(key)
+        return sign(key, seconds)
 
     monkeypatch.setattr(bucket, "_signed", noted)
     start = NOW.replace(minute=0, second=0, microsecond=0)
@@ -183,6 +184,108 @@ async def test_an_address_is_signed_once_in_a_quarter_of_an_hour(
     for key in ("b", "c", "d", "d", "a"):
         await bucket.url(key, now=start.replace(minute=16))
     assert signed == ["a", "a", "b", "c", "d", "a"]
+
+
+# --- Credentials that expire ------------------------------------------------------------------------------------------
+
+
+class Helper:
+    """A program that botocore asks for credentials; `gives` is what it says next."""
+
+    def __init__(self, folder: Path) -> None:
+        self._answer = folder / "answer.json"
+        self.config = folder / "config"
+        self.config.write_text(f"[default]\ncredential_process = cat {self._answer}\n")
+
+    def gives(self, expires_at: datetime, access_key: str = ACCESS_KEY) -> None:
+        keys = {"AccessKeyId": access_key, "SecretAccessKey": SECRET_KEY, "Expiration": expires_at.isoformat()}
+        self._answer.write_text(json.dumps({"Version": 1, **keys}))
+
+
+@pytest.fixture
+def helper(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Helper:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    helper = Helper(tmp_path)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(helper.config))
+    return helper
+
+
+@pytest.fixture
+async def temporary(helper: Helper, server: S3Server) -> AsyncIterator[S3Objects]:
+    """A bucket whose credentials expire in 20 minutes."""
+    helper.gives(datetime.now(UTC) + timedelta(minutes=20))
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open()
+    with closing(objects):
+        yield objects
+
+
+def good_for(url: str) -> int:
+    return int(parse_qs(urlsplit(url).query)["X-Amz-Expires"][0])
+
+
+async def test_an_address_is_good_no_longer_than_its_credentials(temporary: S3Objects) -> None:
+    now = datetime.now(UTC)
+    url = await temporary.url(KEY, now=now)
+    assert url is not None
+    assert 19 * 60 < good_for(url) <= 20 * 60
+
+    # It is kept as long as it is good for ten minutes more, though a quarter of an hour is not over.
+    start = now.timestamp() // 900 * 900
+    for minutes in (1, 9, 11):
+        later = now + timedelta(minutes=minutes)
+        kept = minutes < 10 and later.timestamp() < start + 900
+        again = await temporary.url(KEY, now=later)
+        assert again is not None
+        assert (good_for(again) == good_for(url)) == kept
+
+
+async def test_a_form_is_good_no_longer_than_its_credentials(temporary: S3Objects) -> None:
+    now = datetime.now(UTC) + timedelta(minutes=15)
+    target = await temporary.upload(KEY, content_type="image/jpeg", most_bytes=9, now=now)
+    assert timedelta(minutes=4) < target.expires_at - now <= timedelta(minutes=5)
+
+
+async def test_nothing_is_signed_with_credentials_that_have_expired(
+    temporary: S3Objects, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = datetime.now(UTC) + timedelta(minutes=21)
+    with pytest.raises(Unavailable):
+        await temporary.url(KEY, now=late)
+    with pytest.raises(Unavailable):
+        await temporary.upload(KEY, content_type="image/jpeg", most_bytes=9, now=late)
+    assert "The credentials for S3 expired at" in caplog.text
+
+
+async def test_addresses_are_signed_anew_with_new_credentials(helper: Helper, server: S3Server) -> None:
+    now = datetime.now(UTC)
+    helper.gives(now + timedelta(minutes=14))  # botocore asks for others at once
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open()
+    with closing(objects):
+        helper.gives(now + timedelta(hours=6))
+        url = await objects.url(KEY, now=now)
+    assert url is not None
+    assert good_for(url) == 3600
+
+
+async def test_a_bucket_that_refuses_credentials_is_asked_with_those_that_are_found_anew(
+    helper: Helper, server: S3Server
+) -> None:
+    helper.gives(datetime.now(UTC) + timedelta(hours=1), "AKIDREVOKED")
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open()
+    with closing(objects):
+        with pytest.raises(Unavailable):
+            await objects.write(KEY, b"x", content_type="image/png")
+        assert server.requests == [f"PUT {KEY}"]
+    objects.open()
+    helper.gives(datetime.now(UTC) + timedelta(hours=1))
+    with closing(objects):
+        await objects.write(KEY, b"x", content_type="image/png")
+        assert await objects.read(KEY, most_bytes=1) == b"x"
+    assert server.requests == [f"PUT {KEY}"] * 3 + [f"GET {KEY}"]
 
 
 async def test_what_fails_is_told_without_what_is_inside(

@@ -5,14 +5,17 @@ import json
 import random
 import uuid
 from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from aws_tables import be_aws
 from command_line import run_here
 from consumers import letters_of
+from fault_proxy import Proxy
 from feed_changes import feed_changes, items_of, put
 from feed_items import like_item, post_item, user_item
 from feed_process import QUICK, utc_now
@@ -45,6 +48,7 @@ from datastore.keyspace.roles import (
     Files,
     Role,
 )
+from datastore.keyspace.sightings import BLIP
 from datastore.matches.cricket import Match
 from datastore.matches.devices import Devices, Platform
 from datastore.matches.live_activities import LiveActivities
@@ -55,6 +59,7 @@ from datastore.objects.opening import LOCAL_FOLDER
 from datastore.requests import Prepared
 from datastore.store import Store
 from datastore.streams import encode_change
+from datastore.tables import definition
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.matches.demo_match import demo_match
 
@@ -103,7 +108,15 @@ def test_each_right_is_needed_by_a_pattern_or_by_what_the_process_is_declared_to
     assert sorted(granted) == sorted(needed)
 
 
-MAKING = ("CreateTable", "DescribeTable", "DescribeTimeToLive", "UpdateTimeToLive")
+MAKING = (
+    "CreateTable",
+    "DescribeContinuousBackups",
+    "DescribeTable",
+    "DescribeTimeToLive",
+    "UpdateContinuousBackups",
+    "UpdateTable",
+    "UpdateTimeToLive",
+)
 FOLLOWING = ("DescribeStream", "GetRecords", "GetShardIterator")
 
 
@@ -186,9 +199,10 @@ def watched(database: Database, monkeypatch: pytest.MonkeyPatch) -> Watched:
     return watched
 
 
-async def command(options: StoreOptions, *arguments: str | Path) -> None:
+async def command(options: StoreOptions, *arguments: str | Path, **environment: str) -> None:
     """A command to its end, in a thread: it has a loop of its own."""
-    done = await asyncio.to_thread(run_here, *arguments, "--store", options.store, "--prefix", options.prefix)
+    store = ("--store", options.store, "--prefix", options.prefix)
+    done = await asyncio.to_thread(run_here, *arguments, *store, **environment)
     assert done.returncode == 0, done.stderr
 
 
@@ -321,14 +335,18 @@ async def test_dead_letters_may_be_handled_again(
     assert {"Query", "TransactWriteItems", "DeleteItem"} <= watched.operations
 
 
-async def test_tables_may_be_made_and_described(
-    engine: str, watched: Watched, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+async def test_tables_may_be_made_changed_and_described(
+    proxy: Proxy, watched: Watched, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    options = StoreOptions(store=engine, prefix=f"made{uuid.uuid4().hex[:8]}__")
+    environment = be_aws(proxy, monkeypatch)
+    options = StoreOptions("aws", region="eu-west-1", prefix=f"made{uuid.uuid4().hex[:8]}__")
+    async with open_database(options) as database:
+        poor = definition(replace(BLIP, indexes=(), ttl=None), options.prefix)
+        await asyncio.to_thread(database.admin().create_table, **poor)
     client_of = databases._boto_client
 
-    def watched_client(session: boto3.Session, service: str, url: str | None) -> Any:
-        client = client_of(session, service, url)
+    def watched_client(session: boto3.Session, url: str | None, **settings: Any) -> Any:
+        client = client_of(session, url, **settings)
         client.meta.events.register(
             "provide-client-params.*.*", lambda params, model, **_: watched.note(model.name, params)
         )
@@ -336,8 +354,8 @@ async def test_tables_may_be_made_and_described(
 
     monkeypatch.setattr(databases, "_boto_client", watched_client)
 
-    await command(options, "tables", "create", "--data-dir", tmp_path)
-    await command(options, "tables", "describe", "--data-dir", tmp_path)
+    await command(options, "tables", "create", "--update", "--data-dir", tmp_path, **environment)
+    await command(options, "tables", "describe", "--data-dir", tmp_path, **environment)
 
     assert watched.refused(TABLES_ROLE) == []
     assert watched.operations == set(MAKING)

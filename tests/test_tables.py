@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, ParamValidationError
 from store_engines import new_prefix
 
 from datastore import tables
@@ -174,6 +174,11 @@ async def test_a_table_that_is_missing_is_told_beside_one_that_is_there(database
     assert missing == [
         {"TableName": database.prefix + table.name, "TableStatus": "MISSING"} for table in TABLES if table is not BLIP
     ]
+
+
+async def test_a_request_that_breaks_the_service_s_model_is_not_sent(database: Database) -> None:
+    with pytest.raises(ParamValidationError):
+        database.admin().create_table(TableName="t", KeySchema="PK")
 
 
 # --- Limits -----------------------------------------------------------------------------------------------------------

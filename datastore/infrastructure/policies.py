@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from datastore.aws_endpoints import partition_of
 from datastore.declarations import AccessPattern, Table
 from datastore.keyspace.roles import Files, Role
 
@@ -26,7 +27,15 @@ FOLLOW = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIt
 # Lambda looks for the stream itself.
 BE_TRIGGERED = (*FOLLOW, "dynamodb:ListStreams")
 DESCRIBE = "dynamodb:DescribeTable"
-MAKE = (DESCRIBE, "dynamodb:CreateTable", "dynamodb:DescribeTimeToLive", "dynamodb:UpdateTimeToLive")
+MAKE = (
+    DESCRIBE,
+    "dynamodb:CreateTable",
+    "dynamodb:DescribeContinuousBackups",
+    "dynamodb:DescribeTimeToLive",
+    "dynamodb:UpdateContinuousBackups",
+    "dynamodb:UpdateTable",
+    "dynamodb:UpdateTimeToLive",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +127,7 @@ def named(
 
     A stream has another ARN whenever it is switched on: any of the table's counts.
     """
-    partition = "${AWS::Partition}" if region is None else _partition_of(region)
+    partition = "${AWS::Partition}" if region is None else partition_of(region)
     tables = f"arn:{partition}:dynamodb:{region or '${AWS::Region}'}:{account or '${AWS::AccountId}'}:table/{prefix}"
     files = f"arn:{partition}:s3:::{bucket or '${PhotoBucket}'}"
     endings = {"table": "", "index": "/index/", "stream": "/stream/*"}
@@ -131,11 +140,5 @@ def named(
     return arn
 
 
-def _partition_of(region: str) -> str:
-    """The part of AWS that a region is in."""
-    apart = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
-    return next((partition for begin, partition in apart.items() if region.startswith(begin)), "aws")
-
-
-# As long as they can be: prefixes of that length are taken.
-LONGEST = named(prefix="x" * 60, region="us-gov-west-1", account="0" * 12, bucket="x" * 63)
+# As long as they can be: prefixes of that length are taken, and no partition and region have longer names.
+LONGEST = named(prefix="x" * 60, region="us-isof-south-1", account="0" * 12, bucket="x" * 63)

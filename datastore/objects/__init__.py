@@ -69,7 +69,7 @@ class ObjectStore(Protocol):
 
     async def url(self, key: str, *, now: datetime) -> str | None:
         """Where the file is shown, for at least 45 minutes; the same for a while, so that browsers cache it. None where
-        files are not shown.
+        files are not shown. In a bucket it is shown no longer than the credentials last that signed for it.
         """
 
     async def read(self, key: str, *, most_bytes: int) -> bytes | None:

@@ -24,8 +24,8 @@ def object_store(
     there is no place for files.
     """
     if bucket is not None:
-        return S3Objects(bucket, region=options.region, url=s3_url)
-    if options.store == "aws":
+        return S3Objects(bucket, region=options.region or options.named_region, url=s3_url)
+    if options.aws:
         return NoObjects()
     kept = options.data_dir is not None and not options.memory
     folder = options.data_dir / LOCAL_FOLDER if options.data_dir and kept else None

@@ -16,14 +16,25 @@ import botocore.exceptions
 
 from datastore.database import StoreMisconfigured, credentials_of
 from datastore.errors import BadUserInput, Timeout, Unavailable
-from datastore.objects import GOOD_SECONDS, NO_CLAIMS, UPLOAD_LIFETIME, UploadTarget, check_incoming, window
+from datastore.objects import (
+    GOOD_SECONDS,
+    NO_CLAIMS,
+    SAME_SECONDS,
+    UPLOAD_LIFETIME,
+    UploadTarget,
+    check_incoming,
+    window,
+)
 from datastore.signing import CredentialSource
+from datastore.tries import BADLY_SIGNED
 
 T = TypeVar("T")
 
 THREADS = 8
 CONNECT_SECONDS, READ_SECONDS, TRIES = 2, 10, 3
 URLS_KEPT = 10_000
+# A kept URL is good for so long yet. New credentials are there by then: botocore renews them 15 minutes early.
+LEAST_SECONDS = 600
 
 logger = logging.getLogger(__name__)
 
@@ -41,20 +52,25 @@ class S3Objects:
         self._credentials: CredentialSource | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._urls: dict[str, str] = {}
-        self._window = 0
+        self._kept_from = self._kept_until = 0.0
 
     def open(self) -> None:
-        session = boto3.Session(region_name=self._region)
-        self._credentials = CredentialSource(credentials_of(session))
-        self._client = _client(session, self._url)
+        self._credentials = CredentialSource(self._sign_in(), self._sign_in)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
+
+    def _sign_in(self) -> Any:
+        """Make a client with the credentials that are found now; those credentials."""
+        session = boto3.Session(region_name=self._region)
+        credentials = credentials_of(session)
+        self._client = _client(session, self._url)
+        return credentials
 
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def origin(self) -> str | None:
-        address = urlsplit(self._signed("-"))
+        address = urlsplit(self._signed("-", GOOD_SECONDS))
         return f"{address.scheme}://{address.netloc}"
 
     async def upload(
@@ -69,7 +85,7 @@ class S3Objects:
     ) -> UploadTarget:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""
         check_incoming(key)
-        await self._fresh()
+        lifetime = min(lifetime, timedelta(seconds=await self._good_seconds(now)))
         with _told():
             signed = self._client.generate_presigned_post(
                 self._bucket,
@@ -81,36 +97,47 @@ class S3Objects:
         return UploadTarget(signed["url"], signed["fields"], content_type, most_bytes, now + lifetime)
 
     async def url(self, key: str, *, now: datetime) -> str | None:
-        if self._window != window(now):
-            self._window = window(now)
+        if not self._kept_from <= now.timestamp() < self._kept_until:
             self._urls.clear()
         found = self._urls.get(key)
         if found is None:
-            await self._fresh()
-            found = self._signed(key)
+            seconds = await self._good_seconds(now)
+            found = self._signed(key, seconds)
             if len(self._urls) >= URLS_KEPT:
                 self._urls.clear()
+            if not self._urls:
+                self._kept_from = window(now)
+                self._kept_until = min(self._kept_from + SAME_SECONDS, now.timestamp() + seconds - LEAST_SECONDS)
             self._urls[key] = found
         return found
 
-    async def _fresh(self) -> None:
-        """Have temporary credentials renewed, if they need it, before what is signed waits for that with all others."""
+    async def _good_seconds(self, now: datetime) -> int:
+        """For how long a signature is good, at most an hour: it is no longer than the credentials that it is made with.
+
+        Temporary credentials that need it are renewed before. Raises `Unavailable` where they have expired.
+        """
         assert self._credentials is not None, "The store is used before it is open."
         await self._credentials.current()
+        expires_at = self._credentials.expires_at
+        if expires_at is None:
+            return GOOD_SECONDS
+        seconds = int((expires_at - now).total_seconds())
+        if seconds <= 0:
+            logger.error("The credentials for S3 expired at %s, and no others can be had.", expires_at)
+            raise Unavailable("The files' store cannot be used at the moment; try again.")
+        return min(GOOD_SECONDS, seconds)
 
-    def _signed(self, key: str) -> str:
+    def _signed(self, key: str, seconds: int) -> str:
         where = {"Bucket": self._bucket, "Key": key}
         with _told():
-            url: str = self._client.generate_presigned_url("get_object", Params=where, ExpiresIn=GOOD_SECONDS)
+            url: str = self._client.generate_presigned_url("get_object", Params=where, ExpiresIn=seconds)
         return url
 
     async def read(self, key: str, *, most_bytes: int) -> bytes | None:
         return await self._in_thread(partial(self._read, key, most_bytes))
 
     async def write(self, key: str, content: bytes, *, content_type: str) -> None:
-        await self._in_thread(
-            partial(self._client.put_object, Bucket=self._bucket, Key=key, Body=content, ContentType=content_type)
-        )
+        await self._in_thread(partial(self._write, key, content, content_type))
 
     async def delete(self, keys: Collection[str]) -> None:
         await self._in_thread(partial(self._delete, keys))
@@ -119,8 +146,19 @@ class S3Objects:
         return 0
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
+        assert self._credentials is not None, "The store is used before it is open."
+        await self._credentials.current()
+        run = partial(asyncio.get_running_loop().run_in_executor, self._threads, work)
         with _told():
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            try:
+                return await run()
+            except botocore.exceptions.ClientError as problem:
+                if problem.response["Error"]["Code"] not in BADLY_SIGNED or not await self._credentials.renew():
+                    raise
+            return await run()
+
+    def _write(self, key: str, content: bytes, content_type: str) -> None:
+        self._client.put_object(Bucket=self._bucket, Key=key, Body=content, ContentType=content_type)
 
     def _read(self, key: str, most_bytes: int) -> bytes | None:
         try:

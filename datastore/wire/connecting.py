@@ -14,6 +14,8 @@ import aiohappyeyeballs
 import certifi
 from aiohappyeyeballs import AddrInfoType
 
+from datastore.wire.proxies import Proxy, open_tunnel, proxy_for
+
 # RFC 8305: how long one address is given before the next is tried beside it.
 NEXT_ADDRESS_SECONDS = 0.25
 # What `openssl rehash` calls a certificate.
@@ -23,35 +25,42 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 class Origin(NamedTuple):
-    """Where requests go; `authority` is what their Host header says."""
+    """Where requests go; `authority` is what their Host header says. With a `proxy` they go through a tunnel."""
 
     tls: bool
     host: str
     port: int
     authority: str
+    proxy: Proxy | None = None
 
     @classmethod
     def of(cls, url: str) -> "Origin":
+        """Raises `ProxyUnusable`."""
         parts = urlsplit(url)
         tls = parts.scheme == "https"
-        return cls(tls, parts.hostname or "", parts.port or (443 if tls else 80), parts.netloc)
+        return cls(tls, parts.hostname or "", parts.port or (443 if tls else 80), parts.netloc, proxy_for(url))
 
 
 async def connect(origin: Origin, seconds: float, protocol: Callable[[], P]) -> P:
     """Open a connection. Raises `OSError` (`TimeoutError` among them), and cuts off the current task to do so.
 
-    The time is for connecting and for TLS. Names are looked up without it: a resolver has limits of its own.
+    The time is for connecting and for TLS, and as much again for a tunnel. Names are looked up without it: a resolver
+    has limits of its own.
     """
     loop = asyncio.get_running_loop()
     tls = trust() if origin.tls else None
-    addresses = await _addresses(origin.host, origin.port)
-    async with asyncio.timeout(seconds):
+    proxy = origin.proxy
+    nearest = origin if proxy is None else proxy
+    addresses = await _addresses(nearest.host, nearest.port)
+    async with asyncio.timeout(seconds if proxy is None else 2 * seconds):
         # Not create_connection's own race: uvloop has none.
         sock = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1, loop=loop
         )
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            if proxy is not None:
+                await open_tunnel(sock, proxy, origin.host, origin.port)
             _, opened = await loop.create_connection(
                 protocol, sock=sock, ssl=tls, server_hostname=origin.host if tls else None
             )

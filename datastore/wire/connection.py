@@ -12,6 +12,7 @@ from datastore.wire.terms import Answer, Limits, Lost, Silent, TooLate
 PIECE = 2**16
 FRAMING = (b"content-length", b"transfer-encoding")
 CHECKSUM = b"x-amz-crc32"
+DATE = b"date"
 
 Waiter = asyncio.Future[Answer]
 
@@ -58,6 +59,7 @@ class Connection(asyncio.Protocol):
         self._headed = self._framed = self._complete = self._odd = False
         self._status = 0
         self._checksum: bytes | None = None
+        self._date: bytes | None = None
         self._content: list[bytes] = []
 
     # --- What the pool does with it -----------------------------------------------------------------------------------
@@ -173,6 +175,9 @@ class Connection(asyncio.Protocol):
         if size == 11:
             if name.lower() == CHECKSUM and not self._headed:
                 self._checksum = value
+        elif size == 4:
+            if name.lower() == DATE and not self._headed:
+                self._date = value
         elif (size == 14 or size == 17) and name.lower() in FRAMING:
             self._framed = True
 
@@ -189,7 +194,7 @@ class Connection(asyncio.Protocol):
             return
         if status < 200:
             self._headed = self._framed = False  # "Continue", and the like: the answer is still to come
-            self._checksum = None
+            self._checksum = self._date = None
         else:
             self._complete = True
             self._status = status
@@ -204,7 +209,8 @@ class Connection(asyncio.Protocol):
         if not waiter.done():
             content = self._content
             whole = content[0] if len(content) == 1 else b"".join(content)
-            waiter.set_result(Answer(self._status or self._parser.get_status_code(), self._checksum, whole))
+            status = self._status or self._parser.get_status_code()
+            waiter.set_result(Answer(status, self._checksum, whole, self._date))
         if self._drained is not None:
             self._wake_writer()
         if reusable:

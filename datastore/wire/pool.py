@@ -1,14 +1,19 @@
 """Connections that are kept, and the line of those who wait for one."""
 
 import asyncio
+import logging
 from collections import deque
 from typing import Any
 
+from datastore.outages import Outage
 from datastore.wire.connecting import Origin, connect
 from datastore.wire.connection import PIECE, Connection
+from datastore.wire.proxies import ProxyRefused
 from datastore.wire.terms import Answer, Limits, NotConnected, TooLate
 
 CLOSING_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
 
 
 class Pool:
@@ -30,6 +35,10 @@ class Pool:
         self._connecting: set[asyncio.Task[Connection]] = set()
         self._sweeping: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
+        self._tunnels = Outage(
+            lambda problem: logger.error("The store cannot be reached: %s", problem),
+            lambda: logger.info("The store can be reached through the proxy again."),
+        )
 
     async def send(self, origin: Origin, head: bytes, body: bytes, deadline: float, *, fresh: bool = False) -> Answer:
         """The answer to one request. `deadline` is in the loop's time; a `fresh` connection was not kept.
@@ -142,7 +151,12 @@ class Pool:
         return connection
 
     async def _open_one(self, origin: Origin) -> Connection:
-        connection = await connect(origin, self._limits.connect, lambda: Connection(origin, self._limits, self))
+        try:
+            connection = await connect(origin, self._limits.connect, lambda: Connection(origin, self._limits, self))
+        except ProxyRefused as problem:
+            self._tunnels.goes_on(problem)
+            raise
+        self._tunnels.ends()
         if connection.closing:
             raise ConnectionError("lost as soon as it was opened")
         self._open.add(connection)

@@ -6,11 +6,12 @@ from msgspec import Struct
 
 
 class Answer(Struct, gc=False):
-    """`checksum` is the `x-amz-crc32` header as it was sent, None without one."""
+    """`checksum` is the `x-amz-crc32` header as it was sent, and `date` the `date` header; None without one."""
 
     status: int
     checksum: bytes | None
     content: bytes
+    date: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
