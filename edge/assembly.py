@@ -129,7 +129,9 @@ class Edge:
             limits=IncomingLimits(settings.capacity.incoming_bytes, settings.capacity.incoming_bytes_per_caller),
         )
         self.media = Media(objects, now, uploads, allowed_origins=settings.allowed_origins)
-        self.graphiql = graphiql.Config(self.demo_tokens, settings.reached_at)
+        self.graphiql = graphiql.Config(
+            self.demo_tokens, settings.reached_at, shows_examples=settings.documents.introspection
+        )
 
     def begin_leaving(self) -> None:
         """The process is to end: it is ready for nobody, and answers each connection for the last time."""

@@ -119,7 +119,7 @@ class Runner:
             variables = asked.variables or {}
             values = check_variables(variables) if variables else 0
             estimate, answered = self._documents.estimate(operation, variables)
-            least = least_units("" if known.trusted else known.text, values, document.introspected)
+            least = least_units("" if known.trusted else known.text, values, document.introspected, asked.size)
             if operation.kind is OperationType.SUBSCRIPTION:
                 asked.keep_only(operation.variable_names)
             return Request(asked, caller, transport, operation, estimate, least, answered)
@@ -133,7 +133,7 @@ class Runner:
             outcome = failure(error, Stage.SELECTION)
         report = self.accounts.begin(Report(asked, caller, transport, document, operation, estimate))
         if outcome.stage is not Stage.ADMISSION and self._budgets is not None:
-            outcome.allowance = await self._budgets.settle(caller, least_units(asked.query or ""))
+            outcome.allowance = await self._budgets.settle(caller, least_units(asked.query or "", size=asked.size))
         report.add(outcome)
         self.accounts.tell(report, began)
         return outcome

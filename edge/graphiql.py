@@ -94,12 +94,16 @@ class Config:
 
     `url` is how addresses of the gateway's own begin (signed ones of files): the page knows by it that they are here,
     by whatever name it was opened. `bucket` is the origin that keeps the photos' files where that is another one.
+    Without `shows_examples` it has none: they tell the whole schema.
     """
 
-    def __init__(self, tokens: Callable[[], list[dict[str, str]]], url: str = "") -> None:
+    def __init__(
+        self, tokens: Callable[[], list[dict[str, str]]], url: str = "", *, shows_examples: bool = True
+    ) -> None:
         self.bucket: str | None = None
         self._tokens = tokens
         self._url = url
+        self._shows_examples = shows_examples
 
     @cached_property
     def _examples(self) -> list[dict[str, Any]]:
@@ -116,7 +120,7 @@ class Config:
     def response(self, request: Request) -> Response:
         tokens = self._tokens() if is_from_this_machine(request) else []
         config = {"title": TITLE, "endpoint": "/graphql", "url": self._url, "tokens": tokens}
-        config["examples"] = self._examples
+        config["examples"] = self._examples if self._shows_examples else []
         return Response(orjson.dumps(config), media_type="application/json", headers={"Cache-Control": "no-store"})
 
 

@@ -35,6 +35,7 @@ class Operation:
 
     `idempotency_key` makes a mutation happen once; `explain` asks what it does to DynamoDB. `resume_after` is the id
     of the event after which a subscription goes on, unchecked; `wants_places`: told also where no event tells it.
+    `size` is how many bytes of JSON it was read from.
     """
 
     query: str | None
@@ -47,6 +48,7 @@ class Operation:
     traceparent: str | None = None
     resume_after: object = None
     wants_places: bool = False
+    size: int = 0
 
     def keep_only(self, variables: Collection[str]) -> None:
         """Forget what the operation does not use: a subscription keeps the rest for as long as it runs."""
@@ -64,8 +66,8 @@ class Operation:
         return found if isinstance(found, str) else None
 
 
-def read_operation(payload: object) -> Operation:
-    """The operation in a decoded JSON body or message; `BadUserInput` names the field that is wrong."""
+def read_operation(payload: object, size: int = 0) -> Operation:
+    """The operation in a JSON body or message of that size, decoded; `BadUserInput` names the field that is wrong."""
     if not isinstance(payload, dict):
         raise BadUserInput("The request must be a JSON object.")
     get = payload.get
@@ -84,6 +86,7 @@ def read_operation(payload: object) -> Operation:
         raise BadUserInput("`operationName` must be a string.")
     key = _idempotency_key(extensions) if extensions else None
     asked = Operation(query, _object(get("variables"), "variables"), name or None, extensions, document_id, key)
+    asked.size = size
     if extensions and "resumeAfter" in extensions:
         asked.resume_after, asked.wants_places = extensions["resumeAfter"], True
     return asked

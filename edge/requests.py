@@ -32,6 +32,7 @@ VALUES_PER_UNIT = 500
 ANSWER_BYTES_PER_UNIT = 8_192
 FREE_EVENT_BYTES = 4_096
 CHARACTERS_PER_LEAST, VALUES_PER_LEAST, INTROSPECTED_PER_LEAST = 1_024, 100, 250
+BYTES_PER_LEAST = 16_384  # of JSON that was decoded, whatever it holds
 MOST_CHARACTERS = 32_768
 LONGEST_ASKED_ID = 100
 
@@ -128,11 +129,13 @@ OpenContext = Callable[[Identity | None], OperationContext]
 Identify = Callable[[str | None], Awaitable[Identity | None]]
 
 
-def least_units(text: str, values: int = 0, introspected: int = 0) -> float:
+def least_units(text: str, values: int = 0, introspected: int = 0, size: int = 0) -> float:
     """What an operation costs whatever it reads, in read units, by what is made ready for it."""
-    size = len(text)
-    parts = (size if size < MOST_CHARACTERS else MOST_CHARACTERS) // CHARACTERS_PER_LEAST
-    return LEAST_UNITS * (1 + parts + values // VALUES_PER_LEAST + introspected // INTROSPECTED_PER_LEAST)
+    characters = len(text)
+    parts = (characters if characters < MOST_CHARACTERS else MOST_CHARACTERS) // CHARACTERS_PER_LEAST
+    return LEAST_UNITS * (
+        1 + parts + values // VALUES_PER_LEAST + introspected // INTROSPECTED_PER_LEAST + size // BYTES_PER_LEAST
+    )
 
 
 def answer_units(outcome: Outcome) -> float:

@@ -24,6 +24,7 @@ from edge.http.refusals import ClientGone, Refused
 from edge.operations import Caller, Operation, Transport
 from edge.requests import ANSWER_BYTES_PER_UNIT, FREE_EVENT_BYTES, LEAST_UNITS, VALUES_PER_UNIT, Request
 from edge.settings import Settings
+from resolvers.access import Role
 
 SIGHTING = (
     "area category description confidence freshness reportedAt expiresAt reporter {trustTier streakDays reportTotal}"
@@ -120,6 +121,18 @@ async def test_what_an_answer_keeps_of_its_estimate_goes_by_its_bytes(served: Se
     size = len(orjson.dumps(answer.data))
     assert size > ANSWER_BYTES_PER_UNIT
     assert spent(answer) == pytest.approx(size / ANSWER_BYTES_PER_UNIT, abs=1)
+
+
+async def test_json_is_paid_for_by_its_size_whatever_it_holds(served: Served) -> None:
+    body = {"query": "{areas}", "extensions": {"unknown": [{}] * 50_000}}
+
+    async with served.http.post(
+        f"{served.url}/graphql", json=body, headers=served.headers("ada", Role.USER)
+    ) as response:
+        assert (await response.json())["data"]["areas"]
+
+    left = float(response.headers["ratelimit-remaining"])
+    assert float(response.headers["ratelimit-limit"]) - left == pytest.approx(0.25 * (1 + 200_000 // 16_384), abs=1)
 
 
 def test_the_same_text_counts_wherever_it_stands() -> None:

@@ -200,6 +200,10 @@ class TestIntrospectionOff:
             assert "Did you mean" not in str(answer.errors)
             assert set(answer.codes) == {"BAD_USER_INPUT"}
 
+    async def test_the_page_for_queries_has_no_examples(self, served: Served) -> None:
+        async with served.http.get(f"{served.url}/graphiql/config.json") as response:
+            assert (await response.json())["examples"] == []
+
     async def test_nor_is_it_said_of_variables(self, served: Served) -> None:
         answer = await served.ask(WINDOW, {"window": "DAI"})
 
@@ -214,6 +218,7 @@ MEANT = [
     'mutation {reportSighting(input: {area: "a", category: "b", description: "c", descriptio: "d"}) {area}}',
     "{trendingTags(window: DAI) {tag}}",
     "{areas @skipp(if: true)}",
+    "{me}",
 ]
 
 

@@ -4,6 +4,7 @@ The rules and their messages are graphql-core's, but for the one that compares e
 `overlapping_fields`). Its walk asks each rule at each node whether it has a word to say, and takes twice as long.
 """
 
+import re
 from collections.abc import Callable, Collection
 from functools import cache, cached_property
 from typing import Any
@@ -111,6 +112,9 @@ def _rules() -> list[type[Any]]:
     return [rule for rule in specified_rules if rule.__name__ not in LEFT_OUT]
 
 
+_SUGGESTION = re.compile(r" Did you mean [^?]*\?$")
+
+
 class _Found:
     """The errors so far, as many as may be told."""
 
@@ -121,6 +125,8 @@ class _Found:
         self._work = 0
 
     def add(self, error: GraphQLError) -> None:
+        if not self._suggesting:  # one of the rules suggests whether it may or not
+            error.message = _SUGGESTION.sub("", error.message)
         self.errors.append(error)
         self._work += len(error.message) + self._lines // LINES_PER_STEP
         if len(self.errors) >= MAX_ERRORS or self._work > MOST_ERROR_WORK:

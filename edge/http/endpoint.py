@@ -135,13 +135,13 @@ class GraphQLHTTP:
             raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
         try:
             if method == "GET":
-                asked = self._bodies.parameters(headers, scope["query_string"])
+                operation = read_operation(self._bodies.parameters(headers, scope["query_string"]))
             else:
                 body = None if cycle is None else self._bodies.taken(headers, cycle)
-                asked = posted(
-                    await self._bodies.received(headers, receive, address_in(scope)) if body is None else body
-                )
-            operation = _with_wishes(read_operation(asked), headers)
+                if body is None:
+                    body = await self._bodies.received(headers, receive, address_in(scope))
+                operation = read_operation(posted(body), len(body))
+            operation = _with_wishes(operation, headers)
         except BadUserInput as error:
             raise Refused(400, error) from None
         identity = None

@@ -36,6 +36,7 @@ class Message(NamedTuple):
     type: str
     id: str = ""
     payload: dict[str, Any] | None = None
+    size: int = 0  # characters
 
 
 # An id comes back with every message of its operation.
@@ -65,7 +66,7 @@ def read_message(text: str | None) -> Message:
         raise Broken(4400, "Invalid message: id must be a non-empty string")
     if len(id) > LONGEST_ID:
         raise Broken(4400, f"Invalid message: id must have at most {LONGEST_ID} characters")
-    return Message(kind, id, _payload(payload) if kind == "subscribe" else None)
+    return Message(kind, id, _payload(payload) if kind == "subscribe" else None, len(text))
 
 
 def _payload(payload: object) -> dict[str, Any] | None:
@@ -76,7 +77,7 @@ def _payload(payload: object) -> dict[str, Any] | None:
 
 def requested_operation(message: Message) -> Operation:
     try:
-        return read_operation(message.payload)
+        return read_operation(message.payload, message.size)
     except BadUserInput as error:
         raise Broken(4400, f"Invalid message: {error}") from None
 

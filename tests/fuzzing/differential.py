@@ -208,6 +208,7 @@ class Laxer:
 
 METHODS = frozenset({"GET", "POST", "HEAD", "OPTIONS"})
 _PATH = re.compile(rb"/[\x21\x22\x24-\x7e]*")
+_HOST = re.compile(rb"(?:[A-Za-z0-9_.~-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _URL = re.compile(rb"https?://([^/?#@]+)(?:/([^#]*))?")
 _LENGTH = rb"(?:content-length|transfer-encoding)"
 _TWO_LENGTHS = re.compile(
@@ -236,6 +237,10 @@ STRICTER: dict[str, Meant] = {
     "authority": Meant(
         "A URL whose authority is another than Host's is a mistake, or an attempt to be taken for another.",
         lambda message, _: _authority(message) not in (None, *_values(message, b"host")),
+    ),
+    "host": Meant(
+        "A Host that is no name and no address may be taken for several (RFC 9112, 3.2). h11 reads none.",
+        lambda message, _: not all(_HOST.fullmatch(value) for value in _values(message, b"host")),
     ),
     "target": Meant(
         "A target is a path in ASCII without a fragment, or a URL with a valid authority (RFC 9112, 3.2).",
@@ -275,9 +280,6 @@ LAXER: dict[str, Laxer] = {
 }
 # What both accept, and we read otherwise.
 OTHERWISE: dict[str, Meant] = {
-    "target": Meant(
-        "What a target has after a `#` is not for servers.", lambda message, _: message.target.startswith(b"/echo#")
-    ),
     "Proxy-Connection": Meant(
         "llhttp takes it for Connection, as it was meant by clients that sent it: a connection more or less.",
         _is_proxied,

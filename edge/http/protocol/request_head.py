@@ -1,5 +1,6 @@
 """Validation of request heads: what the parser accepts and the server does not."""
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -11,6 +12,8 @@ from datastore.errors import BadUserInput, DomainError
 
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 ALLOW = ", ".join(sorted(METHODS))
+# A name or an address, and perhaps a port: RFC 9110, 7.2.
+_HOST = re.compile(rb"(?:[\w.~-]+|\[[\dA-Fa-f:.]+\])(?::\d{1,5})?")
 
 Header = tuple[bytes, bytes]
 
@@ -46,16 +49,16 @@ def check_head(method: str, version: str, url: bytes, headers: Sequence[Header])
     Raises:
         Rejected: The method has no meaning here, or the version, the framing, the host or the target is invalid.
     """
-    if method == "CONNECT":
-        # Whatever follows would be the tunnel's data.
+    if method == "CONNECT":  # whatever follows would be the tunnel's data
         raise method_not_allowed()
-    if version not in ("1.1", "1.0"):
-        # Other versions are framed differently: RFC 9110, 15.6.6.
+    if version not in ("1.1", "1.0"):  # others are framed differently: RFC 9110, 15.6.6
         raise Rejected(505, BadUserInput("The server speaks HTTP/1.1 and HTTP/1.0."))
     target = parse_target(url)
     by_name = dict(headers)
     if len(by_name) < len(headers) or b"host" not in by_name or b"transfer-encoding" in by_name:
         _check_framing(headers, version)
+    if not _HOST.fullmatch(by_name.get(b"host", b"-")):
+        raise Rejected(400, BadUserInput("The header Host must be a host, and perhaps a port."))
     if target.authority and by_name.get(b"host", target.authority).lower() != target.authority.lower():
         raise Rejected(400, BadUserInput("The header Host must be the authority of the request's target."))
     return target, version == "1.1" and by_name.get(b"expect", b"").lower() == b"100-continue"
@@ -82,8 +85,8 @@ def parse_target(url: bytes) -> Target:
         raw: bytes | None = parsed.path if is_http else None
     except httptools.HttpParserInvalidURLError:
         raw = None
-    if raw is None or raw[:1] != b"/" or not url.isascii():
-        raise Rejected(400, BadUserInput("The target of a request must be a path or a URL in ASCII."))
+    if raw is None or raw[:1] != b"/" or b"#" in url or not url.isascii():
+        raise Rejected(400, BadUserInput("The target of a request must be a path or a URL in ASCII, with no fragment."))
     path = raw.decode("ascii")
     authority = b""
     if parsed.host is not None:
