@@ -10,9 +10,11 @@ import os
 import platform
 import random
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
@@ -20,7 +22,7 @@ from urllib.parse import urlsplit
 from datastore import engine_process
 from datastore.engine_access import KeyUnusable, key_in_environment, new_key
 from datastore.engine_folder import EngineFolder, Told
-from datastore.engine_process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, is_free
+from datastore.engine_process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, bound, is_free
 from datastore.private_folders import FolderUnusable, unusable
 
 logger = logging.getLogger(__name__)
@@ -96,6 +98,7 @@ class Engine:
         self._folder = None if data_dir is None else EngineFolder(data_dir.resolve(), memory)
         self._on_restart = on_restart
         self._running: Child | None = None
+        self._reservation: socket.socket | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._answers_since = 0.0
         self._delay = FIRST_DELAY / 2
@@ -155,6 +158,7 @@ class Engine:
             if self._running is not None:
                 await self._running.stop()
         finally:
+            self._give_up_port()
             if self._folder is not None:
                 self._folder.close()
 
@@ -234,24 +238,39 @@ class Engine:
     async def _launch(self) -> Child:
         """A child on the port there was before, or on another when somebody has it."""
         database = None if self._folder is None else self._folder.database
-        if self._listen is not None:
-            host, port = self._listen
-            child = await Child.start(self._binary, port, database, self.key, host)
-            self.endpoint = f"http://{LOCAL}:{port}"
-            return child
-        return await self._launch_anywhere(database)
+        if self._listen is None:
+            return await self._launch_anywhere(database)
+        host, port = self._listen
+        if not self._is_ours(port) and not is_free(port, host):
+            raise EngineFailed(f"The embedded engine cannot be reached at {host}:{port}: Address already in use.")
+        return await self._launch_at(host, port, database)
 
     async def _launch_anywhere(self, database: Path | None) -> Child:
         port = urlsplit(self.endpoint).port
         for _ in range(5):
-            if port is None or not is_free(port):
+            if port is None or not (self._is_ours(port) or is_free(port)):
                 port = next(filter(is_free, random.sample(PORTS, 200)))
             try:
-                child = await Child.start(self._binary, port, database, self.key)
+                return await self._launch_at(LOCAL, port, database)
             except EngineFailed:
-                if is_free(port):
+                if self._is_ours(port) or is_free(port):
                     raise
-            else:
-                self.endpoint = f"http://{LOCAL}:{port}"
-                return child
         raise EngineFailed("The embedded engine found no free port.")
+
+    async def _launch_at(self, host: str, port: int, database: Path | None) -> Child:
+        child = await Child.start(self._binary, port, database, self.key, host)
+        self.endpoint = f"http://{LOCAL}:{port}"
+        if not self._is_ours(port):
+            self._give_up_port()
+            with suppress(EngineFailed):  # this system has no such reservations
+                self._reservation = bound(host, port, listens=False)
+        return child
+
+    def _is_ours(self, port: int) -> bool:
+        """Whether the port is reserved, also while no engine runs."""
+        return self._reservation is not None and self._reservation.getsockname()[1] == port
+
+    def _give_up_port(self) -> None:
+        if self._reservation is not None:
+            self._reservation.close()
+            self._reservation = None

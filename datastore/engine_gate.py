@@ -39,6 +39,12 @@ REPLACE_DESCRIPTOR, ADD_AND_SEND = 1, 2
 MEMORY = "/proc/{}/mem"
 NOTIFICATION, RESPONSE, DESCRIPTOR = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI"), struct.Struct("=QIIII")
 
+# Connections that the engine has not accepted yet; those beyond are closed.
+MOST_WAITING = 1024
+# The engine's call has ended meanwhile.
+INTERRUPTED = frozenset({errno.ENOENT, errno.ESRCH, errno.EINPROGRESS})
+RING_AGAIN_SECONDS = 0.05
+
 OLDEST_KERNEL = (5, 14)  # the first with SECCOMP_ADDFD_FLAG_SEND
 # The audit architecture, the number of seccomp(2), and those of the calls that are stopped.
 CALLS = ("bind", "listen", "connect", "accept", "accept4")
@@ -138,8 +144,15 @@ class Gate:
         if self._loop is None:
             visitor.close()  # the engine is gone
             return
+        if len(self._waiting) >= MOST_WAITING:
+            visitor.close()
+            return
         self._waiting.append(visitor)
-        with suppress(BlockingIOError):
+        self._ring()
+
+    def _ring(self) -> None:
+        """Have the engine accept."""
+        with suppress(OSError):  # it has enough to read, or is gone
             self._bell.send(b"!")
 
     def close(self) -> None:
@@ -211,9 +224,15 @@ class Gate:
                     memory.write(arguments[1], told + bytes(8))
                     memory.write(arguments[2], struct.pack("=I", 16))
                 self._add(identity, ADD_AND_SEND, visitor, 0)
-            except OSError:
-                self._waiting.appendleft(visitor)  # the call was interrupted, and is made again
-                raise
+            except OSError as problem:
+                self._waiting.appendleft(visitor)
+                if problem.errno in INTERRUPTED:  # the call is made again
+                    raise
+                # The engine has as many descriptors as it may have: it goes on once it has closed some.
+                self._respond(identity, errno.EAGAIN)
+                if self._loop is not None:
+                    self._loop.call_later(RING_AGAIN_SECONDS, self._ring)
+                return
             visitor.close()  # the engine's own descriptor is what keeps it open
             return
         self._respond(identity, errno.EAGAIN)

@@ -68,7 +68,7 @@ class Child:
 
         Raises EngineFailed with what it said.
         """
-        child = await cls._begun(binary, _bound(host, port), database, key)
+        child = await cls._begun(binary, bound(host, port), database, key)
         try:
             await child._prepare(port, database)
         except EngineFailed:
@@ -80,13 +80,13 @@ class Child:
         return await cls.start(binary, port, database, key, host)
 
     @classmethod
-    async def _begun(cls, binary: Path, bound: socket.socket, database: Path | None, key: str) -> Self:
+    async def _begun(cls, binary: Path, listener: socket.socket, database: Path | None, key: str) -> Self:
         calls = Filter.of_system() if cls.confined else None
         own = _own_address()
         try:
             process = await _spawned(binary, own, database, calls)
         except BaseException:
-            bound.close()
+            listener.close()
             if calls is not None:
                 calls.close()
             raise
@@ -94,7 +94,7 @@ class Child:
         if gate is None:
             cls._tell_unconfined()
         try:
-            return cls(process, Door(bound, key, gate or Relay(*own), hands_over=gate is not None))
+            return cls(process, Door(listener, key, gate or Relay(*own), hands_over=gate is not None))
         except OSError as problem:
             process.kill()
             await process.wait()
@@ -222,18 +222,25 @@ def _own_address() -> tuple[str, int]:
         return host, int(probe.getsockname()[1])
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """A socket for the door, which refuses connections until the engine is ready."""
-    bound = socket.socket()
+def bound(host: str, port: int, *, listens: bool = True) -> socket.socket:
+    """Return a socket for the door, which refuses connections until the engine is ready; or a reservation.
+
+    A reservation never listens. As long as it is there no other user of the machine can bind the port, and be sent the
+    key by clients that do not know yet that the engine is gone. Raises `EngineFailed`.
+    """
+    found = socket.socket()
     try:
         if os.name == "posix":
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
+            # Sockets of one user share a port where all have SO_REUSEPORT.
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if listens:
+                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind((host, port))
     except OSError as problem:
-        bound.close()
+        found.close()
         why = f"The embedded engine cannot be reached at {host}:{port}: {problem.strerror}."
         raise EngineFailed(why) from problem
-    return bound
+    return found
 
 
 async def _spawned(
@@ -294,11 +301,11 @@ async def answers(endpoint: str, key: str) -> bool:
         return False
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, host: str = LOCAL) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOCAL, port))
+            probe.bind((host, port))
         except OSError:
             return False
     return True

@@ -207,6 +207,12 @@ async def test_attached_takes_over_when_the_owner_ends(
 
 
 async def test_moves_when_its_port_is_lost(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a system that has no reservations."""
+
+    def refused(*_: object, **__: object) -> socket.socket:
+        raise EngineFailed("Two sockets cannot have one port here.")
+
+    monkeypatch.setattr(module, "bound", refused)
     monkeypatch.setattr(module, "FIRST_DELAY", 0.5)
     async with Engine(binary, tmp_path) as engine, Engine(binary, tmp_path) as follower:
         lost = engine.endpoint

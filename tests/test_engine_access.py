@@ -5,6 +5,8 @@ import json
 import logging
 import os
 import platform
+import resource
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -237,3 +239,79 @@ def test_a_head_is_read_as_it_stands() -> None:
         assert refusal_of(head(*lines), KEY) is not None, lines
     assert refusal_of(head("Host: x\nOrigin: y", good), KEY) is not None
     assert refusal_of(head("Host: x") + good.encode(), KEY) is not None
+
+
+SQUATTER = """
+import encodings.idna, os, socket, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+print("ready", flush=True)
+taken = 0
+while not os.path.exists(sys.argv[2]):
+    for options in ((), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)):
+        with socket.socket() as squatter:
+            for option in options:
+                squatter.setsockopt(socket.SOL_SOCKET, option, 1)
+            try:
+                squatter.bind(("127.0.0.1", int(sys.argv[1])))
+                taken += 1
+            except OSError:
+                pass
+print(taken)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+async def test_no_other_user_gets_the_port_while_the_engine_is_gone(engine: Engine, tmp_path: Path) -> None:
+    """Clients would send the key there."""
+    told = json.loads((tmp_path / "engine.json").read_text())
+    done = Path("/dev/shm") / f"done-{told['pid']}"
+    command = [sys.executable, "-c", SQUATTER, str(port(engine)), str(done)]
+    squatter = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert squatter.stdout is not None
+    assert await squatter.stdout.readline() == b"ready\n"
+    endpoint = engine.endpoint
+    try:
+        for restarts in (1, 2):
+            os.kill(json.loads((tmp_path / "engine.json").read_text())["pid"], signal.SIGKILL)
+            async with asyncio.timeout(30):
+                while engine.restarts < restarts:  # noqa: ASYNC110 - it tells no event
+                    await asyncio.sleep(0.01)
+    finally:
+        done.touch()
+        taken = await squatter.stdout.read()
+        done.unlink()
+        await squatter.wait()
+
+    assert (taken, engine.endpoint) == (b"0\n", endpoint)
+    assert (await asked(engine, headers=headers()))[0] == 200
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
+async def test_connections_beyond_those_that_the_engine_can_have_wait_for_the_others(
+    engine: Engine, tmp_path: Path
+) -> None:
+    process = json.loads((tmp_path / "engine.json").read_text())["pid"]
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (64, 64))
+    most = 64 - len(os.listdir(f"/proc/{process}/fd"))
+    answered: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers().items())
+        writer.write(f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 2\r\n\r\n{{}}".encode())
+        status = await reader.readline()
+        answered.put_nowait(writer)
+        return status
+
+    async with asyncio.timeout(50):
+        tasks = [asyncio.create_task(ask()) for _ in range(80)]
+        held = [await answered.get() for _ in range(most)]
+        await asyncio.sleep(0.2)  # in which it finds that it can accept no more
+        for writer in held:
+            writer.close()
+        for _ in range(len(tasks) - len(held)):
+            (await answered.get()).close()
+        statuses = await asyncio.gather(*tasks)
+
+    assert {status.split()[1] for status in statuses} == {b"200"}
+    assert (await asked(engine, headers=headers()))[0] == 200

@@ -1,11 +1,14 @@
 """HTTP as nobody honest speaks it: see `fuzzing`. The same examples each time; `make fuzz` runs others, for longer."""
 
+import time
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import pytest
 from fuzzing.grammar import head
-from fuzzing.rig import HEALTHY, Conversation, Rig
+from fuzzing.rig import HEALTHY, Broken, Conversation, Rig
+from fuzzing.rig import Served as RigServed
 from fuzzing.running import fuzz
 from fuzzing.sockets import HANDSHAKE, check_frames, serve_sockets
 from fuzzing.steps import Do, Send, Step, Steps, Wait, in_pieces, whole
@@ -268,3 +271,18 @@ def test_pipelined_requests_are_answered_in_order() -> None:
     sent = b"".join(b"GET /late?%d HTTP/1.1\r\nHost: here\r\n\r\n" % number for number in range(16))
     calls = RIGS.http.check(whole(sent)).calls
     assert [call.target for call in calls] == [b"/late?%d" % number for number in range(16)]
+
+
+def test_an_application_that_holds_up_others_is_found() -> None:
+    async def burns(scope: Any, receive: Any, send: Any) -> None:
+        if scope["path"] == "/burn":
+            until = time.process_time() + 0.15
+            while time.process_time() < until:
+                pass
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    rig = Rig(lambda _: RigServed(app=burns))
+    with pytest.raises(Broken, match="others wait"):
+        rig.check(whole(b"GET /burn HTTP/1.1\r\nHost: here\r\n\r\n"))
+    rig.close()

@@ -17,8 +17,13 @@ PARTS = 4
 def test_requests_are_read_as_h11_reads_them(seed: int) -> None:
     ours = Ours()
     found: Counter[str | None] = Counter()
-    for stream in streams(seed, REQUESTS // PARTS):
-        found[compare(stream, ours.read(stream), read_by_h11(stream))] += 1
+    judged = 0
+    for stream in streams(seed):
+        theirs = read_by_h11(stream)
+        judged += theirs.judged
+        found[compare(stream, ours.read(stream), theirs)] += 1
+        if judged >= REQUESTS // PARTS:
+            break
 
     assert found[None] > sum(found.values()) / 3, "Enough of them are read alike."
     # What is never met is no exception any more.
@@ -37,6 +42,8 @@ def test_each_exception_has_a_reason() -> None:
         (b"PUT / HTTP/1.1\r\nHost: x\r\n\r\n", "method"),
         (b"GET / HTTP/1.2\r\nHost: x\r\n\r\n", "version"),
         (b"GET x HTTP/1.1\r\nHost: x\r\n\r\n", "target"),
+        (b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n", "host"),
+        (b"GET / HTTP/1.1\r\nHost:\r\n\r\n", "host"),
         (b"GET /echo#a HTTP/1.1\r\nHost: x\r\n\r\n", "target"),
         (b"GET http://y/ HTTP/1.1\r\nHost: x\r\n\r\n", "authority"),
         (b"GET http://x/ HTTP/1.1\r\nHost: x\r\n\r\n", URL),

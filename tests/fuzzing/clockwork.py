@@ -6,6 +6,7 @@ second, and an hour takes no time.
 
 import asyncio
 import heapq
+import time
 import traceback
 from asyncio import Handle, TimerHandle
 from collections import deque
@@ -29,12 +30,14 @@ _AbstractEventLoop: Any = asyncio.AbstractEventLoop
 class Clockwork(_AbstractEventLoop):  # type: ignore[misc]
     """Runs what is ready when it is told to, and lets virtual time pass when it is told to.
 
-    `complaints` holds what asyncio's loop would log, with tracebacks. Work for threads is done at once.
+    `complaints` holds what asyncio's loop would log, with tracebacks. Work for threads is done at once. `longest` is
+    how many seconds of CPU a callback took at the most: meanwhile nothing else is served.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.complaints: list[str] = []
+        self.longest = 0.0
         self._ready: deque[Handle] = deque()
         self._scheduled: list[TimerHandle] = []
 
@@ -49,7 +52,9 @@ class Clockwork(_AbstractEventLoop):  # type: ignore[misc]
                     return
                 handle = ready.popleft()
                 if not handle.cancelled():
+                    began = time.process_time()
                     handle._run()
+                    self.longest = max(self.longest, time.process_time() - began)
         raise Endless(f"after {MOST_CALLBACKS:,} callbacks there is still something to run")
 
     def act(self, act: Callable[[], object]) -> None:

@@ -47,15 +47,18 @@ class Reading:
     has_more: bool = False
     refusal: str = ""
 
+    @property
+    def judged(self) -> int:
+        """The requests that were accepted or rejected; what follows a rejected one is not read."""
+        return len(self.messages) + bool(self.refusal)
 
-def streams(seed: int, requests: int) -> Iterator[bytes]:
-    """Yield streams of up to four requests each, with so many in all."""
+
+def streams(seed: int) -> Iterator[bytes]:
+    """Yield streams of up to four requests each, without end."""
     chance = random.Random(seed)
-    made = 0
-    while made < requests:
+    while True:
         choices = Choices(chance.randbytes(160))
         count = 1 + choices.below(4)
-        made += count
         sent = (b"\r\n" if choices.chance(1, 128) else b"").join(_request(choices) for _ in range(count))
         if choices.chance(4):
             sent = grammar.mutated(choices, sent)

@@ -183,6 +183,7 @@ class Rig:
     def _checked(self, steps: Sequence[Step]) -> tuple[Conversation, float]:
         self._recorder = self._new_recorder()
         self._hung = False
+        self.loop.longest = 0.0
         with self._errors, self._served.during(), self._hard_stop():
             try:
                 conversation, cpu = self._run(steps)
@@ -201,7 +202,7 @@ class Rig:
             if not isinstance(step, Send) or len(step.data) >= MANY_BYTES:
                 self._look(conversation)
         self._look(conversation)
-        cpu = wire.cpu + self._ask_on_another_connection()
+        cpu = self.loop.longest + self._ask_on_another_connection()
         self.most_cpu = max(self.most_cpu, cpu)
         self._be_silent(wire)
         conversation.responses = self._read(conversation)

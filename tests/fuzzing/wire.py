@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -63,7 +62,6 @@ class Wire(asyncio.Transport):
         self.work = work
         self.said = bytearray()
         self.taken = 0  # bytes handed to the protocol
-        self.cpu = 0.0  # seconds of CPU that a call of `data_received` took at the most
         self.lost = False  # the protocol has been told
         self.ended_by_server = False  # the client sees the end of the stream
         self._protocol: Any = None
@@ -245,7 +243,6 @@ class Wire(asyncio.Transport):
     def _hand_over(self, data: bytes) -> None:
         size = len(data)
         self.taken += size
-        began = time.process_time()
         if self.work is None:
             self._protocol.data_received(data)
         else:
@@ -256,4 +253,3 @@ class Wire(asyncio.Transport):
                 self._fail()
             finally:
                 self.work.end(size)
-        self.cpu = max(self.cpu, time.process_time() - began)
