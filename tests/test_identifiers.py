@@ -1,7 +1,9 @@
 """No two identifiers become equal by folding, neither by case nor by normalisation (see `datastore.identifiers`)."""
 
 import ast
+import json
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Literal
 from unicodedata import category, normalize
 
@@ -36,35 +38,9 @@ DANGEROUS = {
     for character in map(chr, range(0x80, 0x110000))
     if category(character) != "Cs" and any(folded and folded.isascii() for folded in foldings(character))
 }
-# Letters that look like ASCII ones: Cyrillic, Greek, Armenian, Cherokee and others, after
+# Characters that look like one of ASCII, by that: all single ones of
 # https://www.unicode.org/Public/security/latest/confusables.txt
-LOOK_ALIKES = {
-    "a": "\u0430\u03b1\u0251\uff41",
-    "b": "\u042c\u13cf\u1472",
-    "c": "\u0441\u03f2\u1d04",
-    "d": "\u0501\u13e7\u146f",
-    "e": "\u0435\u04bd\u212e",
-    "g": "\u0581\u0261",
-    "h": "\u04bb\u0570\u13c2",
-    "i": "\u0456\u03b9\u0131\u13a5",
-    "j": "\u0458\u03f3",
-    "k": "\u043a\u03ba\u212a\u0138",
-    "l": "\u04cf\u05c0\u01c0\u2113",
-    "m": "\u043c\u03fb\u217f",
-    "n": "\u0578\u057c",
-    "o": "\u043e\u03bf\u0585\u05e1\u0966",
-    "p": "\u0440\u03c1\u2374",
-    "q": "\u051b\u0566",
-    "r": "\u0433\u1d26",
-    "s": "\u0455\u017f\ua731",
-    "t": "\u03c4\u0442",
-    "u": "\u057d\u03c5\u1d1c",
-    "v": "\u0475\u03bd\u05d8",
-    "w": "\u051d\u0461\u1d21",
-    "x": "\u0445\u03c7\u2179",
-    "y": "\u0443\u03b3\u04af",
-    "z": "\u1d22",
-}
+LOOK_ALIKES: dict[str, str] = json.loads(Path(__file__).with_name("confusables.json").read_text())
 
 
 def spoofs() -> Iterable[tuple[str, str]]:
