@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -60,6 +61,24 @@ def workers(gateway: Process, part: str = "serving") -> set[int]:
         if f'"part": "{part}"'.encode() in told:
             found.add(child)
     return found
+
+
+async def test_no_request_of_a_few_bytes_stops_the_workers(gateway: Process) -> None:
+    """CONNECT once had a worker read the same head for ever, and four of them stopped both workers."""
+    address = urlsplit(gateway.url)
+    serving = workers(gateway)
+    for _ in range(16):
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 405 ")
+        writer.close()
+
+    async with aiohttp.ClientSession() as session:
+        for _ in range(16):
+            headers = {"Connection": "close"}  # so that both workers are asked
+            async with session.get(f"{gateway.url}/healthz", headers=headers) as response:
+                assert response.status == 200
+    assert workers(gateway) == serving
 
 
 class Load:
