@@ -27,6 +27,8 @@ CONFIRMATION_BOOST = 0.1
 MOST_CONFIRMATION_BOOST = 0.3
 TRUST_BOOST = {TrustTier.BRONZE: 0.0, TrustTier.SILVER: 0.05, TrustTier.GOLD: 0.10}
 REPORT_TRIES = 12
+# Of the actions of a confirmation, the one that puts the user's marker and the one that counts.
+CONFIRMER, CONFIRMED = 1, 2
 CONFIRM_TRIES = 3  # one is enough, and one more where another user was the first meanwhile
 TIERS: Mapping[str, TrustTier] = {tier.value: tier for tier in TrustTier}
 
@@ -139,6 +141,9 @@ class Sightings:
             try:
                 await self._store.transact(keys.CONFIRM, self._confirmation(item, user_id, nano_id))
             except TransactionCancelled as cancelled:
+                if cancelled.reasons[CONFIRMER] == "ConditionalCheckFailed":
+                    # The user's confirmation may have been counted after the sighting was read.
+                    return sighting_from(await self._find(area, sighting_id))
                 # Another user may have been the first meanwhile.
                 item = self._as_it_stands(cancelled, sighting_id)
                 continue
@@ -152,32 +157,35 @@ class Sightings:
         raise _no_sighting(sighting_id)
 
     def _confirmation(self, item: Item, user_id: str, nano_id: str) -> list[Action]:
-        key = keys.confirmation(item["sightingId"], self._now, nano_id)
-        confirmation = {
-            "PK": key.partition,
-            "SK": key.sort,
+        said = {
             "sightingId": item["sightingId"],
             "userId": user_id,
             "confirmedAt": iso(self._now),
             "expiresAt": item["expiresAt"],
         }
-        values = {"now": _ttl_now(self._now), "me": user_id, "one": 1, "confirmer": {user_id}}
-        counts = _counts_for_trust(item)
+        confirmation = keys.confirmation(item["sightingId"], self._now, nano_id)
+        # Confirmers were a set in the sighting once, which each confirmation wrote anew, to the table and its index.
+        confirmer = keys.confirmer(item["sightingId"], user_id)
         actions = [
-            Action("Put", item=confirmation, condition="attribute_not_exists(PK)"),
-            Action(
-                "Update",
-                key=Key(item["PK"], item["SK"]),
-                update=keys.CONFIRM.update,
-                condition=keys.CONFIRM.condition + (f" AND {keys.FIRST_CONFIRMATION}" if counts else ""),
-                values=values,
-            ),
+            Action("Put", item={"PK": key.partition, "SK": key.sort, **said}, condition="attribute_not_exists(PK)")
+            for key in (confirmation, confirmer)
         ]
-        return [*actions, count_confirmed(item["reporterId"], self._now)] if counts else actions
+        values: dict[str, Any] = {"now": _ttl_now(self._now), "me": user_id, "one": 1}
+        counts = _counts_for_trust(item)
+        if counts:
+            values["none"] = 0
+        sighting = Action(
+            "Update",
+            key=Key(item["PK"], item["SK"]),
+            update=keys.CONFIRM.update,
+            condition=keys.CONFIRM.condition + (f" AND {keys.FIRST_CONFIRMATION}" if counts else ""),
+            values=values,
+        )
+        return [*actions, sighting, *([count_confirmed(item["reporterId"], self._now)] if counts else [])]
 
     def _as_it_stands(self, cancelled: TransactionCancelled, sighting_id: str) -> Item:
-        item = cancelled.items[1]
-        if cancelled.reasons[1] != "ConditionalCheckFailed":
+        item = cancelled.items[CONFIRMED]
+        if cancelled.reasons[CONFIRMED] != "ConditionalCheckFailed":
             raise cancelled
         if item is None or item["expiresAt"] <= self._now.timestamp():
             raise _no_sighting(sighting_id)
@@ -273,12 +281,14 @@ def _reported_before(cancelled: TransactionCancelled, wanted: Sighting) -> Sight
 
 
 def _counted(item: Item, user_id: str) -> bool:
+    """Whether the sighting alone tells that a confirmation does not count: `confirmers` is of an earlier version."""
     return item["reporterId"] == user_id or user_id in item.get("confirmers", ())
 
 
 def _counts_for_trust(item: Item) -> bool:
     """Whether the next confirmation is the first, of a report by somebody who can be trusted more."""
-    return not item.get("confirmers") and item.get("trustTier") != TrustTier.GOLD.value
+    is_first = not item.get("confirmationCount") and not item.get("confirmers")
+    return is_first and item.get("trustTier") != TrustTier.GOLD.value
 
 
 def _no_sighting(sighting_id: str) -> NotFound:

@@ -85,6 +85,11 @@ def confirmation(sighting_id: str, confirmed_at: datetime, nano_id: str) -> Key:
     return Key(join("SIGHTING", sighting_id), join("CONFIRMATION", iso(confirmed_at), nano_id))
 
 
+def confirmer(sighting_id: str, user_id: str) -> Key:
+    """The marker of a user who confirmed a sighting."""
+    return Key(join("SIGHTING", sighting_id), join("CONFIRMER", user_id))
+
+
 ACTIVE_IN_AREA = AccessPattern(
     id="BLIP-1",
     question="The active sightings of an area, newest first",
@@ -160,9 +165,9 @@ CONFIRM = AccessPattern(
     fields=("confirmSighting",),
     key="PK = :partition AND SK BETWEEN :oldest AND :end",
     filter=("sightingId = :id", "expiresAt > :now"),
-    # `confirmers` is absent until the first one: a condition on an absent attribute with NOT contains holds.
+    # `confirmers` is of an earlier version: a condition on an absent attribute with NOT contains holds.
     condition="expiresAt > :now AND reporterId <> :me AND NOT contains(confirmers, :me)",
-    update="ADD confirmationCount :one, confirmers :confirmer",
+    update="ADD confirmationCount :one",
     descending=True,
     # A sighting that was just reported must be found: this read leads to a write.
     consistent=True,
@@ -242,7 +247,9 @@ COUNT_REPORT = "ADD reportTotal :one"
 # The first report under the rule that confirmed reports make the tier: what was earned before it stays as it is.
 SETTLE_TIER = ("attribute_not_exists(tierSince)", "trustTier = :tier, tierSince = :today")
 # With the first confirmation of a sighting, and only then, its reporter's profile counts one more for the day.
-FIRST_CONFIRMATION = "attribute_not_exists(confirmers)"
+FIRST_CONFIRMATION = (
+    "(attribute_not_exists(confirmationCount) OR confirmationCount = :none) AND attribute_not_exists(confirmers)"
+)
 CONFIRMED_ON = "confirmed"
 
 
