@@ -36,7 +36,12 @@ MOST = max(CONCURRENCIES)
 CALLS = {"GetItem": 240, f"BatchGetItem of {PAGE}": 48, f"Query of {PAGE}": 48}
 ACCOUNT = {"region_name": "local", "aws_access_key_id": ENGINE_KEY, "aws_secret_access_key": "local"}
 
-VALUES = {"partition": keys.area(AREA), "prefix": keys.SIGHTING_PREFIX, "now": NOON.timestamp()}
+VALUES = {
+    "partition": keys.area(AREA),
+    "oldest": keys.SIGHTING_PREFIX,
+    "end": keys.SIGHTINGS_END,
+    "now": NOON.timestamp(),
+}
 KEYS = [{"PK": key.partition, "SK": key.sort} for key in sighting_keys()]
 REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "GetItem": {"TableName": BLIP.name, "Key": encode_item(KEYS[0])},

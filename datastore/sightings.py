@@ -17,9 +17,10 @@ from datastore.keyspace import sightings as keys
 from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
 from datastore.moments import from_iso, from_seconds, iso, to_millisecond, to_seconds
-from datastore.pages import Page, Span, empty_page, read_page
+from datastore.pages import Page, Span, empty_page
 from datastore.records import record
 from datastore.reporters import TrustTier, UserProfile, count_confirmed, count_report, introduce, profile_from
+from datastore.sighting_pages import read_by_moment
 from datastore.store import Action, Store
 
 LIFETIME = timedelta(seconds=1800)
@@ -93,7 +94,7 @@ class Sightings:
             if not span.backward:
                 return empty_page(span)
             span = Span(span.size, backward=True)
-        return await read_page(self._store, keys.ACTIVE_IN_AREA, [values], span)
+        return await read_by_moment(self._store, keys.ACTIVE_IN_AREA, values, span)
 
     def _alive_in(self, area: str) -> dict[str, Any]:
         """The values of a Query for the sightings of an area that may be alive."""
@@ -113,7 +114,8 @@ class Sightings:
     async def trending(self, categories: Sequence[str], window: timedelta, *, with_items: bool) -> list[Trend]:
         """BLIP-4: the categories by score, the number of live sightings reported in the window, highest first.
 
-        One Query a category, side by side; `with_items` fetches what it counts instead of counting alone.
+        One Query a category, side by side. The window begins with a whole second, within which the keys' order is not
+        that of time. `with_items` fetches what it counts instead of counting alone.
         """
         trends = await asyncio.gather(*[self._trend(category, window, with_items) for category in categories])
         return sorted(trends, key=lambda trend: (-trend.score, trend.category))
@@ -121,13 +123,13 @@ class Sightings:
     async def _trend(self, category: str, window: timedelta, with_items: bool) -> Trend:
         values = {
             "partition": keys.category(category),
-            "cutoff": max(iso(self._now - window), keys.trending_since(self._oldest)),
+            "cutoff": keys.trending_since(max(self._now - window, self._oldest)),
             "now": _ttl_now(self._now),
         }
         if not with_items:
             return Trend(category, window, await self._store.count(keys.TRENDING, values), ())
         items = [item async for item in self._store.query_all(keys.TRENDING, values)]
-        return Trend(category, window, len(items), items)
+        return Trend(category, window, len(items), sorted(items, key=newness, reverse=True))
 
     async def confirm(self, area: str, sighting_id: str, *, user_id: str, nano_id: str) -> Sighting:
         """BLIP-5: count a user's confirmation once. One's own, or a second one, leaves the sighting as it stands.
@@ -260,6 +262,11 @@ def new_sighting(
         expires_at=from_seconds(to_seconds(moment + LIFETIME)),
         confirmation_count=confirmation_count,
     )
+
+
+def newness(item: Mapping[str, Any]) -> tuple[str, bool, str]:
+    """What orders items of TrendingIndex, or keys of it, by their moments."""
+    return keys.in_time(keys.SIGHTING_PREFIX + item["GSI1SK"])
 
 
 def is_sighting(key: Mapping[str, Any]) -> bool:

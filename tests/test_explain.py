@@ -28,6 +28,7 @@ from datastore.errors import Forbidden, Unauthenticated
 from datastore.explaining import MOST_CALLS, MOST_KEYS, explained
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.sightings import BLIP
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.metering import Call, Meter
@@ -222,18 +223,20 @@ async def test_reads_that_serve_several_fields_are_told_as_hits(served: Served, 
 
 
 async def test_the_pages_of_a_query_are_one_call(served: Served, proxy: Proxy, clock: Clock) -> None:
-    report = 'r%d: reportSighting(input: {area: "Downtown", category: "Cats", description: "x"}) { area }'
-    await served.ask(f"mutation {{ {' '.join(report % number for number in range(12))} }}", user="ada")
-    clock.forward(minutes=45)
+    # Another program's, which lived shorter than this gateway's do.
+    short = {"PK": "AREA#Downtown", "expiresAt": int(clock().timestamp()) + 60}
+    items = [short | {"SK": f"SIGHTING#2026-06-25T12:00:00Z#{number}"} for number in range(50)]
+    await served.store().write_all(BLIP, puts=items)
+    clock.forward(minutes=2)
 
     with watched(proxy) as wire:
         told = explanation(await ask(served, '{ sightings(area: "Downtown", first: 1) { nodes { area } } }'))
 
     holds(told, wire)
     (call,) = told["calls"]
-    assert (call["pages"], call["read"], call["returned"]) == (3, 12, 0)
-    assert call["condition"] == "PK = :partition AND begins_with(SK, :prefix)"
-    assert call["values"]["prefix"] == "SIGHTING#"
+    assert (call["pages"], call["read"], call["returned"]) == (3, 50, 0)
+    assert call["condition"] == "PK = :partition AND SK BETWEEN :oldest AND :end"
+    assert call["values"]["end"] == "SIGHTING$"
     assert "expiresAt" in call["filter"]
 
 

@@ -16,7 +16,7 @@ from datastore.cursors import Cursors, binding
 from datastore.database import Database
 from datastore.declarations import AccessPattern, Who
 from datastore.errors import BadCursor
-from datastore.keyspace.sightings import ACTIVE_IN_AREA, BLIP, SIGHTING_PREFIX
+from datastore.keyspace.sightings import ACTIVE_IN_AREA, BLIP, SIGHTING_PREFIX, SIGHTINGS_END
 from datastore.metering import Deadline
 from datastore.pages import Page, Span, read_page
 from datastore.store import Store
@@ -109,7 +109,7 @@ class World:
 
     def _values(self, partition: str) -> dict[str, Any]:
         values = {"partition": f"C{partition}" if self.pattern.index else partition, "now": NOW}
-        return values if self.pattern.index else values | {"prefix": SIGHTING_PREFIX}
+        return values if self.pattern.index else values | {"oldest": SIGHTING_PREFIX, "end": SIGHTINGS_END}
 
     def cursor(self, item: Item) -> str:
         names = BLIP.key_attributes(self.pattern.index)

@@ -22,7 +22,10 @@ BLIP = Table(
 SIGHTING_PREFIX = "SIGHTING#"
 # The least text above all that begins with the prefix: the upper bound of a range of sort keys.
 SIGHTINGS_END = "SIGHTING$"
+# Above all that a sort key goes on with after its second.
+LAST_CHARACTER = "~"
 WATCH_PREFIX = "WATCH#"
+_TO_SECOND = len(SIGHTING_PREFIX) + len("2026-06-25T14:30:00")
 
 
 def area(name: str) -> str:
@@ -49,6 +52,21 @@ def sightings_since(moment: datetime) -> str:
 def trending_since(moment: datetime) -> str:
     """The same for the sort keys of TrendingIndex."""
     return _to_second(moment)
+
+
+def second_of(sort: str) -> str:
+    """The sort key of a sighting to the second of its moment."""
+    return sort[:_TO_SECOND]
+
+
+def is_whole_second(sort: str) -> bool:
+    """Whether a sort key has its moment without a fraction of the second, as other programs write it."""
+    return sort[_TO_SECOND : _TO_SECOND + 1] == "Z"
+
+
+def in_time(sort: str) -> tuple[str, bool, str]:
+    """What orders sort keys by their moments: those of whole seconds come before the others of their second."""
+    return sort[:_TO_SECOND], not is_whole_second(sort), sort
 
 
 def _to_second(moment: datetime) -> str:
