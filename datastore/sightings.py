@@ -14,7 +14,7 @@ from datastore.client import TransactionCancelled
 from datastore.decoding import Decoder, derived, number, text
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace import sightings as keys
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import Key, second_part
 from datastore.keyspace.sightings import BLIP
 from datastore.moments import from_iso, from_seconds, iso, to_millisecond, to_seconds
 from datastore.pages import Page, Span, empty_page
@@ -307,6 +307,10 @@ def _ttl_now(now: datetime) -> float:
     return now.timestamp()
 
 
+def _moment_of(sort: str) -> datetime:
+    return from_iso(second_part(sort))
+
+
 def _sighting_item(sighting: Sighting) -> Item:
     return {
         "PK": sighting.key.partition,
@@ -331,12 +335,13 @@ sighting_from = Decoder(
     _sort=text("SK"),
     key=derived(Key, "_partition", "_sort"),
     sighting_id=text("sightingId"),
-    area=text("area"),
-    category=text("category"),
+    # Its keys tell these, too: another program need not store them beside.
+    area=text("area", default=text("PK", second_part)),
+    category=text("category", default=text("GSI1PK", second_part)),
     description=text("description", default=""),
     reporter_id=text("reporterId"),
     trust_tier=text("trustTier", TIERS, default=TrustTier.BRONZE),
-    reported_at=text("reportedAt", from_iso),
+    reported_at=text("reportedAt", from_iso, default=text("SK", _moment_of)),
     expires_at=number("expiresAt", from_seconds),
     confirmation_count=number("confirmationCount", default=0),
 )
