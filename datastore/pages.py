@@ -92,7 +92,7 @@ async def read_page(
     """
     reader = _Reader(store, pattern, span.backward, attributes, keep, leads_on)
     if len(partitions) == 1 and span.start is None:
-        return _page(await reader.read(partitions[0], span.size + 1, None), span, 1)
+        return page_of(await reader.read(partitions[0], span.size + 1, None), span, 1)
     ordered = list(reversed(partitions)) if span.backward else list(partitions)
     first, start = _position(pattern, ordered, span.start)
     wanted = span.size + 1
@@ -110,7 +110,7 @@ async def read_page(
             found += batch
         fullest = max(fullest, *map(len, batches))
         at += len(wave)
-    return _page(found, span, at - first)
+    return page_of(found, span, at - first)
 
 
 @cache
@@ -121,10 +121,11 @@ def in_order(pattern: AccessPattern, order: SortOrder) -> AccessPattern:
 
 def empty_page(span: Span) -> Page:
     """What `read_page` answers where there is nothing."""
-    return _page([], span, 0)
+    return page_of([], span, 0)
 
 
-def _page(found: list[Raw], span: Span, partitions: int) -> Page:
+def page_of(found: list[Raw], span: Span, partitions: int) -> Page:
+    """The page, of the items in the order of reading, of which one more may have been found than it takes."""
     more = len(found) > span.size
     raw = found[: span.size]
     if span.backward:

@@ -19,6 +19,7 @@ from typing import Any
 
 from datastore.attributes import Item
 from datastore.keyspace import sightings as keys
+from datastore.keyspace.parts import second_part
 from datastore.records import record
 from datastore.store import Action, Store
 
@@ -127,7 +128,7 @@ def introduce(profile: UserProfile) -> Action:
 def profile_from(item: Mapping[str, Any]) -> UserProfile:
     last = item.get("lastReportedOn")
     return UserProfile(
-        user_id=item["userId"],
+        user_id=item.get("userId") or second_part(item["PK"]),
         trust_tier=tier_from(item),
         report_total=item.get("reportTotal", 0),
         streak_days=item.get("streakDays", 0),

@@ -14,12 +14,13 @@ from datastore.client import TransactionCancelled
 from datastore.decoding import Decoder, derived, number, text
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace import sightings as keys
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import Key, second_part
 from datastore.keyspace.sightings import BLIP
 from datastore.moments import from_iso, from_seconds, iso, to_millisecond, to_seconds
-from datastore.pages import Page, Span, empty_page, read_page
+from datastore.pages import Page, Span, empty_page
 from datastore.records import record
 from datastore.reporters import TrustTier, UserProfile, count_confirmed, count_report, introduce, profile_from
+from datastore.sighting_pages import read_by_moment
 from datastore.store import Action, Store
 
 LIFETIME = timedelta(seconds=1800)
@@ -27,6 +28,8 @@ CONFIRMATION_BOOST = 0.1
 MOST_CONFIRMATION_BOOST = 0.3
 TRUST_BOOST = {TrustTier.BRONZE: 0.0, TrustTier.SILVER: 0.05, TrustTier.GOLD: 0.10}
 REPORT_TRIES = 12
+# Of the actions of a confirmation, the one that puts the user's marker and the one that counts.
+CONFIRMER, CONFIRMED = 1, 2
 CONFIRM_TRIES = 3  # one is enough, and one more where another user was the first meanwhile
 TIERS: Mapping[str, TrustTier] = {tier.value: tier for tier in TrustTier}
 
@@ -91,7 +94,7 @@ class Sightings:
             if not span.backward:
                 return empty_page(span)
             span = Span(span.size, backward=True)
-        return await read_page(self._store, keys.ACTIVE_IN_AREA, [values], span)
+        return await read_by_moment(self._store, keys.ACTIVE_IN_AREA, values, span)
 
     def _alive_in(self, area: str) -> dict[str, Any]:
         """The values of a Query for the sightings of an area that may be alive."""
@@ -111,7 +114,8 @@ class Sightings:
     async def trending(self, categories: Sequence[str], window: timedelta, *, with_items: bool) -> list[Trend]:
         """BLIP-4: the categories by score, the number of live sightings reported in the window, highest first.
 
-        One Query a category, side by side; `with_items` fetches what it counts instead of counting alone.
+        One Query a category, side by side. The window begins with a whole second, within which the keys' order is not
+        that of time. `with_items` fetches what it counts instead of counting alone.
         """
         trends = await asyncio.gather(*[self._trend(category, window, with_items) for category in categories])
         return sorted(trends, key=lambda trend: (-trend.score, trend.category))
@@ -119,13 +123,13 @@ class Sightings:
     async def _trend(self, category: str, window: timedelta, with_items: bool) -> Trend:
         values = {
             "partition": keys.category(category),
-            "cutoff": max(iso(self._now - window), keys.trending_since(self._oldest)),
+            "cutoff": keys.trending_since(max(self._now - window, self._oldest)),
             "now": _ttl_now(self._now),
         }
         if not with_items:
             return Trend(category, window, await self._store.count(keys.TRENDING, values), ())
         items = [item async for item in self._store.query_all(keys.TRENDING, values)]
-        return Trend(category, window, len(items), items)
+        return Trend(category, window, len(items), sorted(items, key=newness, reverse=True))
 
     async def confirm(self, area: str, sighting_id: str, *, user_id: str, nano_id: str) -> Sighting:
         """BLIP-5: count a user's confirmation once. One's own, or a second one, leaves the sighting as it stands.
@@ -139,6 +143,9 @@ class Sightings:
             try:
                 await self._store.transact(keys.CONFIRM, self._confirmation(item, user_id, nano_id))
             except TransactionCancelled as cancelled:
+                if cancelled.reasons[CONFIRMER] == "ConditionalCheckFailed":
+                    # The user's confirmation may have been counted after the sighting was read.
+                    return sighting_from(await self._find(area, sighting_id))
                 # Another user may have been the first meanwhile.
                 item = self._as_it_stands(cancelled, sighting_id)
                 continue
@@ -152,32 +159,35 @@ class Sightings:
         raise _no_sighting(sighting_id)
 
     def _confirmation(self, item: Item, user_id: str, nano_id: str) -> list[Action]:
-        key = keys.confirmation(item["sightingId"], self._now, nano_id)
-        confirmation = {
-            "PK": key.partition,
-            "SK": key.sort,
+        said = {
             "sightingId": item["sightingId"],
             "userId": user_id,
             "confirmedAt": iso(self._now),
             "expiresAt": item["expiresAt"],
         }
-        values = {"now": _ttl_now(self._now), "me": user_id, "one": 1, "confirmer": {user_id}}
-        counts = _counts_for_trust(item)
+        confirmation = keys.confirmation(item["sightingId"], self._now, nano_id)
+        # Confirmers were a set in the sighting once, which each confirmation wrote anew, to the table and its index.
+        confirmer = keys.confirmer(item["sightingId"], user_id)
         actions = [
-            Action("Put", item=confirmation, condition="attribute_not_exists(PK)"),
-            Action(
-                "Update",
-                key=Key(item["PK"], item["SK"]),
-                update=keys.CONFIRM.update,
-                condition=keys.CONFIRM.condition + (f" AND {keys.FIRST_CONFIRMATION}" if counts else ""),
-                values=values,
-            ),
+            Action("Put", item={"PK": key.partition, "SK": key.sort, **said}, condition="attribute_not_exists(PK)")
+            for key in (confirmation, confirmer)
         ]
-        return [*actions, count_confirmed(item["reporterId"], self._now)] if counts else actions
+        values: dict[str, Any] = {"now": _ttl_now(self._now), "me": user_id, "one": 1}
+        counts = _counts_for_trust(item)
+        if counts:
+            values["none"] = 0
+        sighting = Action(
+            "Update",
+            key=Key(item["PK"], item["SK"]),
+            update=keys.CONFIRM.update,
+            condition=keys.CONFIRM.condition + (f" AND {keys.FIRST_CONFIRMATION}" if counts else ""),
+            values=values,
+        )
+        return [*actions, sighting, *([count_confirmed(item["reporterId"], self._now)] if counts else [])]
 
     def _as_it_stands(self, cancelled: TransactionCancelled, sighting_id: str) -> Item:
-        item = cancelled.items[1]
-        if cancelled.reasons[1] != "ConditionalCheckFailed":
+        item = cancelled.items[CONFIRMED]
+        if cancelled.reasons[CONFIRMED] != "ConditionalCheckFailed":
             raise cancelled
         if item is None or item["expiresAt"] <= self._now.timestamp():
             raise _no_sighting(sighting_id)
@@ -254,6 +264,11 @@ def new_sighting(
     )
 
 
+def newness(item: Mapping[str, Any]) -> tuple[str, bool, str]:
+    """What orders items of TrendingIndex, or keys of it, by their moments."""
+    return keys.in_time(keys.SIGHTING_PREFIX + item["GSI1SK"])
+
+
 def is_sighting(key: Mapping[str, Any]) -> bool:
     """Whether the table's key (or an item with it) is a sighting's."""
     return str(key["PK"]).startswith("AREA#") and str(key["SK"]).startswith(keys.SIGHTING_PREFIX)
@@ -273,12 +288,14 @@ def _reported_before(cancelled: TransactionCancelled, wanted: Sighting) -> Sight
 
 
 def _counted(item: Item, user_id: str) -> bool:
+    """Whether the sighting alone tells that a confirmation does not count: `confirmers` is of an earlier version."""
     return item["reporterId"] == user_id or user_id in item.get("confirmers", ())
 
 
 def _counts_for_trust(item: Item) -> bool:
     """Whether the next confirmation is the first, of a report by somebody who can be trusted more."""
-    return not item.get("confirmers") and item.get("trustTier") != TrustTier.GOLD.value
+    is_first = not item.get("confirmationCount") and not item.get("confirmers")
+    return is_first and item.get("trustTier") != TrustTier.GOLD.value
 
 
 def _no_sighting(sighting_id: str) -> NotFound:
@@ -288,6 +305,10 @@ def _no_sighting(sighting_id: str) -> NotFound:
 def _ttl_now(now: datetime) -> float:
     """Now in epoch seconds as `expiresAt > :now` compares it: an item that expires this very moment is gone."""
     return now.timestamp()
+
+
+def _moment_of(sort: str) -> datetime:
+    return from_iso(second_part(sort))
 
 
 def _sighting_item(sighting: Sighting) -> Item:
@@ -314,12 +335,13 @@ sighting_from = Decoder(
     _sort=text("SK"),
     key=derived(Key, "_partition", "_sort"),
     sighting_id=text("sightingId"),
-    area=text("area"),
-    category=text("category"),
+    # Its keys tell these, too: another program need not store them beside.
+    area=text("area", default=text("PK", second_part)),
+    category=text("category", default=text("GSI1PK", second_part)),
     description=text("description", default=""),
     reporter_id=text("reporterId"),
     trust_tier=text("trustTier", TIERS, default=TrustTier.BRONZE),
-    reported_at=text("reportedAt", from_iso),
+    reported_at=text("reportedAt", from_iso, default=text("SK", _moment_of)),
     expires_at=number("expiresAt", from_seconds),
     confirmation_count=number("confirmationCount", default=0),
 )

@@ -19,13 +19,13 @@ WATCH_IDS = UUID("5d3f4c0e-4f7e-4f0a-9a53-6a1d2f0c9b7e")
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """An area and category that a user wants to hear of."""
+    """An area and category that a user wants to hear of. `created_at` is None where another program left it out."""
 
     watch_id: str
     user_id: str
     area: str
     category: str
-    created_at: datetime
+    created_at: datetime | None
 
 
 class Watches:
@@ -51,8 +51,9 @@ class Watches:
 
     async def create(self, user_id: str, area: str, category: str, now: datetime) -> Watch:
         """BLIP-7: a user has one watch for an area and category; asked for again, it is answered as it stands."""
-        watch = Watch(watch_id_of(area, category), user_id, area, category, to_millisecond(now))
-        written = await self._store.put(keys.CREATE_WATCH, _watch_item(watch))
+        moment = to_millisecond(now)
+        watch = Watch(watch_id_of(area, category), user_id, area, category, moment)
+        written = await self._store.put(keys.CREATE_WATCH, _watch_item(watch, moment))
         return watch if written.ok or written.item is None else watch_from(written.item)
 
     async def delete(self, key: Key) -> Watch | None:
@@ -74,7 +75,7 @@ def is_watch(key: Mapping[str, Any]) -> bool:
     return str(key["PK"]).startswith("USER#") and str(key["SK"]).startswith(keys.WATCH_PREFIX)
 
 
-def _watch_item(watch: Watch) -> Item:
+def _watch_item(watch: Watch, created_at: datetime) -> Item:
     key = keys.watch(watch.user_id, watch.area, watch.category, watch.watch_id)
     return {
         "PK": key.partition,
@@ -83,10 +84,11 @@ def _watch_item(watch: Watch) -> Item:
         "userId": watch.user_id,
         "area": watch.area,
         "category": watch.category,
-        "createdAt": iso(watch.created_at),
+        "createdAt": iso(created_at),
     }
 
 
 def watch_from(item: Mapping[str, Any]) -> Watch:
     user_id, area, category, watch_id = keys.watch_parts(Key(item["PK"], item["SK"]))
-    return Watch(watch_id, user_id, area, category, from_iso(item["createdAt"]))
+    created = item.get("createdAt")
+    return Watch(watch_id, user_id, area, category, from_iso(created) if created else None)

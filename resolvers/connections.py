@@ -173,14 +173,13 @@ def connection(of: Listing, page: Page, convert: Callable[[Mapping[str, Any]], R
     return Connection(page, [Edge(of, raw, parsed(convert, decode_item(raw))) for raw in page.raw])
 
 
-def cut(items: list[Item], pattern: AccessPattern, span: Span) -> Page:
-    """A page of a list that is in memory already, newest first; a cursor's own item may have gone since."""
-    sort = pattern.table.index(pattern.index).sort if pattern.index else pattern.table.sort
-    assert sort is not None, "A list without a sort attribute has no order to be cut by."
+def cut(items: list[Item], place: Callable[[Item], Any], span: Span) -> Page:
+    """A page of a list that is in memory already, newest first by `place`; a cursor's own item may have gone since."""
+    start = None if span.start is None else place(span.start)
     if span.backward:
-        before = items if span.start is None else [item for item in items if item[sort] > span.start[sort]]
+        before = items if start is None else [item for item in items if place(item) > start]
         kept = before[-span.size :]
         return Page(kept, has_next=len(before) < len(items), has_previous=len(kept) < len(before))
-    after = items if span.start is None else [item for item in items if item[sort] < span.start[sort]]
+    after = items if start is None else [item for item in items if place(item) < start]
     kept = after[: span.size]
     return Page(kept, has_next=len(kept) < len(after), has_previous=len(after) < len(items))

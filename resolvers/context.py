@@ -349,7 +349,7 @@ class Context:
 
     @_Made
     def faces(self) -> Faces:
-        return Faces(self.store)
+        return Faces(self.store, self.lookups)
 
     @_Made
     def naming(self) -> Naming:

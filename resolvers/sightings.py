@@ -19,6 +19,7 @@ from datastore.sightings import (
     Sighting,
     Trend,
     is_sighting,
+    newness,
     sighting_from,
 )
 from datastore.streams import Change
@@ -141,7 +142,7 @@ async def trending_sightings(
 ) -> Connection[Sighting]:
     arguments = {"category": parent.category, "hours": parent.window / HOUR}
     of = listing(info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments)
-    page = cut(list(parent.items), keys.TRENDING, of.span(Paging(first, after, last, before)))
+    page = cut(list(parent.items), newness, of.span(Paging(first, after, last, before)))
     return connection(of, page, sighting_from)
 
 

@@ -86,7 +86,9 @@ class Watch(Node):
     user_id: strawberry.ID = strawberry.field(description="Whose watch it is.")
     area: str = strawberry.field(description="One of `areas`.")
     category: str = strawberry.field(description="One of `categories`.")
-    created_at: datetime = strawberry.field(description="Since when.")
+    created_at: datetime | None = strawberry.field(
+        description="Since when; null where another program stored it without saying so."
+    )
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:

@@ -59,11 +59,12 @@ def _of_sightings(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:
     assert totals == reported
     for description, times in Counter(item["description"] for item in sightings).items():
         yield ("sighting", description), times
+    confirmers = [item for item in items if item["SK"].startswith("CONFIRMER#")]
+    counts = Counter(item["sightingId"] for item in confirmers)
     for item in sightings:
-        confirmers = item.get("confirmers", set())
-        assert item["confirmationCount"] == len(confirmers)
-        for confirmer in confirmers:
-            yield ("confirmation", item["sightingId"], confirmer), True
+        assert item["confirmationCount"] == counts[item["sightingId"]]
+    for item in confirmers:
+        yield ("confirmation", item["sightingId"], item["userId"]), True
 
 
 def _of_photos(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:

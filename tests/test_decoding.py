@@ -161,12 +161,12 @@ def sighting_by_hand(item: Mapping[str, Any]) -> Sighting:
     return Sighting(
         key=Key(item["PK"], item["SK"]),
         sighting_id=item["sightingId"],
-        area=item["area"],
-        category=item["category"],
+        area=item["area"] if "area" in item else split(item["PK"])[1],
+        category=item["category"] if "category" in item else split(item["GSI1PK"])[1],
         description=item.get("description", ""),
         reporter_id=item["reporterId"],
         trust_tier=TrustTier(item.get("trustTier", "bronze")),
-        reported_at=from_iso(item["reportedAt"]),
+        reported_at=from_iso(item["reportedAt"] if "reportedAt" in item else split(item["SK"])[1]),
         expires_at=from_seconds(item["expiresAt"]),
         confirmation_count=item.get("confirmationCount", 0),
     )

@@ -156,7 +156,7 @@ async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
         {"imageId": "b", "personIds": [], "persons": [], **common},
     ]
     # Nothing says what they are called: each is looked for by their id.
-    assert answer.made == [GET, QUERY, QUERY, QUERY, BY_TYPE]
+    assert answer.made == [GET, QUERY, QUERY, QUERY, BY_TYPE, *["Query sparks.personId-PK-index"] * 3]
 
 
 async def test_what_the_file_of_a_photo_is_is_read_in_both_forms(served: Served) -> None:
@@ -402,16 +402,17 @@ def photo_id(image_id: str) -> str:
     return global_id("Photo", image_id, WRITTEN)
 
 
-async def test_a_user_id_that_stands_for_nobody_has_no_photos_and_no_user(served: Served) -> None:
+async def test_a_user_id_that_stands_for_nobody_is_no_user_and_lists_nothing(served: Served) -> None:
     await put(served, user(), photo("a"))
 
-    answer = await served.ask(
-        """{ photoUser(userId: "forged") { id }
-          photosByUser(userId: "forged") { nodes { id } pageInfo { hasNextPage } } }"""
-    )
+    one = await served.ask('{ photoUser(userId: "forged") { id } }')
+    listed = await served.ask('{ photosByUser(userId: "forged") { nodes { id } } }')
 
-    assert good(answer) == {"photosByUser": {"nodes": [], "pageInfo": {"hasNextPage": False}}, "photoUser": None}
-    assert answer.calls == []
+    assert (good(one), one.calls) == ({"photoUser": None}, [])
+    assert (listed.codes, listed.calls) == (["BAD_USER_INPUT"], [])
+    assert [(error["message"], error["extensions"]["field"]) for error in listed.errors or ()] == [
+        ("`userId` is not the id of a photo user.", "userId")
+    ]
 
 
 @pytest.mark.parametrize("field", ["photosByUser(%s) { nodes { id } }", "photoUser(%s) { id }"])

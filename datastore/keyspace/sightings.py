@@ -22,7 +22,10 @@ BLIP = Table(
 SIGHTING_PREFIX = "SIGHTING#"
 # The least text above all that begins with the prefix: the upper bound of a range of sort keys.
 SIGHTINGS_END = "SIGHTING$"
+# Above all that a sort key goes on with after its second.
+LAST_CHARACTER = "~"
 WATCH_PREFIX = "WATCH#"
+_TO_SECOND = len(SIGHTING_PREFIX) + len("2026-06-25T14:30:00")
 
 
 def area(name: str) -> str:
@@ -49,6 +52,21 @@ def sightings_since(moment: datetime) -> str:
 def trending_since(moment: datetime) -> str:
     """The same for the sort keys of TrendingIndex."""
     return _to_second(moment)
+
+
+def second_of(sort: str) -> str:
+    """The sort key of a sighting to the second of its moment."""
+    return sort[:_TO_SECOND]
+
+
+def is_whole_second(sort: str) -> bool:
+    """Whether a sort key has its moment without a fraction of the second, as other programs write it."""
+    return sort[_TO_SECOND : _TO_SECOND + 1] == "Z"
+
+
+def in_time(sort: str) -> tuple[str, bool, str]:
+    """What orders sort keys by their moments: those of whole seconds come before the others of their second."""
+    return sort[:_TO_SECOND], not is_whole_second(sort), sort
 
 
 def _to_second(moment: datetime) -> str:
@@ -83,6 +101,11 @@ def watch_parts(key: Key) -> tuple[str, str, str, str]:
 
 def confirmation(sighting_id: str, confirmed_at: datetime, nano_id: str) -> Key:
     return Key(join("SIGHTING", sighting_id), join("CONFIRMATION", iso(confirmed_at), nano_id))
+
+
+def confirmer(sighting_id: str, user_id: str) -> Key:
+    """The marker of a user who confirmed a sighting."""
+    return Key(join("SIGHTING", sighting_id), join("CONFIRMER", user_id))
 
 
 ACTIVE_IN_AREA = AccessPattern(
@@ -160,9 +183,9 @@ CONFIRM = AccessPattern(
     fields=("confirmSighting",),
     key="PK = :partition AND SK BETWEEN :oldest AND :end",
     filter=("sightingId = :id", "expiresAt > :now"),
-    # `confirmers` is absent until the first one: a condition on an absent attribute with NOT contains holds.
+    # `confirmers` is of an earlier version: a condition on an absent attribute with NOT contains holds.
     condition="expiresAt > :now AND reporterId <> :me AND NOT contains(confirmers, :me)",
-    update="ADD confirmationCount :one, confirmers :confirmer",
+    update="ADD confirmationCount :one",
     descending=True,
     # A sighting that was just reported must be found: this read leads to a write.
     consistent=True,
@@ -242,7 +265,9 @@ COUNT_REPORT = "ADD reportTotal :one"
 # The first report under the rule that confirmed reports make the tier: what was earned before it stays as it is.
 SETTLE_TIER = ("attribute_not_exists(tierSince)", "trustTier = :tier, tierSince = :today")
 # With the first confirmation of a sighting, and only then, its reporter's profile counts one more for the day.
-FIRST_CONFIRMATION = "attribute_not_exists(confirmers)"
+FIRST_CONFIRMATION = (
+    "(attribute_not_exists(confirmationCount) OR confirmationCount = :none) AND attribute_not_exists(confirmers)"
+)
 CONFIRMED_ON = "confirmed"
 
 

@@ -1,16 +1,18 @@
 """Faces: one person's in one photo."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from datastore.declarations import AccessPattern
+from datastore.errors import DomainError
 from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import faces as keys
 from datastore.moments import from_iso
 from datastore.photos.library import Photo
-from datastore.records import record
+from datastore.photos.lookups import Lookups
+from datastore.records import parsed, record
 from datastore.store import Store
 
 
@@ -59,9 +61,20 @@ def face_from(item: Mapping[str, Any]) -> Face:
 class Faces:
     """One method for each access pattern."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, lookups: Lookups) -> None:
         self._store = store
+        self._lookups = lookups
 
     async def by_key(self, face_id: str, image_id: str, pattern: AccessPattern = keys.FACE) -> Face | None:
         """SPARKS-N2."""
         return record(face_from, await self._store.get(pattern, keys.face(face_id, image_id)))
+
+    async def of_person_on(self, photo: Photo, person_id: str) -> list[Face | DomainError]:
+        """SPARKS-N3: a person's faces on a photo that lists none of them, in the order of their ids.
+
+        The person's faces are read once for all photos of a request. An error stands in the place of a damaged one.
+        """
+        items = await self._lookups.find_all(keys.FACES_OF_OTHERS, person_id, keys.PREFIX)
+        sort = keys.on_photo(photo.image_id)
+        found = [parsed(face_from, item) for item in reversed(items) if item["SK"] == sort]
+        return [replace(face, photo=photo) if isinstance(face, Face) else face for face in found]

@@ -55,6 +55,12 @@ class Photo:
     camera: str | None = None
     keeps_metadata: bool = False
 
+    @property
+    def unlisted(self) -> list[str]:
+        """The ids of persons on it of whom it lists no face, since another program wrote it."""
+        listed = {face.person_id for face in self.faces}
+        return [id for id in dict.fromkeys(self.person_ids) if id and id not in listed]
+
 
 def photo_from(item: Mapping[str, Any]) -> Photo:
     """A photo from the table, or from an index. What its file is, older items tell in attributes of their own."""

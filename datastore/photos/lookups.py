@@ -11,13 +11,15 @@ from datastore.giving_up import Batches
 from datastore.store import Store
 
 AT_ONCE = 8
+# Of a longer partition the first of these are found: some 25 read units of a person's faces.
+MOST_OF_PARTITION = 1000
 
-# The pattern (`PK = :partition AND begins_with(SK, :prefix)`), the partition and the prefix.
-Place = tuple[AccessPattern, str, str]
+# The pattern (with `:partition` and `:prefix` in its key), the partition, the prefix, and how many items at most.
+Place = tuple[AccessPattern, str, str, int]
 
 
-class Lookups(Batches[Place, Item | None]):
-    """The first item of each partition, or None; each is asked for once in a request."""
+class Lookups(Batches[Place, list[Item]]):
+    """The first items of each partition; each is asked for once in a request."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
@@ -27,20 +29,28 @@ class Lookups(Batches[Place, Item | None]):
         store.on_close(self.give_up)
 
     async def find(self, pattern: AccessPattern, partition: str, prefix: str) -> Item | None:
-        place = pattern, partition, prefix
+        """The first item, or None."""
+        items = await self._find((pattern, partition, prefix, 1))
+        return items[0] if items else None
+
+    async def find_all(self, pattern: AccessPattern, partition: str, prefix: str) -> list[Item]:
+        """The items of the partition, in the pattern's order, up to `MOST_OF_PARTITION`."""
+        return await self._find((pattern, partition, prefix, MOST_OF_PARTITION))
+
+    async def _find(self, place: Place) -> list[Item]:
         if self._store.meter.detailed:
-            self._asks.note(place, pattern, known=self.knows(place))
+            self._asks.note(place, place[0], known=self.knows(place))
         return await self.wait(place)
 
     async def batch_load_fn(self, places: Sequence[Place]) -> list[Any]:
-        """An item, None or an exception for each place."""
-        return await asyncio.gather(*[self._first(place) for place in places], return_exceptions=True)
+        """The items or an exception for each place."""
+        return await asyncio.gather(*[self._read(place) for place in places], return_exceptions=True)
 
-    async def _first(self, place: Place) -> Item | None:
-        pattern, partition, prefix = place
+    async def _read(self, place: Place) -> list[Item]:
         if self._store.meter.detailed:
             # It runs in a task of its own, begun by whoever was the first of all that ask in this turn.
             asking.set(self._asks.of([place])[0].field)
+        pattern, partition, prefix, most = place
         async with self._at_once:
-            page = await self._store.query(pattern, {"partition": partition, "prefix": prefix}, limit=1)
-        return page.items[0] if page.items else None
+            page = await self._store.query(pattern, {"partition": partition, "prefix": prefix}, limit=most)
+        return page.items

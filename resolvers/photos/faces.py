@@ -1,6 +1,7 @@
 """Faces on photos: SPARKS-7, SPARKS-N2 and their part of SPARKS-W1."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import strawberry
 from datastore.errors import DomainError
 from datastore.photos.faces import Face
 from datastore.photos.library import FaceOnPhoto, Photo
+from datastore.photos.tagging import MOST_FACES
 from resolvers.context import Context, Info
 from resolvers.selection import selects
 
@@ -25,9 +27,22 @@ async def faces_on_photo(
     if selects(info, "person"):
         for id in {face.person_id for face in shown} & parent.person_names.keys():
             info.context.persons.will_ask(id, parent.person_names[id])
-    found = await asyncio.gather(*[_known(info.context, parent, face) for face in shown], return_exceptions=True)
-    # One that is no more is none that can be shown.
-    return [face for face in found if face is not None]  # type: ignore[misc]
+    unlisted = [id for id in parent.unlisted[:MOST_FACES] if person_id in (None, id)]
+    found = await asyncio.gather(
+        *[_known(info.context, parent, face) for face in shown],
+        *[info.context.faces.of_person_on(parent, id) for id in unlisted],
+        return_exceptions=True,
+    )
+    return list(_faces(found))
+
+
+def _faces(found: list[Face | list[Face | DomainError] | BaseException | None]) -> Iterator[Face | DomainError]:
+    """Without those that are no more."""
+    for one in found:
+        if isinstance(one, list):
+            yield from one
+        elif one is not None:
+            yield one  # type: ignore[misc]
 
 
 async def _known(context: Context, photo: Photo, of: FaceOnPhoto) -> Face | None:

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import strawberry
 
+from datastore.errors import BadUserInput
 from datastore.keyspace.photos import library as keys
-from datastore.pages import SortOrder, empty_page
+from datastore.pages import SortOrder
 from datastore.photos.faces import Face
 from datastore.photos.library import Photo, photo_from
 from datastore.photos.users import PhotoUser
@@ -63,6 +64,8 @@ async def photos_by_user(
 ) -> Connection[Photo]:
     from_index(consistent)
     address = email_given(info.context, email=email, user_id=user_id)
+    if address is None:
+        raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
     return await _by_user(info, address, "Query.photosByUser", Paging(first, after, last, before), order)
 
 
@@ -78,12 +81,10 @@ async def photos_of_user(
     return await _by_user(info, parent.email, "PhotoUser.photos", Paging(first, after, last, before), order)
 
 
-async def _by_user(info: Info, email: str | None, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
+async def _by_user(info: Info, email: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
     arguments = {"email": email, "order": order.value}
     of = listing(info.context.services.cursors, keys.PHOTOS_BY_USER, field, arguments)
     span = of.span(paging)
-    if email is None:
-        return connection(of, empty_page(span), photo_from)
     page = await info.context.photos.by_user(email, span, order, leads_on=leads_on(info, *POINT_READS))
     return connection(of, page, photo_from)
 

@@ -15,7 +15,12 @@ def partition(face_id: str) -> str:
 
 
 def face(face_id: str, image_id: str) -> Key:
-    return Key(partition(face_id), join("IMAGE", image_id))
+    return Key(partition(face_id), on_photo(image_id))
+
+
+def on_photo(image_id: str) -> str:
+    """The sort key of all faces on a photo."""
+    return join("IMAGE", image_id)
 
 
 def face_parts(key: Key) -> tuple[str, str]:
@@ -39,6 +44,18 @@ FACE_NOW = replace(
     key="PK = :partition AND begins_with(SK, :prefix)",
     consistent=True,
     fields=(),
+)
+FACES_OF_OTHERS = AccessPattern(
+    id="SPARKS-N3",
+    question="The faces of a person whom a photo shows and lists no face of, as other programs write photos",
+    table=SPARKS,
+    operations=("Query",),
+    who=Who.ANY,
+    fields=("Photo.faces",),
+    index=BY_PERSON,
+    key="personId = :partition AND begins_with(PK, :prefix)",
+    # Ids sort by time, as a rule: of very many faces those tagged last.
+    descending=True,
 )
 PHOTOS_OF_PERSON = AccessPattern(
     id="SPARKS-7",
@@ -78,4 +95,4 @@ UNTAG_FACE = AccessPattern(
     consistent=True,
 )
 
-PATTERNS = (FACE, FACE_NOW, PHOTOS_OF_PERSON, TAG_FACE, UNTAG_FACE)
+PATTERNS = (FACE, FACE_NOW, FACES_OF_OTHERS, PHOTOS_OF_PERSON, TAG_FACE, UNTAG_FACE)
