@@ -121,7 +121,7 @@ async def test_nothing_counts_that_was_made_with_a_secret_which_is_not_accepted(
 
     counts = await what_counts(new, await made_by(old))
 
-    assert counts.pop("id") == []
+    assert counts.pop("id") == "BAD_USER_INPUT"
     assert counts == NONE
 
 
