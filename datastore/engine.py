@@ -1,7 +1,7 @@
 """The embedded DynamoDB engine (dynoxide) as a child process: one per data folder, however many commands use it.
 
-Whoever holds `engine.lock` owns the engine and tells its endpoint, process id and access key in `engine.json`. Others
-attach to that endpoint, and one of them takes over when the owner goes.
+The process that holds `engine.lock` owns the engine and writes its endpoint, process id and access key to
+`engine.json`. Other processes attach to that endpoint, and one of them takes over when the owner ends.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from datastore import engine_process
 from datastore.engine_access import KeyUnusable, key_in_environment, new_key
-from datastore.engine_folder import EngineFolder, Told
+from datastore.engine_directory import EngineDirectory, EngineRecord
 from datastore.engine_process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, bound, is_free
 from datastore.private_folders import FolderUnusable, unusable
 
@@ -70,14 +70,14 @@ def _npm_platform() -> str:
 class Engine:
     """A running engine: `async with Engine(binary, data_dir) as engine`.
 
-    Whoever names the same `data_dir` shares the engine on it, and with `memory` the one that keeps nothing there.
-    Without a `data_dir` it is in memory, and private.
+    All commands that name the same `data_dir` share its engine; with `memory` they share one that stores nothing there.
+    Without a `data_dir` the engine is in memory and private.
 
-    Read `endpoint`, and the access `key` for it, at every call: it moves when its port is lost to somebody else. The
-    owner demands the key that GATEWAY_ENGINE_KEY sets, or else the one kept in `data_dir`. `on_restart` runs each time
-    this process started the engine again or took it over (an engine in memory is empty then); `restarts` counts that.
-    With `listen`, a host and a port, it is there for others too, and never moves; the host is one that includes
-    127.0.0.1, where this process asks it.
+    Read `endpoint` and the access `key` at every call: the engine moves when another process takes its port. The
+    owner demands the key that GATEWAY_ENGINE_KEY sets, or else the one stored in `data_dir`. `on_restart` runs each
+    time this process has started the engine again or has taken it over; an engine in memory is empty then.
+    `restarts` counts these times. With `listen`, a host and a port, other hosts reach the engine too, and it never
+    moves. The host must include 127.0.0.1, where this process connects.
     Entering raises EngineFailed. Enter in a thread that outlives the engine: on Linux it is killed with that thread.
     """
 
@@ -95,7 +95,7 @@ class Engine:
         self._listen = listen
         self.restarts = 0
         self._binary = binary
-        self._folder = None if data_dir is None else EngineFolder(data_dir.resolve(), memory)
+        self._folder = None if data_dir is None else EngineDirectory(data_dir.resolve(), memory)
         self._on_restart = on_restart
         self._running: Child | None = None
         self._reservation: socket.socket | None = None
@@ -146,11 +146,11 @@ class Engine:
                 await asyncio.sleep(POLL)
         await self._start()
 
-    async def _attach(self, folder: EngineFolder) -> bool:
-        told = folder.told()
-        if not await answers(told.endpoint, told.key):
+    async def _attach(self, folder: EngineDirectory) -> bool:
+        record = folder.read_record()
+        if not await answers(record.endpoint, record.key):
             return False
-        self.endpoint, self.key = told.endpoint, told.key
+        self.endpoint, self.key = record.endpoint, record.key
         return True
 
     async def _leave(self) -> None:
@@ -170,11 +170,11 @@ class Engine:
         while self._running is not None:
             await self._renew(await self._running.wait())
 
-    async def _outlive_owner(self, folder: EngineFolder) -> None:
+    async def _outlive_owner(self, folder: EngineDirectory) -> None:
         """Returns with the lock held; until then follows the owner's engine to where it moves."""
         while not folder.take():
-            if (told := folder.told()).endpoint:
-                self.endpoint, self.key = told.endpoint, told.key
+            if (record := folder.read_record()).endpoint:
+                self.endpoint, self.key = record.endpoint, record.key
             await asyncio.sleep(POLL)
 
     async def _renew(self, reason: str) -> None:
@@ -211,28 +211,30 @@ class Engine:
         if self._folder is not None and self._folder.database is not None and self._running is None:
             await self._end_orphan(self._folder, self._folder.database)
         if self._running is not None:
-            await self._running.stop()  # it may have started, and not be told of
+            await self._running.stop()  # it may run, and not be in the record
         if not self.key:
             self.key = key_in_environment() or (new_key() if self._folder is None else self._folder.key())
         self._running = await self._launch()
         if self._folder is not None:
-            self._tell(self._folder, self._running)
+            self._write_record(self._folder, self._running)
         self._answers_since = time.monotonic()
 
-    def _tell(self, folder: EngineFolder, running: Child) -> None:
+    def _write_record(self, folder: EngineDirectory, running: Child) -> None:
         try:
-            folder.tell(Told(self.endpoint, running.pid, self.key))
+            folder.write_record(EngineRecord(self.endpoint, running.pid, self.key))
         except OSError as problem:
-            if "watch" not in self._tasks:  # who enters is told
+            if "watch" not in self._tasks:  # `__aenter__` reports it
                 raise
-            # Others know the engine of before, which had the same endpoint as a rule.
-            logger.warning("Other commands are not told that the embedded engine was started again: %s.", problem)
+            # The record names the endpoint of the engine before, which is the same as a rule.
+            logger.warning(
+                "The record of the embedded engine cannot be written: %s. Other commands may not find it.", problem
+            )
 
-    async def _end_orphan(self, folder: EngineFolder, database: Path) -> None:
+    async def _end_orphan(self, folder: EngineDirectory, database: Path) -> None:
         """End what a killed owner left behind, where the system does not do so, and take its port."""
-        told = folder.told()
-        if told.pid and await (orphan := Orphan(told.pid, database)).runs():
-            self.endpoint = told.endpoint
+        record = folder.read_record()
+        if record.pid and await (orphan := Orphan(record.pid, database)).runs():
+            self.endpoint = record.endpoint
             await orphan.end()
 
     async def _launch(self) -> Child:

@@ -1,4 +1,4 @@
-"""One life of the embedded engine as a child process, and what becomes of one that was left behind."""
+"""One life of the embedded engine as a child process, and the end of one that outlived its owner."""
 
 import asyncio
 import ctypes
@@ -19,9 +19,9 @@ from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
 from datastore.engine_access import bearing
-from datastore.engine_door import Door
-from datastore.engine_gate import Filter
+from datastore.engine_listener import EngineListener
 from datastore.engine_relay import Relay
+from datastore.engine_seccomp import Filter
 from datastore.private_folders import OTHERS
 
 PATIENCE = 20.0  # seconds for an engine to get ready
@@ -49,38 +49,40 @@ class EngineFailed(Exception):
 
 
 class Child:
-    """One life of the engine, as our child, and the door that clients reach it by.
+    """One life of the engine as a child process, and the listener that clients connect to.
 
-    `confined` tells whether it may be tried to leave the engine no port of its own.
+    `confined` is whether to try a seccomp filter, which leaves the engine no port of its own.
     """
 
     confined: ClassVar[bool] = True
 
-    def __init__(self, process: asyncio.subprocess.Process, door: Door) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, listener: EngineListener) -> None:
         self.pid = process.pid
         self._process = process
-        self._door = door
+        self._listener = listener
         self._output = b""
 
     @classmethod
     async def start(cls, binary: Path, port: int, database: Path | None, key: str, host: str = LOCAL) -> Self:
-        """Start an engine that answers at this port those who bear the key. It answers when this returns.
+        """Start an engine behind a listener at this port, which demands the key. It answers when this returns.
 
-        Raises EngineFailed with what it said.
+        Raises `EngineFailed` with the last lines of its output.
         """
-        child = await cls._begun(binary, bound(host, port), database, key)
+        child = await cls._spawn_behind_listener(binary, bound(host, port), database, key)
         try:
             await child._prepare(port, database)
         except EngineFailed:
-            if child._door.problem is None:
+            if child._listener.problem is None:
                 raise
         else:
             return child
-        cls._tell_unconfined()
+        cls._warn_unconfined()
         return await cls.start(binary, port, database, key, host)
 
     @classmethod
-    async def _begun(cls, binary: Path, listener: socket.socket, database: Path | None, key: str) -> Self:
+    async def _spawn_behind_listener(
+        cls, binary: Path, listener: socket.socket, database: Path | None, key: str
+    ) -> Self:
         calls = Filter.of_system() if cls.confined else None
         own = _own_address()
         try:
@@ -90,11 +92,11 @@ class Child:
             if calls is not None:
                 calls.close()
             raise
-        gate = None if calls is None else calls.gate()
-        if gate is None:
-            cls._tell_unconfined()
+        handover = None if calls is None else calls.handover()
+        if handover is None:
+            cls._warn_unconfined()
         try:
-            return cls(process, Door(listener, key, gate or Relay(*own), hands_over=gate is not None))
+            return cls(process, EngineListener(listener, key, handover or Relay(*own), hands_over=handover is not None))
         except OSError as problem:
             process.kill()
             await process.wait()
@@ -111,14 +113,14 @@ class Child:
             raise
 
     @classmethod
-    def _tell_unconfined(cls) -> None:
+    def _warn_unconfined(cls) -> None:
         if cls.confined:
             cls.confined = False
             logger.warning(UNCONFINED, LOCAL)
 
     def _open(self, port: int) -> None:
         try:
-            self._door.open()
+            self._listener.open()
         except OSError as problem:
             raise EngineFailed(f"The embedded engine cannot listen on port {port}: {problem.strerror}.") from problem
 
@@ -146,14 +148,14 @@ class Child:
         while await self._read():
             pass
         status = await self._process.wait()
-        self._door.close()
+        self._listener.close()
         lines = [line.strip() for line in self._output.decode(errors="replace").splitlines()]
         said = "; ".join(line.removeprefix("error: ") for line in lines if line and "listening on" not in line)
         ended = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
         return said[-400:] or ended
 
     async def stop(self) -> None:
-        self._door.close()
+        self._listener.close()
         try:
             with suppress(ProcessLookupError, TimeoutError):
                 self._process.terminate()
@@ -166,7 +168,7 @@ class Child:
 
 
 def _hint(database: Path | None) -> str:
-    """What probably stands in the engine's way, which tells only that of SQLite."""
+    """The likely cause of a failed start: the engine reports only that SQLite failed."""
     if database is None:
         return ""
     with suppress(OSError):
@@ -188,7 +190,7 @@ def index_stream(database: Path) -> None:
 
 
 class Orphan:
-    """An engine that outlived its owner, where the system does not end it with that, known by what the owner told."""
+    """An engine that outlived its owner, where the system does not end it with the owner. The record names it."""
 
     def __init__(self, pid: int, database: Path) -> None:
         self._pid = pid
@@ -204,7 +206,7 @@ class Orphan:
         return False
 
     async def end(self) -> None:
-        """End it if it runs: nobody can reach it any more, but it has the database open."""
+        """End it if it runs: no client can reach it any more, but it has the database open."""
         began = time.monotonic()
         while (passed := time.monotonic() - began) < 2 * GRACE and await self.runs():
             with suppress(OSError):
@@ -213,7 +215,7 @@ class Orphan:
 
 
 def _own_address() -> tuple[str, int]:
-    """Where an engine listens that has a port of its own: on Linux at an address that no web page can guess."""
+    """The address for an engine that has a port of its own: on Linux one that a web page cannot guess."""
     host = LOCAL
     if sys.platform.startswith("linux"):
         host = ".".join(["127", *(str(secrets.randbelow(254) + 1) for _ in range(3))])
@@ -223,10 +225,10 @@ def _own_address() -> tuple[str, int]:
 
 
 def bound(host: str, port: int, *, listens: bool = True) -> socket.socket:
-    """Return a socket for the door, which refuses connections until the engine is ready; or a reservation.
+    """Return a bound socket: one for the listener, which refuses connections until it listens, or a reservation.
 
-    A reservation never listens. As long as it is there no other user of the machine can bind the port, and be sent the
-    key by clients that do not know yet that the engine is gone. Raises `EngineFailed`.
+    A reservation never listens. As long as it is open no other user of the machine can bind the port. Clients that do
+    not know yet that the engine has ended would send their key to that user. Raises `EngineFailed`.
     """
     found = socket.socket()
     try:
@@ -287,7 +289,7 @@ def _before_engine(calls: Filter | None) -> Callable[[], None] | None:
 
 
 async def answers(endpoint: str, key: str) -> bool:
-    """Whether a dynoxide answers there who bears the key."""
+    """Whether a dynoxide at this endpoint takes the key."""
     try:
         async with asyncio.timeout(1):
             reader, writer = await asyncio.open_connection(LOCAL, urlsplit(endpoint).port or 0)

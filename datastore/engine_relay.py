@@ -1,6 +1,6 @@
 """Passes the bytes of admitted connections on to an embedded engine that listens for itself.
 
-This is for systems that cannot close the engine's own port to others (see `engine_gate` for those that can).
+This is for systems that cannot close the engine's own port to others (see `engine_seccomp` for those that can).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ CONNECT_SECONDS = 1.0
 
 
 class Relay:
-    """What stands between the door and an engine that listens at this address."""
+    """Passes bytes between admitted clients and an engine that listens at this address."""
 
     problem: OSError | None = None
 
@@ -23,20 +23,22 @@ class Relay:
     def attend(self, loop: asyncio.AbstractEventLoop) -> None:
         """Nothing is to be done before a connection is there."""
 
-    async def take(self, visitor: socket.socket, head: bytes) -> None:
+    async def take(self, client: socket.socket, head: bytes) -> None:
         """Connect to the engine, send it the `head`, and pass on what comes from both ends. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_SECONDS):
-            to_engine, engines = await loop.create_connection(lambda: _End(self._open), *self._address)
-        engines.transport.pause_reading()
+            to_engine, engine_end = await loop.create_connection(lambda: _End(self._open), *self._address)
+        engine_end.transport.pause_reading()
         to_engine.write(head)
         try:
-            _, visitors = await loop.create_connection(lambda: _End(self._open, engines), sock=visitor)
+            _, client_end = await loop.create_connection(lambda: _End(self._open, engine_end), sock=client)
         except BaseException:
             to_engine.abort()
             raise
-        engines.other = visitors
-        engines.transport.resume_reading()
+        engine_end.other = client_end
+        if engine_end.transport.is_closing():  # the engine has closed its end meanwhile
+            client_end.transport.close()
+        engine_end.transport.resume_reading()
 
     def close(self) -> None:
         """Close all connections."""

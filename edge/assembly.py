@@ -37,7 +37,7 @@ from edge.observing.operation_log import OperationLog
 from edge.observing.operation_metrics import OperationMetrics
 from edge.requests import Observe, OpenContext
 from edge.settings import Settings
-from edge.uploading import UploadAdmission
+from edge.upload_admission import UploadAdmission
 from edge.verification_keys import OpenSession
 from edge.websocket.endpoint import GraphQLWebSocket
 from edge.websocket.limits import SocketLimits

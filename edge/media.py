@@ -26,8 +26,8 @@ from edge.capacity.addresses import address_in
 from edge.http.headers import MOST_CONDITION_CHARACTERS
 from edge.http.refusals import ClientGone, Refused
 from edge.origins import canonical, canonical_all
+from edge.upload_admission import Upload, UploadAdmission, refusal_of, too_large
 from edge.upload_form import MOST_AROUND, UploadForm
-from edge.uploading import Upload, UploadAdmission, refusal_of, too_large
 
 MOST_BYTES = 25 * 2**20  # no token says more
 SILENCE_SECONDS = 30.0

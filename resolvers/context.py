@@ -36,6 +36,7 @@ from datastore.matches.teams import Teams
 from datastore.metering import Deadline, Meter
 from datastore.objects import ObjectStore
 from datastore.photos.appearances import Appearances
+from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.editing import Editing
 from datastore.photos.events import PhotoEvents
 from datastore.photos.faces import Faces
@@ -45,7 +46,6 @@ from datastore.photos.lookups import Lookups
 from datastore.photos.merging import Merging
 from datastore.photos.naming import Naming
 from datastore.photos.persons import Persons
-from datastore.photos.picture_pool import Pictures
 from datastore.photos.tagging import Tagging
 from datastore.photos.uploads import Uploads
 from datastore.photos.user_ids import UserIds
@@ -91,7 +91,7 @@ class Services:
     deadline_seconds: float = 30.0
     keeps_metadata: bool = False
     parsed_matches: ParsedMatches = field(default_factory=ParsedMatches)
-    pictures: Pictures = field(default_factory=Pictures)
+    pictures: DecoderPool = field(default_factory=DecoderPool)
 
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from datastore.database import Database, StoreOptions, open_database
 from datastore.declarations import Table
 from datastore.keyspace.roles import GATEWAY
 from datastore.metering import Call
-from datastore.photos.picture_pool import Pictures
+from datastore.photos.decoder_pool import DecoderPool
 from datastore.store import Store
 from edge.application import application
 from edge.capacity.settings import Capacity
@@ -159,7 +159,7 @@ class Served:
         return self.gateway.open_store()
 
     @property
-    def pictures(self) -> Pictures:
+    def pictures(self) -> DecoderPool:
         """The gateway's decoders."""
         assert self.gateway.services is not None
         return self.gateway.services.pictures

@@ -23,7 +23,7 @@ from store_engines import free_port, make_tables, new_prefix
 
 from datastore.database import Database, StoreOptions, open_database
 from datastore.engine_access import VARIABLE, bearing
-from datastore.engine_folder import EngineFolder
+from datastore.engine_directory import EngineDirectory
 from datastore.objects.opening import LOCAL_FOLDER
 
 READY_SECONDS = 40.0
@@ -233,7 +233,7 @@ class Deployment:
 
     def engine_child(self) -> int:
         """The id of the engine's own process, which `gateway.py engine` starts."""
-        return EngineFolder(self.folder / "engine").told()[1]
+        return EngineDirectory(self.folder / "engine").read_record().pid
 
     async def figure(self, http: aiohttp.ClientSession, name: str, figure: str) -> float:
         """What a gateway tells of itself at /metrics."""

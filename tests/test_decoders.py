@@ -29,7 +29,7 @@ from upload_steps import uploaded
 from datastore.errors import DomainError, Unavailable
 from datastore.photos.decoder import Decoder, Limits
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
-from datastore.photos.picture_pool import Pictures
+from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.pictures import PictureType
 from datastore.photos.segments import MOST_SEGMENTS
 
@@ -289,7 +289,7 @@ async def test_closing_ends_decoders_and_those_who_wait_for_them() -> None:
         decoders.append(Decoder(Limits(), FAULTY))
         return decoders[-1]
 
-    places = Pictures(made)
+    places = DecoderPool(made)
     await places.examine("original", jpeg(), JPEG, whose="me")
     waiting = [asyncio.create_task(places.examine("original", b"sleep", JPEG, whose=name)) for name in "abcd"]
     async with asyncio.timeout(30):

@@ -20,7 +20,7 @@ import pytest
 from datastore import engine as module
 from datastore import engine_process
 from datastore.engine import Engine, EngineMissing, find_binary
-from datastore.engine_folder import EngineFolder
+from datastore.engine_directory import EngineDirectory
 from datastore.engine_process import EngineFailed
 
 ROOT = Path(__file__).parent.parent
@@ -368,7 +368,7 @@ async def test_unusable_folder_and_program_are_told(binary: Path, tmp_path: Path
 
 async def test_owner_that_never_answers_is_told(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_process, "PATIENCE", 0.2)
-    silent = EngineFolder(tmp_path)
+    silent = EngineDirectory(tmp_path)
     silent.open()
     assert silent.take()
     with pytest.raises(EngineFailed, match=r"engine\.lock is held, but its owner's engine does not answer"):

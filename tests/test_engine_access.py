@@ -19,17 +19,17 @@ import pytest
 from command_line import refused_in_a_line, run, run_here
 from store_engines import ROOT, free_port
 
-from datastore import engine_gate
+from datastore import engine_seccomp
 from datastore.database import StoreOptions, open_database
 from datastore.engine import Engine, find_binary
 from datastore.engine_access import VARIABLE, bearing, refusal_of
-from datastore.engine_door import MOST_UNKNOWN
+from datastore.engine_listener import MOST_UNKNOWN
 from datastore.engine_process import Child
 
 KEY = "a-key-that-nobody-could-ever-guess-0123456789"
 LIST = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}
 SIGNED = "20200101/local/dynamodb/aws4_request, SignedHeaders=host;x-amz-date, Signature=0"
-UNPORTED = pytest.mark.skipif(platform.machine() not in engine_gate.MACHINES, reason="needs Linux's seccomp filters")
+UNPORTED = pytest.mark.skipif(platform.machine() not in engine_seccomp.MACHINES, reason="needs Linux's seccomp filters")
 
 
 @pytest.fixture(params=["gate", "relay"])
@@ -181,9 +181,9 @@ async def test_a_system_that_allows_no_filter_has_the_relay_and_is_told(
 ) -> None:
     monkeypatch.setattr(Child, "confined", True)
     if lack == "filter":
-        monkeypatch.setattr(engine_gate, "FILTER_FLAGS", 1 << 30)
+        monkeypatch.setattr(engine_seccomp, "FILTER_FLAGS", 1 << 30)
     else:
-        monkeypatch.setattr(engine_gate, "MEMORY", "/proc/{}/no-mem")
+        monkeypatch.setattr(engine_seccomp, "MEMORY", "/proc/{}/no-mem")
     caplog.set_level(logging.WARNING)
     for _ in range(2):
         async with Engine(find_binary(ROOT), tmp_path) as engine:

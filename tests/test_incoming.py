@@ -258,12 +258,12 @@ async def test_what_a_killed_gateway_was_receiving_counts_until_it_is_swept(
     limits = IncomingLimits(each=MEGABYTE)
     key = incoming(OWN_ID)[0]
     dead = LocalObjects(objects.folder, SECRET.encode(), lambda: "")
-    arriving = dead.arriving(key, whose=ADA, most_bytes=MEGABYTE, seconds=3_600, limits=limits)
+    arriving = dead.incoming_file(key, whose=ADA, most_bytes=MEGABYTE, seconds=3_600, limits=limits)
     (await arriving.__aenter__()).write(b"x" * 1000)  # and never goes on: its process is killed
     assert (len(files(served)), held(objects)) == (1, (1, MEGABYTE))
 
     with pytest.raises(Throttled):
-        async with objects.arriving(key, whose=ADA, most_bytes=1, seconds=1, limits=limits):
+        async with objects.incoming_file(key, whose=ADA, most_bytes=1, seconds=1, limits=limits):
             pass
     assert held(objects) == (1, MEGABYTE)
     real = time.time
@@ -273,7 +273,7 @@ async def test_what_a_killed_gateway_was_receiving_counts_until_it_is_swept(
     monkeypatch.setattr(time, "time", lambda: real() + lifetime + more + 10)
     assert await objects.sweep() == 1
     assert (files(served), held(objects)) == (set(), (0, 0))
-    async with objects.arriving(key, whose=ADA, most_bytes=1, seconds=1, limits=limits):
+    async with objects.incoming_file(key, whose=ADA, most_bytes=1, seconds=1, limits=limits):
         pass
     await arriving.__aexit__(None, None, None)
 
@@ -294,7 +294,7 @@ async def test_a_file_waits_as_long_as_its_reservation(
 
 async def test_a_caller_who_goes_away_at_once_leaves_no_entry(objects: LocalObjects) -> None:
     async def arrive() -> None:
-        async with objects.arriving(incoming(OWN_ID)[0], whose=ADA, most_bytes=9, seconds=9, limits=LIMITS):
+        async with objects.incoming_file(incoming(OWN_ID)[0], whose=ADA, most_bytes=9, seconds=9, limits=LIMITS):
             await asyncio.sleep(60)
 
     for turns in range(8):

@@ -16,10 +16,10 @@ from PIL import Image, ImageCms
 from upload_forms import sent
 
 from datastore.errors import BadUserInput
-from datastore.photos import picture_pool, pictures, segments
+from datastore.photos import decoder_pool, pictures, segments
 from datastore.photos.decoder import Decoder
-from datastore.photos.examining import examine
-from datastore.photos.picture_pool import Pictures
+from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.picture_decoding import examine
 from datastore.photos.pictures import Picture, PictureType
 
 JPEG, PNG, WEBP = PictureType.JPEG, PictureType.PNG, PictureType.WEBP
@@ -362,21 +362,21 @@ class Looking:
 
 
 async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    looking, places = Looking(monkeypatch), Pictures()
+    looking, places = Looking(monkeypatch), DecoderPool()
     tasks = [asyncio.create_task(places.examine("It", b"", JPEG, whose=str(one))) for one in range(6)]
-    await looking.are(picture_pool.PICTURES_AT_ONCE)
+    await looking.are(decoder_pool.PICTURES_AT_ONCE)
     tasks[0].cancel()  # who goes away leaves the place only when its thread has ended
     await asyncio.sleep(0.01)
-    assert looking.going == picture_pool.PICTURES_AT_ONCE
+    assert looking.going == decoder_pool.PICTURES_AT_ONCE
     looking.free.set()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert looking.most == picture_pool.PICTURES_AT_ONCE
+    assert looking.most == decoder_pool.PICTURES_AT_ONCE
 
 
 async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by asking again and again nor by going away meanwhile; who waits and goes away keeps nobody."""
-    looking, places = Looking(monkeypatch), Pictures()
+    looking, places = Looking(monkeypatch), DecoderPool()
     mine = [asyncio.create_task(places.examine("Mine", b"", JPEG, whose="me")) for _ in range(4)]
     await looking.are(1)
     mine[0].cancel()
@@ -397,7 +397,7 @@ async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_whoever_goes_away_hears_nothing_of_what_is_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    looking, places, told = Looking(monkeypatch), Pictures(), list[Any]()
+    looking, places, told = Looking(monkeypatch), DecoderPool(), list[Any]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     task = asyncio.create_task(places.examine("No picture", b"", JPEG, whose="me"))
     await looking.are(1)

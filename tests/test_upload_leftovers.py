@@ -28,7 +28,7 @@ from datastore.keyspace.photos import table
 from datastore.keyspace.photos import uploads as keys
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
-from datastore.photos.picture_pool import Pictures
+from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.releases import RELEASED_AT_ONCE, Releases
 from datastore.photos.removals import Removals, incoming
 from datastore.photos.uploads import Uploads, _endings
@@ -42,9 +42,9 @@ async def ada(served: Served) -> None:
 
 
 @pytest.fixture
-async def other_pictures() -> AsyncIterator[Pictures]:
+async def other_pictures() -> AsyncIterator[DecoderPool]:
     """The decoders of another gateway."""
-    other = Pictures()
+    other = DecoderPool()
     yield other
     await other.aclose()
 
@@ -186,7 +186,7 @@ def aged(path: Path) -> None:
 
 
 async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(
-    served: Served, other_pictures: Pictures
+    served: Served, other_pictures: DecoderPool
 ) -> None:
     upload = await reserved(served)
     id, objects = upload["imageId"], served.gateway.objects
@@ -221,7 +221,7 @@ async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(
 
 
 async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload(
-    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: Pictures
+    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     upload = await reserved(served)
     id = upload["imageId"]
@@ -439,7 +439,7 @@ async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
 
 
 async def test_files_that_are_written_while_an_upload_is_released_are_removed(
-    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: Pictures
+    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     """The confirmation began a second before the end, and breaks off; the janitor read the upload before."""
     id = await uploaded(served, jpeg())
@@ -465,7 +465,7 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
 
 
 async def test_files_that_are_written_after_an_upload_was_given_up_are_removed(
-    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: Pictures
+    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     """The confirmation is cut off, and its thread writes on."""
     id = await uploaded(served, jpeg())
@@ -561,7 +561,7 @@ async def test_a_deletion_that_comes_late_takes_no_files_of_a_photo_made_again(
 
 
 async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_again(
-    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: Pictures
+    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
 ) -> None:
     """Of the same id and picture, which is made after it was looked up whether it is there."""
     await uploaded(served, jpeg(), imageId=OWN_ID)
@@ -607,7 +607,7 @@ async def test_a_confirmation_that_is_late_leaves_its_files_to_the_reservation_t
 
 async def test_what_a_killed_gateway_was_writing_is_swept(tmp_path: Path) -> None:
     objects = LocalObjects(tmp_path, b"secret", lambda: "http://x")
-    with objects.receiving("originals/one.jpg") as receiving:
+    with objects.partial_file("originals/one.jpg") as receiving:
         receiving.write(b"half")
         (partial,) = files_in(tmp_path)
         for path in (tmp_path / partial, (tmp_path / partial).parent):

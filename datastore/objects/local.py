@@ -32,7 +32,7 @@ from datastore.objects import (
     window,
 )
 from datastore.objects.ledger import IncomingLimits, Ledger
-from datastore.objects.receiving import Arriving, Receiving, UploadGone, told
+from datastore.objects.partial_files import IncomingFile, PartialFile, UploadGone, disk_errors_are_outages
 from datastore.private_folders import make_private, open_private, private_file
 
 LEDGER = "uploads.sqlite"
@@ -146,13 +146,13 @@ class LocalObjects:
         return path
 
     @asynccontextmanager
-    async def arriving(
+    async def incoming_file(
         self, key: str, *, whose: str, most_bytes: int, seconds: float, limits: IncomingLimits
-    ) -> AsyncIterator["Arriving"]:
+    ) -> AsyncIterator["IncomingFile"]:
         """An incoming file to write to, with room for `most_bytes`, which count as a user's (`whose`, any text).
 
         Once it is kept it is waited for that many `seconds`. Raises `Throttled` and `Unavailable` where there is no
-        room, and what `receiving` raises.
+        room, and what `partial` raises.
         """
         ledger, unique = self.ledger, uuid4().hex
         name = f"{key}.{unique}.part"
@@ -160,18 +160,18 @@ class LocalObjects:
         # Not the user themselves: there are emails in no file but the tables.
         user = hmac.digest(self._naming, whose.encode(), "sha256").hex()
         entering = asyncio.ensure_future(asyncio.to_thread(ledger.enter, name, user, most_bytes, until, limits))
-        arriving = None
+        incoming = None
         try:
             await asyncio.shield(entering)
-            with self.receiving(key, unique) as receiving:
-                arriving = Arriving(receiving, partial(ledger.rename, name, key), seconds)
-                yield arriving
+            with self.partial_file(key, unique) as file:
+                incoming = IncomingFile(file, partial(ledger.rename, name, key), seconds)
+                yield incoming
         finally:
-            if arriving is None or not arriving.is_kept:
+            if incoming is None or not incoming.is_kept:
                 await self._struck(ledger, name, entering)
 
     async def _struck(self, ledger: Ledger, name: str, entering: asyncio.Future[None]) -> None:
-        """Strike an entry out, also when nobody waits for that any more."""
+        """Remove an entry from the ledger, also when the caller has been cancelled."""
 
         async def strike() -> None:
             await asyncio.gather(entering, return_exceptions=True)
@@ -183,7 +183,7 @@ class LocalObjects:
         await asyncio.shield(striking)
 
     @contextmanager
-    def receiving(self, key: str, unique: str | None = None) -> Iterator[Receiving]:
+    def partial_file(self, key: str, unique: str | None = None) -> Iterator[PartialFile]:
         """A file to write to piece by piece. Nothing of it is left unless it is kept.
 
         `unique` is a text that comes once. Raises `Unavailable` when the folder cannot be written to.
@@ -193,12 +193,12 @@ class LocalObjects:
         if not key.startswith(INCOMING):
             # A process that is killed leaves it where it is swept.
             part = self.path(f"{INCOMING}{unique}/{path.name}.part")
-        with told():
+        with disk_errors_are_outages():
             for folder in {path.parent, part.parent}:
                 make_private(folder)
             file = open(part, "xb", opener=private_file)  # noqa: SIM115 - closed below
         try:
-            yield Receiving(file, part, path)
+            yield PartialFile(file, part, path)
         finally:
             # What is not kept by now is given up: that its rest cannot be written does not matter.
             with suppress(OSError):
@@ -211,7 +211,7 @@ class LocalObjects:
 
     def _read(self, key: str, most_bytes: int) -> bytes | None:
         path = self.path(key)
-        with told():
+        with disk_errors_are_outages():
             try:
                 with path.open("rb") as file:
                     if os.fstat(file.fileno()).st_size > most_bytes:
@@ -221,10 +221,10 @@ class LocalObjects:
                 return None
 
     def _write(self, key: str, content: bytes) -> None:
-        with self.receiving(key) as receiving:
-            receiving.write(content)
+        with self.partial_file(key) as file:
+            file.write(content)
             try:
-                receiving.keep()
+                file.keep()
             except UploadGone as problem:
                 raise Unavailable("Files cannot be kept at the moment; try again.") from problem
 
@@ -236,7 +236,7 @@ class LocalObjects:
                 with suppress(OSError):
                     for part in path.parent.glob(f"{path.name}.*.part"):
                         part.unlink()
-            with told():
+            with disk_errors_are_outages():
                 path.unlink(missing_ok=True)
             if key.startswith(INCOMING):
                 # The folder stays while it holds another file.
@@ -251,16 +251,16 @@ class LocalObjects:
         # Files are as old as the clock of this machine says that wrote them.
         now, ledger = time.time(), self.ledger
         ends = ledger.ends()
-        with told():
+        with disk_errors_are_outages():
             swept = sum(_swept(folder, now, ends) for folder in self.folder.glob(f"{INCOMING}*") if folder.is_dir())
         ledger.strike(name for name, until in ends.items() if until < now)
         return swept
 
 
 def _swept(folder: Path, now: float, ends: Mapping[str, float]) -> int:
-    """How many files were removed that nobody waits for; the folder of an upload goes with the last of them.
+    """Remove the files whose time is over, and the folder with the last of them. Return how many files.
 
-    `ends` tells until when files are waited for. Others are until they are stale.
+    `ends` has the end of each file that the ledger knows. Other files end when they are stale.
     """
     swept, stale = 0, STALE.total_seconds()
     with suppress(FileNotFoundError):  # others remove what they are done with at the same time

@@ -74,7 +74,7 @@ class Decoder:
         return None if self._process is None else self._process.pid
 
     def examine(self, file: str, content: bytes, declared: PictureType) -> Picture:
-        """What a file shows; see `examining.examine`. One call at a time.
+        """What a file shows; see `picture_decoding.examine`. One call at a time.
 
         Raises `BadUserInput` for what is no picture, and for one that takes too much time or memory or has the process
         crash; `Unavailable` when the machine is at fault.

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 from datastore.errors import BadUserInput
 from datastore.photos.decoder_messages import read_message, write_message
-from datastore.photos.examining import examine, without_metadata
+from datastore.photos.picture_decoding import examine, without_metadata
 from datastore.photos.pictures import PictureType, Reason
 
 # Windows has no such limits: there the gateway's deadline for a picture is the only one.
@@ -61,7 +61,7 @@ def serve(answer: Answer) -> None:
 
 def _answered(request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], list[bytes]]:
     try:
-        # What is examined is what is stored.
+        # Removing the metadata rewrites the file, so the rewritten bytes must be shown to decode.
         bare = without_metadata(request["file"], content)
         picture = examine(request["file"], bare.content, PictureType(request["type"]))
     except BadUserInput as problem:

@@ -1,6 +1,6 @@
 """What is known of pictures without decoding them: their types, their limits, and why a file is refused.
 
-`examining` decodes them, in a process of its own (`decoder_process`). This module imports no decoder.
+`picture_decoding` decodes them, in a process of its own (`decoder_process`). This module imports no decoder.
 """
 
 from dataclasses import dataclass

@@ -20,15 +20,15 @@ from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.moments import from_iso, iso
 from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, ObjectStore, UploadTarget
-from datastore.photos.arrivals import claims
+from datastore.photos.capture_time import taken_at
+from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.library import Photo, photo_from, photo_item
 from datastore.photos.metadata import Facts
-from datastore.photos.originals import taken_at
-from datastore.photos.picture_pool import Pictures
 from datastore.photos.pictures import Picture, PictureType, Reason, check_shape, refused
 from datastore.photos.releases import Releases
 from datastore.photos.removals import incoming
 from datastore.photos.reservations import Reservation, as_kept, file_keys, reservation_from, reservation_item
+from datastore.photos.upload_tokens import claims
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
 from datastore.records import record
 from datastore.store import Action, Store
@@ -80,7 +80,7 @@ class Uploads:
         self,
         store: Store,
         objects: ObjectStore,
-        pictures: Pictures,
+        pictures: DecoderPool,
         now: datetime,
         open_store: Callable[[], Store],
         *,
@@ -106,7 +106,7 @@ class Uploads:
 
         `chosen`: whether the id is the client's own, and may have been used before. `said` names what the client said
         of the photo: the reservation there is must say the same. `uploader` is whose budget uploads are charged to
-        (`arrivals.uploader_claims`).
+        (`upload_tokens.uploader_claims`).
         Raises `NotFound` for a user who has not entered the library, `Conflict` at their limit, for an id that is
         another's or a photo's and for a reservation that says something else, and what the object store raises when it
         takes no uploads.

@@ -8,12 +8,12 @@ import strawberry
 from datastore.ids import uuid7
 from datastore.keyspace.photos import uploads as keys
 from datastore.objects import FILE_FIELD, UploadTarget
-from datastore.photos.arrivals import uploader_claims
+from datastore.photos.capture_time import check_past
 from datastore.photos.library import Photo
-from datastore.photos.originals import check_past
 from datastore.photos.pictures import PictureType
 from datastore.photos.releases import LIFETIME
 from datastore.photos.reservations import Reservation
+from datastore.photos.upload_tokens import uploader_claims
 from datastore.photos.uploads import PhotoUpload
 from resolvers import bounds
 from resolvers.access import require

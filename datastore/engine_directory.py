@@ -1,4 +1,7 @@
-"""What commands that share an embedded engine leave for each other in its data directory."""
+"""The data directory of an embedded engine: its database, the owner's lock and the owner's record.
+
+Other commands find the engine by the record.
+"""
 
 import json
 import os
@@ -23,18 +26,18 @@ else:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-class Told(NamedTuple):
-    """What the owner of an engine tells others that use its data directory."""
+class EngineRecord(NamedTuple):
+    """Where the owner of an engine runs it, and the key that it demands."""
 
     endpoint: str
     pid: int
     key: str
 
 
-class EngineFolder:
-    """The data folder: the database, the owner's lock, and what the owner tells the others.
+class EngineDirectory:
+    """The database, the owner's lock and the owner's record.
 
-    An engine in memory has a lock and a word of its own there, and no database.
+    An engine in memory has a lock and a record of its own there, and no database.
     """
 
     def __init__(self, path: Path, memory: bool = False) -> None:
@@ -42,7 +45,7 @@ class EngineFolder:
         self.database = None if memory else path / "engine.sqlite"
         self.lock = path / f"{name}.lock"
         self.owned = False
-        self._told = path / f"{name}.json"
+        self._record = path / f"{name}.json"
         self._descriptor: int | None = None
 
     def open(self) -> None:
@@ -57,18 +60,19 @@ class EngineFolder:
                 self.owned = True
         return self.owned
 
-    def tell(self, told: Told) -> None:
-        draft = self._told.with_suffix(".tmp")
-        write_private(draft, json.dumps(told._asdict()))
-        draft.replace(self._told)
+    def write_record(self, record: EngineRecord) -> None:
+        """Replace the record at once. Raises `OSError`."""
+        draft = self._record.with_suffix(".tmp")
+        write_private(draft, json.dumps(record._asdict()))
+        draft.replace(self._record)
 
-    def told(self) -> Told:
-        """What the owner of the engine has told; all of it is empty when it has told nothing."""
+    def read_record(self) -> EngineRecord:
+        """The owner's record; an empty one where there is none, or it cannot be read."""
         try:
-            told = json.loads(self._told.read_text())
-            return Told(str(told["endpoint"]), int(told["pid"]), str(told["key"]))
+            record = json.loads(self._record.read_text())
+            return EngineRecord(str(record["endpoint"]), int(record["pid"]), str(record["key"]))
         except (OSError, ValueError, KeyError, TypeError):
-            return Told("", 0, "")
+            return EngineRecord("", 0, "")
 
     def key(self) -> str:
         """The access key of engines on this folder, for its owner. Raises `OSError` and `KeyUnusable`."""
@@ -77,7 +81,7 @@ class EngineFolder:
     def close(self) -> None:
         if self.owned:
             with suppress(OSError):  # the disk has become read-only: a note of an engine that is gone is no harm
-                self._told.unlink(missing_ok=True)
+                self._record.unlink(missing_ok=True)
         if self._descriptor is not None:
             os.close(self._descriptor)
         self.owned, self._descriptor = False, None

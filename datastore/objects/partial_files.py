@@ -1,4 +1,4 @@
-"""A file that arrives in the folder of the local object store: it takes its place whole, or not at all."""
+"""Files that are being written in the folder of the local object store: each takes its place whole, or not at all."""
 
 import errno
 import logging
@@ -16,11 +16,11 @@ logger = logging.getLogger(__name__)
 
 
 class UploadGone(Exception):
-    """The files of an upload were removed while one of them was on its way: it is not waited for any more."""
+    """The files of an upload were removed while one of them was being received."""
 
 
-class Receiving:
-    """A file that is on its way. It takes its place only when it is `kept`, and is gone otherwise."""
+class PartialFile:
+    """A file under a temporary name. `keep` moves it to its place; otherwise it is removed."""
 
     def __init__(self, file: BinaryIO, partial: Path, place: Path) -> None:
         self._file = file
@@ -29,14 +29,14 @@ class Receiving:
 
     def write(self, content: bytes) -> None:
         """Raises `Unavailable` when the disk is full or broken."""
-        with told():
+        with disk_errors_are_outages():
             self._file.write(content)
 
     def keep(self) -> None:
         """Raises `UploadGone` and `Unavailable`. What is kept outlives a loss of power, as what the tables say of it
         does.
         """
-        with told():
+        with disk_errors_are_outages():
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
@@ -47,25 +47,28 @@ class Receiving:
             _settle(self._place.parent)
 
 
-class Arriving:
-    """An incoming file that is on its way, entered in the ledger. `rename` enters it as what it becomes."""
+class IncomingFile:
+    """A partial file of an upload, which the ledger counts.
 
-    def __init__(self, receiving: Receiving, rename: Callable[[int, float], None], seconds: float) -> None:
-        self.write = receiving.write
+    `rename` updates the entry in the ledger when the file takes its place.
+    """
+
+    def __init__(self, file: PartialFile, rename: Callable[[int, float], None], seconds: float) -> None:
+        self.write = file.write
         self.is_kept = False
-        self._receiving = receiving
+        self._file = file
         self._rename = rename
         self._seconds = seconds
 
     def keep(self, size: int) -> None:
-        """Have it take its place, with so many bytes. Raises as `Receiving.keep` does."""
-        self._receiving.keep()
+        """Move the file, of `size` bytes, to its place. Raises as `PartialFile.keep` does."""
+        self._file.keep()
         self.is_kept = True
         self._rename(size, time.time() + self._seconds + (STALE - UPLOAD_LIFETIME).total_seconds())
 
 
 def _settle(folder: Path) -> None:
-    """Have the names of a folder's files written to the disk, where the system lets one. Raises `OSError`."""
+    """Write the names of a folder's files to the disk, where the system allows it. Raises `OSError`."""
     try:
         opened = os.open(folder, os.O_RDONLY)
     except PermissionError:
@@ -80,8 +83,8 @@ def _settle(folder: Path) -> None:
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """A full or broken disk is told as an outage of S3 would be."""
+def disk_errors_are_outages() -> Iterator[None]:
+    """Raise `Unavailable` for an `OSError`, as an outage of S3 does, and log what the system reports."""
     try:
         yield
     except OSError as problem:

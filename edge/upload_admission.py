@@ -12,8 +12,8 @@ from datastore.errors import BadUserInput, Conflict, DomainError, Forbidden, Not
 from datastore.objects import INCOMING
 from datastore.objects.ledger import IncomingLimits
 from datastore.objects.local import LocalObjects
-from datastore.objects.receiving import Arriving, UploadGone
-from datastore.photos.arrivals import no_reservation, reservation_for, uploader_of
+from datastore.objects.partial_files import IncomingFile, UploadGone
+from datastore.photos.upload_tokens import no_reservation, reservation_for, uploader_of
 from datastore.store import Store
 from edge.http.refusals import Refused
 from edge.operations import Caller
@@ -58,7 +58,7 @@ class Upload:
         self._length = length
         self._address = address
         self._stack = stack
-        self._file: Arriving | None = None
+        self._file: IncomingFile | None = None
         self._left = 0
         self._most = 0
 
@@ -98,17 +98,17 @@ class Upload:
         return None if named is None else Caller(Identity(named[0], Role(named[1])), self._address)
 
     def _take_turn(self, key: str) -> None:
-        """One at a time for each file: those who have its token do not fill the disk with what is on its way."""
+        """Refuse a second upload of one file at a time: else its token could fill the disk with partial files."""
         arriving = self._admission.arriving
         if key in arriving:
             raise Conflict("This file is being uploaded; try again when that has ended.", retryable=True)
         arriving.add(key)
         self._stack.callback(arriving.discard, key)
 
-    async def _open(self, token: dict[str, Any]) -> Arriving:
+    async def _open(self, token: dict[str, Any]) -> IncomingFile:
         reservation = await reservation_for(token, self._admission.open_store(), self._now)
         return await self._stack.enter_async_context(
-            self._objects.arriving(
+            self._objects.incoming_file(
                 token["key"],
                 whose=reservation.email,
                 most_bytes=min(self._length, self._most),
@@ -142,7 +142,7 @@ def too_large(most: int) -> Refused:
 
 
 def refusal_of(problem: DomainError) -> Refused:
-    """The refusal of an upload for a reason, which clients are told when to come again after."""
+    """The refusal of an upload for a reason, with Retry-After where the reason has one."""
     headers = {"retry-after": str(problem.extensions["retryAfter"])} if "retryAfter" in problem.extensions else {}
     status = next((status for kind, status in _STATUS.items() if isinstance(problem, kind)), 503)
     return Refused(status, problem, **headers)

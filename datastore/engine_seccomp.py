@@ -1,9 +1,9 @@
-"""Has the kernel ask here, in place of the network, when the embedded engine listens and accepts (Linux).
+"""Leaves the embedded engine no port of its own, by a seccomp filter, and hands admitted connections to it (Linux).
 
 The engine cannot be told to listen anywhere but on TCP, where every user of the machine, and every page in a browser,
 could connect to it. So it runs under a seccomp filter, which any process may set for its children. The filter stops
 its `bind`, `listen`, `accept` and `connect` until they are answered here: its listening socket is replaced by one end
-of a socket pair, and what it accepts is connections that were admitted before (see `engine_door`). Nothing else can
+of a socket pair, and what it accepts is connections that were admitted before (see `engine_listener`). Nothing else can
 connect to it, and it can connect to nothing. The bytes of a connection that was handed over go straight to the engine.
 
 https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html
@@ -59,7 +59,7 @@ class _Program(ctypes.Structure):
 
 
 class Filter:
-    """The filter for one child: the child sets it between fork and exec, then its parent asks for the gate."""
+    """The filter for one child: the child sets it between fork and exec, then its parent asks for the handover."""
 
     def __init__(self, machine: tuple[int, int, tuple[int, ...]]) -> None:
         architecture, self._number, calls = machine
@@ -86,13 +86,13 @@ class Filter:
         if descriptor >= 0:
             socket.send_fds(self._childs, [b"!"], [descriptor])
 
-    def gate(self) -> "Gate | None":
+    def handover(self) -> "Handover | None":
         """Return the gate of the child, which has become the engine by now; None if it has no filter."""
         with self._parents, self._childs:
             self._parents.setblocking(False)
             with suppress(BlockingIOError):
                 descriptors = socket.recv_fds(self._parents, 1, 1)[1]
-                return Gate(descriptors[0])
+                return Handover(descriptors[0])
         return None
 
     def close(self) -> None:
@@ -115,8 +115,8 @@ def _program(architecture: int, calls: tuple[int, ...]) -> bytes:
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
-class Gate:
-    """Answers the calls of one engine that runs under the filter, and hands connections over to it.
+class Handover:
+    """Answers the system calls of one engine that runs under the filter, and hands connections over to it.
 
     `problem` is set when the kernel does not let this process answer them. Closed by `close`.
     """
@@ -139,15 +139,15 @@ class Gate:
         self._loop = loop
         loop.add_reader(self._descriptor, self._answer)
 
-    async def take(self, visitor: socket.socket, head: bytes) -> None:
+    async def take(self, client: socket.socket, head: bytes) -> None:
         """Hand a connection over to the engine, with all that was sent over it: `head` was only looked at."""
         if self._loop is None:
-            visitor.close()  # the engine is gone
+            client.close()  # the engine is gone
             return
         if len(self._waiting) >= MOST_WAITING:
-            visitor.close()
+            client.close()
             return
-        self._waiting.append(visitor)
+        self._waiting.append(client)
         self._ring()
 
     def _ring(self) -> None:
@@ -212,20 +212,20 @@ class Gate:
         with suppress(BlockingIOError):
             self._engines.recv(4096)
         while self._waiting:
-            visitor = self._waiting.popleft()
+            client = self._waiting.popleft()
             try:
-                address, port = visitor.getpeername()
+                address, port = client.getpeername()
             except OSError:
-                visitor.close()  # it has left
+                client.close()  # it has left
                 continue
             try:
                 with _Memory(process) as memory:
                     told = struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(address)
                     memory.write(arguments[1], told + bytes(8))
                     memory.write(arguments[2], struct.pack("=I", 16))
-                self._add(identity, ADD_AND_SEND, visitor, 0)
+                self._add(identity, ADD_AND_SEND, client, 0)
             except OSError as problem:
-                self._waiting.appendleft(visitor)
+                self._waiting.appendleft(client)
                 if problem.errno in INTERRUPTED:  # the call is made again
                     raise
                 # The engine has as many descriptors as it may have: it goes on once it has closed some.
@@ -233,7 +233,7 @@ class Gate:
                 if self._loop is not None:
                     self._loop.call_later(RING_AGAIN_SECONDS, self._ring)
                 return
-            visitor.close()  # the engine's own descriptor is what keeps it open
+            client.close()  # the engine's own descriptor is what keeps it open
             return
         self._respond(identity, errno.EAGAIN)
 

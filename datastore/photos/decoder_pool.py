@@ -16,7 +16,7 @@ from datastore.photos.pictures import Picture, PictureType
 FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
 
 
-class Pictures:
+class DecoderPool:
     """Decoder processes, which are started when they are needed. One pool for each gateway process.
 
     Of one user (`whose`) one file is held and one picture decoded at a time, so that nobody takes all places.
