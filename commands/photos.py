@@ -52,7 +52,7 @@ def strip_photos(
     async def strip(gateway: Gateway) -> None:
         stripping = Stripping(gateway.open_store, gateway.objects, page=page, dry_run=dry_run)
         summary = await stripping.run(_tell_progress, from_the_start=from_the_start)
-        typer.echo(_told(summary, dry_run))
+        typer.echo(_sentence(summary, dry_run))
         if summary.unreadable:
             raise typer.Exit(1)
 
@@ -67,7 +67,7 @@ def _tell_progress(summary: Summary) -> None:
     notes.print(f"{summary.earlier + summary.photos} photos")
 
 
-def _told(summary: Summary, dry_run: bool) -> str:
+def _sentence(summary: Summary, dry_run: bool) -> str:
     lines = [
         f"{'to strip' if dry_run else 'stripped':<10}  {summary.stripped}",
         f"{'clean':<10}  {summary.clean}",

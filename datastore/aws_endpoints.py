@@ -91,10 +91,10 @@ def addresses(session: Any, url: str | None) -> Addresses:
 
 
 def administration(url: str | None) -> tuple[str | None, dict[str, Any]]:
-    """What boto3 is to be told to reach the same tables: an address, if any, and settings of its `Config`.
+    """Return the `endpoint_url`, if any, and the settings of `Config` with which boto3 reaches the same tables.
 
-    It takes no dual-stack address, but the wish for one, and no other address together with such a wish, which the
-    environment may have.
+    boto3 refuses an `endpoint_url` together with `use_dualstack_endpoint`, which the environment may set. For a
+    dual-stack address this therefore returns the setting without the address.
     """
     if url is None:
         return None, {"account_id_endpoint_mode": "disabled"}

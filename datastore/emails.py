@@ -1,8 +1,8 @@
-"""Emails as logs and explanations may show them: personal data, which is to stand in neither.
+"""Replaces emails in logs and explanations, which must not hold personal data.
 
-In logs a hash stands in an email's place. Its key is made when the process begins and is told nobody, so that whoever
-reads the log cannot try which email a hash is of. Within a process it is the same for the same email, in another one
-another.
+In logs a keyed hash replaces an email. The key is made at the start of the process and never leaves it, so a reader of
+the log cannot test which email a hash stands for. Within a process equal emails have equal hashes; in another process
+they have others.
 """
 
 import hmac

@@ -1,6 +1,6 @@
-"""The access key of the embedded engine: where it comes from, and which requests bear it.
+"""The access key of the embedded engine: its source, and the check of requests.
 
-A client bears the key as the AWS access key id of its signature, so every AWS SDK can. It is a bearer secret: the
+A client sends the key as the AWS access key id of its signature, so every AWS SDK can. It is a bearer secret: the
 signature itself is not checked.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from datastore.private_folders import private_file
 
-# Names the key that the owner of an engine demands, and that clients of an engine at a URL bear.
+# Names the key that the owner of an engine demands, and that clients of an engine at a URL send.
 VARIABLE = "GATEWAY_ENGINE_KEY"
 KEY = re.compile(r"[A-Za-z0-9_-]{32,128}")
 KEY_FILE = "engine.key"
@@ -39,7 +39,7 @@ def key_in_environment() -> str | None:
 def kept_key(folder: Path) -> str:
     """Return the key that is kept in a data directory, made at first use. Raises `OSError` and `KeyUnusable`.
 
-    Only the owner of the engine's lock may call this: nobody else then writes the file.
+    Only the owner of the engine's lock may call this: no other process then writes the file.
     """
     path = folder / KEY_FILE
     with suppress(FileNotFoundError):
@@ -62,12 +62,12 @@ def new_key() -> str:
 
 
 def bearing(key: str) -> str:
-    """Return the Authorization header's value for a request that is not signed but bears the key."""
+    """Return the Authorization header's value for a request that is not signed but contains the key."""
     return f"AWS4-HMAC-SHA256 Credential={key}/"
 
 
 def refusal_of(head: bytes, key: str) -> str | None:
-    """Return why a request with this head is refused, None for one that bears the key.
+    """Return why a request with this head is refused, None for one that contains the key.
 
     A browser that lets a page send a request to another origin names the page's in `Origin`.
     """

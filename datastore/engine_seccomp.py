@@ -1,8 +1,8 @@
 """Leaves the embedded engine no port of its own, by a seccomp filter, and hands admitted connections to it (Linux).
 
-The engine cannot be told to listen anywhere but on TCP, where every user of the machine, and every page in a browser,
-could connect to it. So it runs under a seccomp filter, which any process may set for its children. The filter stops
-its `bind`, `listen`, `accept` and `connect` until they are answered here: its listening socket is replaced by one end
+The engine listens on TCP alone, where every user of the machine, and every page in a browser, could connect to it. It
+therefore runs under a seccomp filter, which any process may set for its children. The filter stops its
+`bind`, `listen`, `accept` and `connect` until they are answered here: its listening socket is replaced by one end
 of a socket pair, and what it accepts is connections that were admitted before (see `engine_listener`). Nothing else can
 connect to it, and it can connect to nothing. The bytes of a connection that was handed over go straight to the engine.
 
@@ -220,8 +220,8 @@ class Handover:
                 continue
             try:
                 with _Memory(process) as memory:
-                    told = struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(address)
-                    memory.write(arguments[1], told + bytes(8))
+                    peer = struct.pack("=H", socket.AF_INET) + struct.pack("!H", port) + socket.inet_aton(address)
+                    memory.write(arguments[1], peer + bytes(8))
                     memory.write(arguments[2], struct.pack("=I", 16))
                 self._add(identity, ADD_AND_SEND, client, 0)
             except OSError as problem:

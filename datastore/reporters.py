@@ -1,4 +1,4 @@
-"""Who reports sightings: trust, totals and streaks (BLIP-2, and the reporter's part of BLIP-5 and BLIP-6).
+"""The reporters of sightings: trust, totals and streaks (BLIP-2, and the reporter's part of BLIP-5 and BLIP-6).
 
 A reporter earns trust by reports that another user confirmed: silver from 10, gold from 50, of which at most 10 count a
 day (UTC). Two accounts that confirm each other's reports therefore need a day for silver, and five for gold.

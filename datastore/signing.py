@@ -85,21 +85,21 @@ class CredentialSource:
         return expires_at
 
     async def renew(self, seconds: float | None = None) -> bool:
-        """Find credentials anew after some were refused; whether there are others to sign with than a moment ago.
+        """Find the credentials again after some were refused. Return whether they differ from the refused ones.
 
         They are looked for every few seconds at most, and once for all callers. Raises `TimeoutError` if it is not
         known in so many seconds.
         """
         if self._finding is None or time.monotonic() >= self._found_at + RETRY_SECONDS:
             self._found_at = time.monotonic()
-            self._finding = asyncio.create_task(self._find_anew())
+            self._finding = asyncio.create_task(self._find_again())
         finding = self._finding
         await asyncio.wait([finding], timeout=seconds)
         if not finding.done():
             raise TimeoutError
         return time.monotonic() < self._changed_at + RETRY_SECONDS
 
-    async def _find_anew(self) -> None:
+    async def _find_again(self) -> None:
         try:
             if self._find is not None:
                 self._credentials = await asyncio.to_thread(self._find)
@@ -108,7 +108,7 @@ class CredentialSource:
                 logger.info("Credentials were refused, and others were found.")
         except Exception as problem:
             # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
-            logger.warning("Credentials were refused, and cannot be found anew: %s", problem)
+            logger.warning("Credentials were refused, and could not be found again: %s", problem)
 
     def _keep(self, frozen: Frozen) -> None:
         if self._frozen is not None and _values(frozen) != _values(self._frozen):

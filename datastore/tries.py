@@ -137,7 +137,7 @@ class Transient(Exception):
 
 # What a try may come to that another one need not.
 PASSING = (Transient, NotConnected, Silent, Lost)
-# What a try may come to after which another one is made, as it was or signed anew.
+# The outcomes of a try after which another one is made: the same request, or the same signed again.
 REPEATED = (*PASSING, SignatureRefused)
 
 

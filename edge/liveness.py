@@ -1,4 +1,4 @@
-"""Whether an event loop still runs: how silence is measured, and the watchdog that ends a process whose loop hangs."""
+"""Detection of a hung event loop: the measure of silence, and the watchdog that ends the process."""
 
 import asyncio
 import faulthandler
@@ -31,7 +31,7 @@ class Silence:
         self._since = self._looked = now
 
     def is_over_limit(self, now: float, *, heard: bool) -> bool:
-        """Return whether the silence has reached the limit. `heard` tells of a sign of life since the last call."""
+        """Return whether the silence has reached the limit. `heard` is whether anything came since the last call."""
         if heard or now - self._looked > self._limit / 2:
             self._since = now
         self._looked = now

@@ -1,4 +1,4 @@
-"""What those who are told the same owe for it: each an equal part, settled when it is worth it."""
+"""The debts of subscribers who share the execution of events: equal parts, settled when they reach a least amount."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -10,7 +10,7 @@ from edge.answers import Outcome
 from edge.members import Member
 from edge.requests import OverBudget, event_units
 
-# Of an event that was executed once for so many that each had to pay less, nobody pays for the execution.
+# Shares below this are not charged: an event that very many subscribers share is executed at no charge.
 LEAST_SHARE = 0.001
 
 

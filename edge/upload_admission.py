@@ -1,4 +1,4 @@
-"""The file of one upload to `/media`: who may send it, what it costs, and where it goes."""
+"""Admission of one upload to `/media`: its token, its charge, and the file that it is written to."""
 
 import asyncio
 from collections.abc import Callable

@@ -75,5 +75,6 @@ def listen(
 
 
 def _described(description: str, patterns: tuple[AccessPattern, ...]) -> str:
-    lines = "\n\n".join(f"`{pattern.summary}`" for pattern in patterns)
+    # Two patterns of a field may read in the same way, by another key.
+    lines = "\n\n".join(dict.fromkeys(f"`{pattern.summary}`" for pattern in patterns))
     return f"{description}\n\n{lines}"

@@ -1,8 +1,10 @@
 """Where clients are taken to be: what they say of it counts for nothing, what our proxies say does."""
 
+import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -119,6 +121,20 @@ async def statuses(served: Served, *claims: str) -> list[int]:
 CLAIMS = [f"192.0.2.{number}" for number in range(1, 9)]
 
 
+async def status_with_trailer(served: Served, trailer: str) -> int:
+    """Send a query in chunks, followed by a trailer. The response is the last on its connection."""
+    address = urlsplit(served.url)
+    body = '{"query": "{ sightings(area: \\"Harbor\\", first: 1) { edges { node { sightingId } } } }"}'
+    head = (
+        f"POST /graphql HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    )
+    reader, writer = await asyncio.open_connection(address.hostname, address.port)
+    writer.write(f"{head}Transfer-Encoding: chunked\r\n\r\n{len(body):x}\r\n{body}\r\n0\r\n{trailer}\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return int(answer.split(b" ", 2)[1])
+
+
 class TestWithoutProxies:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
@@ -160,6 +176,11 @@ class TestBehindAProxy:
         # What a client put there itself stands left of what the proxy added.
         spoofed = [f"198.51.100.{number}, 192.0.2.1" for number in range(8)]
         assert set(await statuses(served, *spoofed)) == {429}
+
+    async def test_an_address_in_a_trailer_does_not_count(self, served: Served) -> None:
+        answered = [await status_with_trailer(served, f"X-Forwarded-For: 192.0.2.{number}") for number in range(8)]
+        assert answered[0] == 200
+        assert 429 in answered
 
 
 def test_the_networks_have_to_be_some() -> None:

@@ -12,11 +12,12 @@ from fuzzing.rig import Served as RigServed
 from fuzzing.running import fuzz
 from fuzzing.sockets import HANDSHAKE, check_frames, serve_sockets
 from fuzzing.steps import Do, Send, Step, Steps, Wait, in_pieces, whole
-from fuzzing.targets import HTTP, RIGS
+from fuzzing.targets import HTTP, NEIGHBOURS, RIGS
 
 from edge.capacity.connections import Patience
 
-EXAMPLES = 3_000
+EXAMPLES = 9_000
+NEIGHBOUR_EXAMPLES = 2_000
 POST = b"POST /echo HTTP/1.1\r\nHost: here\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 EVENTS = b"GET /events HTTP/1.1\r\nHost: here\r\nAccept: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -49,6 +50,19 @@ def test_what_was_found(name: str) -> None:
 
 def test_streams_from_a_grammar() -> None:
     fuzz(HTTP, EXAMPLES)
+
+
+def test_streams_of_two_clients_at_once() -> None:
+    fuzz(NEIGHBOURS, NEIGHBOUR_EXAMPLES)
+
+
+def test_two_clients_are_answered_apart() -> None:
+    slow, quick = RIGS.http.check_together(
+        [(Send(POST + b"Content-Length: 5\r\n\r\nhe"), Wait(1.0), Send(b"llo")), whole(HEALTHY)]
+    )
+
+    assert (slow.statuses, quick.statuses) == ([200], [200])
+    assert (slow.responses[0].body, quick.responses[0].body) == (b"5", b"2")
 
 
 # Wherever the bytes are split, they mean the same.

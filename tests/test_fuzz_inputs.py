@@ -9,11 +9,11 @@ from fuzzing.steps import Do, Send, Steps, whole
 from fuzzing.targets import ACCEPT, APPLICATION, JSON, PARAMETERS, RESUMING, RIGS, SECRETS, UPLOADS, Target
 
 EXAMPLES = {
-    APPLICATION: 1_000,
-    UPLOADS: 1_000,
-    JSON: 2_000,
-    PARAMETERS: 1_500,
-    RESUMING: 1_500,
+    APPLICATION: 3_000,
+    UPLOADS: 2_000,
+    JSON: 4_000,
+    PARAMETERS: 4_000,
+    RESUMING: 3_000,
     ACCEPT: 800,
     SECRETS: 600,
 }

@@ -6,7 +6,7 @@ from fuzzing.sockets import HANDSHAKE
 from fuzzing.steps import Do, Send, Step, Steps, in_pieces
 from fuzzing.targets import RIGS, WEBSOCKET
 
-EXAMPLES = 1_000
+EXAMPLES = 3_000
 INIT = b"\x81\x9a\0\0\0\0" + b'{"type":"connection_init"}'
 
 

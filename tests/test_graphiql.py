@@ -616,6 +616,8 @@ def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
     # As nginx asks, and whoever takes the gateway for a proxy.
     assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.1") == ["Demo user", "Admin", "System"]
     assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.0") == []
+    # An upgrade of another version than HTTP/1.1 is no upgrade.
+    assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.0", "Connection: Upgrade", "Upgrade: x") == []
     assert _tokens_of(gateway, "GET http://example.com/graphiql/config.json HTTP/1.1") == []
     assert tokens(**{"X-Forwarded-For": "192.0.2.1"}) == []
     assert tokens(**{"Sec-Fetch-Site": "cross-site"}) == []
@@ -623,11 +625,12 @@ def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
     assert tokens(Origin=gateway.url) == ["Demo user", "Admin", "System"]
 
 
-def _tokens_of(gateway: Process, line: str) -> list[str]:
-    """The roles in the answer to a request that begins with this line, and names this machine as its host."""
+def _tokens_of(gateway: Process, line: str, connection_field: str = "Connection: close", *fields: str) -> list[str]:
+    """Return the roles in the answer to a request that begins with this line, and names this machine as its host."""
     address = urlsplit(gateway.url)
     with create_connection((address.hostname, address.port), timeout=20) as connection:
-        connection.sendall(f"{line}\r\nHost: {address.netloc}\r\nConnection: close\r\n\r\n".encode())
+        head = "\r\n".join((line, f"Host: {address.netloc}", connection_field, *fields, "", ""))
+        connection.sendall(head.encode())
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     return roles(json.loads(answer.partition(b"\r\n\r\n")[2]).get("tokens", []))
 

@@ -45,6 +45,10 @@ def test_silence_is_counted_for_as_long_as_the_watcher_itself_runs(looks: list[t
 # Heartbeats
 
 
+def test_a_worker_is_hung_after_ten_seconds_of_a_heartbeat_a_second() -> None:
+    assert (SILENT_SECONDS, BEAT_SECONDS) == (10, 1)
+
+
 @contextmanager
 def line() -> Iterator[tuple[socket.socket, socket.socket]]:
     """The supervisor's end, and the worker's."""

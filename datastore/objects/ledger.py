@@ -1,8 +1,8 @@
-"""What the files in `incoming/` take, and whose they are: a small SQLite database that all processes of a host share.
+"""The ledger of the files in `incoming/`: sizes and owners, in a SQLite database that all processes of a host share.
 
-A file is entered before its first byte is written, with the most that it may have, and struck out after it was
-removed. So the sums are never less than what lies on the disk, whichever process is killed. An entry has an end, after
-which the file is swept.
+A file is entered with its greatest size before its first byte is written, and removed from the ledger after it was
+removed from the disk. The sums are therefore never below the bytes on the disk, whichever process is killed. An entry
+has an expiry time, after which the file is swept.
 """
 
 import os
@@ -102,13 +102,13 @@ class Ledger:
                 yield database
                 database.execute("COMMIT")
         except sqlite3.DatabaseError as problem:
-            self._begin_anew(problem)
+            self._replace(problem)
             raise Unavailable("Files cannot be kept at the moment; try again.") from problem
         except OSError as problem:
             raise Unavailable("Files cannot be kept at the moment; try again.") from problem
 
     def _opened(self) -> sqlite3.Connection:
-        """A connection for one transaction: it outlives no fork, and sees a database that was begun anew."""
+        """Open a connection for one transaction, so that it outlives no fork and never uses a replaced database."""
         is_new = not self._path.exists()
         if is_new:
             make_private(self._path.parent)
@@ -116,7 +116,7 @@ class Ledger:
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         database = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
-            # Killed processes leave the database whole. After a loss of power it may be damaged, and is begun anew.
+            # Killed processes leave the database whole. A loss of power may damage it; a new one then replaces it.
             database.execute("PRAGMA synchronous = OFF")
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'struck'").fetchone():
                 database.executescript(_TABLES)
@@ -125,7 +125,7 @@ class Ledger:
             raise
         return database
 
-    def _begin_anew(self, problem: sqlite3.DatabaseError) -> None:
+    def _replace(self, problem: sqlite3.DatabaseError) -> None:
         """Drop a damaged database. Files that it knew are swept by their age, as unknown ones are."""
         if problem.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             for path in (self._path, self._path.with_name(f"{self._path.name}-journal")):

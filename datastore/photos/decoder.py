@@ -21,18 +21,16 @@ from datastore.characters import cleaned_line
 from datastore.errors import DomainError, Unavailable
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
 from datastore.photos.metadata import Facts
-from datastore.photos.pictures import LONGEST_SIDE, Picture, PictureType, Reason, refused
+from datastore.photos.pictures import COSTLY, LONGEST_SIDE, NO_PICTURE, Picture, PictureType, Reason, refused
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "datastore.photos.decoder_process"
-# What a decoder is told of the gateway's environment. Secrets are none of its business.
+# The only variables of the gateway's environment that a decoder receives: it must not see the gateway's secrets.
 VARIABLES = ("PATH", "PYTHONHOME", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
 MOST_CONTENT, MOST_ANSWER = 26 * 2**20, 64 * 2**20
 LONGEST_WHY = 200
 REAP_SECONDS = 5.0
-NO_PICTURE = "is no picture that can be read: it is damaged, or something else."
-COSTLY = "takes more time or memory to decode than a picture may."
-# What a process is ended with that its input has led astray.
+# Signals that end a process whose input made it misbehave.
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
 
 logger = logging.getLogger(__name__)
@@ -98,7 +96,7 @@ class Decoder:
         return picture
 
     def close(self) -> None:
-        """Kill the process. Whoever waits for it gets `Unavailable`. May be called from any thread."""
+        """Kill the process. A call that waits for it raises `Unavailable`. May be called from any thread."""
         with self._starting:
             self._closed = True
             process = self._process
@@ -152,7 +150,7 @@ class Decoder:
         status = _end(process)
         if self._closed:
             return _stopping()
-        reason = f"it was not ready in {self._limits.start_seconds:g} s" if self._late else _told(status)
+        reason = f"it was not ready in {self._limits.start_seconds:g} s" if self._late else _described(status)
         logger.error("A decoder of pictures did not start: %s", reason)
         return _unavailable()
 
@@ -169,9 +167,9 @@ class Decoder:
         if status is not None and -status == _number("SIGXCPU"):
             return refused(file, Reason.TOO_COSTLY, COSTLY)
         if status is not None and -status in map(_number, CRASHES):
-            logger.warning("A decoder crashed over an uploaded picture: %s", _told(status))
+            logger.warning("A decoder crashed over an uploaded picture: %s", _described(status))
             return refused(file, Reason.NOT_A_PICTURE, NO_PICTURE)
-        logger.error("A decoder failed: %s", problem if status is None else _told(status))
+        logger.error("A decoder failed: %s", problem if status is None else _described(status))
         return _unavailable()
 
     def _count(self) -> None:
@@ -260,7 +258,7 @@ def _number(name: str) -> int:
     return int(getattr(signal, name, 0))
 
 
-def _told(status: int | None) -> str:
+def _described(status: int | None) -> str:
     if status is None:
         return "it does not end"
     return f"killed by signal {-status}" if status < 0 else f"exit status {status}"

@@ -68,7 +68,7 @@ class DecoderPool:
             work.exception()  # it was raised to the caller; one that has gone away leaves nobody to hear of it
 
     async def aclose(self) -> None:
-        """Kill the decoders. Whoever waits for one gets `Unavailable`."""
+        """Kill the decoders. A call that waits for a decoder raises `Unavailable`."""
         await asyncio.gather(*[asyncio.to_thread(decoder.close) for decoder in self._decoders])
         threads, self._threads = self._threads, None
         if threads is not None:

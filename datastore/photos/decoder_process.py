@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from datastore.errors import BadUserInput
 from datastore.photos.decoder_messages import read_message, write_message
 from datastore.photos.picture_decoding import examine, without_metadata
-from datastore.photos.pictures import PictureType, Reason
+from datastore.photos.pictures import COSTLY, PictureType, Reason
 
 # Windows has no such limits: there the gateway's deadline for a picture is the only one.
 if sys.platform != "win32":
@@ -30,7 +30,6 @@ if sys.platform != "win32":
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 # Pipes, and what modules are imported from.
 OPEN_FILES = 32
-COSTLY = "takes more time or memory to decode than a picture may."
 
 # Answers a request with facts and byte strings. Raises `MemoryError`, after which the process ends.
 Answer = Callable[[dict[str, Any], bytes], tuple[dict[str, Any], list[bytes]]]

@@ -14,6 +14,7 @@ from datastore.photos.metadata import MOST_PARTS, Damaged, Separated, TooManyPar
 from datastore.photos.pictures import (
     LONGEST_SIDE,
     MOST_PIXELS,
+    NO_PICTURE,
     THUMBNAIL_QUALITY,
     THUMBNAIL_SIDE,
     Picture,
@@ -39,9 +40,6 @@ LYING = range(5, 9)  # the orientations in which width and height change places
 # Pillow refuses twice its limit before it takes memory for a picture, and warns from the limit on: we need no warning.
 Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
-
-
-NO_PICTURE = "is no picture that can be read: it is damaged, or something else."
 
 
 def without_metadata(file: str, content: bytes) -> Separated:

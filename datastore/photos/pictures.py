@@ -31,6 +31,11 @@ class Reason(StrEnum):
     TOO_COSTLY = "TOO_COSTLY"
 
 
+# Why a file is refused, in words: what follows "The original".
+NO_PICTURE = "is no picture that can be read: it is damaged, or something else."
+COSTLY = "takes more time or memory to decode than a picture may."
+
+
 class PictureType(StrEnum):
     """The types that are taken, as Content-Type has them."""
 

@@ -1,7 +1,6 @@
-"""Files that arrive at the gateway: which reservation they are for, and who pays for them.
+"""The claims of upload tokens: the reservation that a file is for, and the caller who pays for the upload.
 
-The gateway signs what it is to know of an upload into the upload's token. A token outlives its reservation, so the
-reservation is read when the upload begins.
+A token outlives its reservation, so the reservation is read when the upload begins.
 """
 
 from collections.abc import Mapping
@@ -20,12 +19,12 @@ NONCE, USER, ROLE = "nonce", "user", "role"
 
 
 def claims(reservation: Reservation) -> dict[str, str]:
-    """What a token says of the reservation that it was made for: one that takes the same id later is another."""
+    """Return the claims that bind a token to its reservation. A later reservation of the same id has another nonce."""
     return {NONCE: reservation.nonce}
 
 
 def uploader_claims(user_id: str, role: str) -> dict[str, str]:
-    """What a token says of the caller whose budget the upload is charged to."""
+    """Return the claims that name the caller whose budget pays for the upload."""
     return {USER: user_id, ROLE: role}
 
 

@@ -71,5 +71,5 @@ async def open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -
     version, status, *_ = [*head.split(b"\r\n", 1)[0].split(b" ", 2), b""]
     # Until the tunnel's other end is asked, nothing comes through it.
     if not version.startswith(b"HTTP/1.") or not status.startswith(b"2") or not head.endswith(END_OF_HEAD):
-        told = head.split(b"\r\n", 1)[0].decode(errors="replace")[:100]
-        raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} refuses CONNECT {authority}: it answers {told!r}.")
+        answered = head.split(b"\r\n", 1)[0].decode(errors="replace")[:100]
+        raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} refuses CONNECT {authority}: it answers {answered!r}.")

@@ -86,8 +86,8 @@ class Stripping:
         self._page = page
         self._dry_run = dry_run
 
-    async def run(self, told: Callable[[Summary], None], *, from_the_start: bool = False) -> Summary:
-        """Remove the metadata from all photos after the checkpoint; call `told` after each page.
+    async def run(self, report: Callable[[Summary], None], *, from_the_start: bool = False) -> Summary:
+        """Remove the metadata from all photos after the checkpoint; call `report` after each page.
 
         What the stores raise when they fail ends the run; the next one continues after the last page.
         """
@@ -103,7 +103,7 @@ class Stripping:
             start = page.next_start
             if not self._dry_run:
                 await self._note(start, summary)
-            told(summary)
+            report(summary)
             if start is None:
                 return summary
 
@@ -144,7 +144,7 @@ class Stripping:
         elif after == photo:
             return
         if not await self._describe(after) and files:
-            await self._objects.delete(files.keys())  # whoever deleted the photo may have been done before the write
+            await self._objects.delete(files.keys())  # a delete of the photo may have ended before this write
 
     async def _separated(self, key: str) -> _File:
         try:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 from urllib.parse import unquote
 
@@ -42,6 +43,8 @@ ONE_FOR_ALL = frozenset({"Service", "GraphQLWebSocket", "GraphQLHTTP"})
 # Pieces smaller than that are handed over in one turn of the loop after another, and looked at when all have been.
 MANY_BYTES = 4_096
 
+# The address of a client, and that of another whose request must be answered meanwhile.
+CLIENT, NEIGHBOUR = "192.0.2.1", "198.51.100.7"
 HEALTHY = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok"
 
 
@@ -69,6 +72,11 @@ class Conversation:
     @property
     def calls(self) -> list[Any]:
         return self.recorder.calls
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the client is there and calls of the application are under way."""
+        return self.recorder.is_busy and not self.wire.lost
 
     @property
     def statuses(self) -> list[int]:
@@ -128,7 +136,7 @@ class Rig:
         """Make everything anew, so that an example that fails has no part in the next."""
         self.loop = Clockwork()
         self._served = self._serve(self.loop)
-        self._recorder = self._new_recorder()
+        self._recorders: dict[str, Recorder] = {}
         self._config = uvicorn.Config(
             self._dispatch, log_config=None, lifespan="off", access_log=False, interface="asgi3", **self._options
         )
@@ -147,9 +155,9 @@ class Rig:
         return Recorder(self._served.app, self._served.sockets)
 
     async def _dispatch(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._recorder(scope, receive, send)
+        await self._recorders[scope["client"][0]](scope, receive, send)
 
-    def connect(self, address: str = "192.0.2.1", *, counts: bool = True) -> Wire:
+    def connect(self, address: str = CLIENT, *, counts: bool = True) -> Wire:
         """Return a new connection. Whatever follows from it has been done."""
         wire = Wire(self.loop, address, self.work if counts else None)
         state: Any = self._served.connections.told()
@@ -174,42 +182,56 @@ class Rig:
 
     def check(self, steps: Sequence[Step]) -> Conversation:
         """Run an example. Raises `Broken` with what does not hold."""
+        return self.check_together([steps])[0]
+
+    def check_together(self, clients: Sequence[Sequence[Step]]) -> list[Conversation]:
+        """Run the examples of several clients at once, a step of each in turn. Raises `Broken` like `check`."""
         for _ in range(3):
-            conversation, cpu = self._checked(steps)
+            conversations, cpu = self._checked(clients)
             if cpu < NEIGHBOUR_SECONDS:  # a busy machine is no reason to fail
-                return conversation
+                return conversations
         raise Broken("others wait", f"a request on another connection took {cpu * 1000:.0f} ms of CPU")
 
-    def _checked(self, steps: Sequence[Step]) -> tuple[Conversation, float]:
-        self._recorder = self._new_recorder()
+    def _checked(self, clients: Sequence[Sequence[Step]]) -> tuple[list[Conversation], float]:
+        self._recorders.clear()
         self._hung = False
         self.loop.longest = 0.0
         with self._errors, self._served.during(), self._hard_stop():
             try:
-                conversation, cpu = self._run(steps)
+                conversations, cpu = self._run(clients)
             except Endless as endless:
                 raise Broken("endless turns", str(endless)) from None
             except Hangs as hangs:
                 raise Broken("hang", f"{HANG_SECONDS:g} s of CPU do not suffice") from hangs
             self._check_quiet()
-        return conversation, cpu
+        return conversations, cpu
 
-    def _run(self, steps: Sequence[Step]) -> tuple[Conversation, float]:
-        wire = self.connect()
-        conversation = Conversation(wire, self._recorder)
-        for step in steps:
-            self.take(step, wire)
-            if not isinstance(step, Send) or len(step.data) >= MANY_BYTES:
-                self._look(conversation)
-        self._look(conversation)
+    def _run(self, clients: Sequence[Sequence[Step]]) -> tuple[list[Conversation], float]:
+        conversations = [self._begin_conversation(f"192.0.2.{1 + number}") for number in range(len(clients))]
+        for round_of_steps in zip_longest(*clients):
+            for conversation, step in zip(conversations, round_of_steps, strict=True):
+                if step is not None:
+                    self._do(step, conversation)
+        for conversation in conversations:
+            self._look(conversation)
         cpu = self.loop.longest + self._ask_on_another_connection()
         self.most_cpu = max(self.most_cpu, cpu)
-        self._be_silent(wire)
-        conversation.responses = self._read(conversation)
-        check_answers(conversation)
+        self._be_silent(conversations)
+        for conversation in conversations:
+            conversation.responses = self._read(conversation)
+            check_answers(conversation)
         self._check_nothing_is_left()
         self._served.at_the_end()
-        return conversation, cpu
+        return conversations, cpu
+
+    def _begin_conversation(self, address: str) -> Conversation:
+        recorder = self._recorders[address] = self._new_recorder()
+        return Conversation(self.connect(address), recorder)
+
+    def _do(self, step: Step, conversation: Conversation) -> None:
+        self.take(step, conversation.wire)
+        if not isinstance(step, Send) or len(step.data) >= MANY_BYTES:
+            self._look(conversation)
 
     def take(self, step: Step, wire: Wire) -> None:
         """Do a step of a client. What is sent is handed over when the loop runs."""
@@ -237,16 +259,17 @@ class Rig:
         for connection in tuple(self._state.connections):
             connection.shutdown()
 
-    def _be_silent(self, wire: Wire) -> None:
-        """Let all calls end, and then the client be silent for as long as it may."""
+    def _be_silent(self, conversations: Sequence[Conversation]) -> None:
+        """Let all calls end, and then the clients be silent for as long as they may."""
         waited = 0.0
-        while self._recorder.is_busy and not wire.lost and waited < self._served.busy_seconds:
+        while waited < self._served.busy_seconds and any(conversation.is_busy for conversation in conversations):
             self.loop.advance(1.0)
             waited += 1.0
-        if self._served.streams and self._recorder.is_busy:
-            self.loop.act(wire.leave)
+        for conversation in conversations:
+            if self._served.streams and conversation.recorder.is_busy:
+                self.loop.act(conversation.wire.leave)
         self.loop.advance(SILENT_SECONDS)
-        if not wire.lost:
+        if not all(conversation.wire.lost for conversation in conversations):
             raise Broken("no deadline", f"the connection is there {SILENT_SECONDS:g} s after its client fell silent")
         self.loop.advance(APP_SECONDS + 10.0)
 
@@ -274,16 +297,15 @@ class Rig:
 
     def _ask_on_another_connection(self) -> float:
         """Return the seconds of CPU that a well-formed request takes there."""
-        recorder, self._recorder = self._recorder, Recorder(None, None)
+        recorder = self._recorders[NEIGHBOUR] = Recorder(None, None)
         began = time.process_time()
-        wire = self.connect("198.51.100.7", counts=False)
+        wire = self.connect(NEIGHBOUR, counts=False)
         self.loop.act(lambda: wire.send(HEALTHY))
         took = time.process_time() - began
         (answer,) = read_responses(bytes(wire.said), lambda _: False, lambda _: None)
-        if (answer.status, answer.body, len(self._recorder.calls)) != (200, b"2", 1):
+        if (answer.status, answer.body, len(recorder.calls)) != (200, b"2", 1):
             raise Broken("others suffer", f"a request on another connection was answered with {answer}")
         self.loop.act(wire.reset)
-        self._recorder = recorder
         return took
 
     def _read(self, conversation: Conversation) -> list[Response]:

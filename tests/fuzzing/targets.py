@@ -63,8 +63,18 @@ def _application_example(choices: Choices) -> Steps:
     return steps.steps(choices, inputs.requests(choices))
 
 
+def _neighbours_example(choices: Choices) -> tuple[Steps, Steps]:
+    return _http_example(choices), choices.pick((_http_example, _socket_example))(choices)
+
+
 HTTP = Target("http", _http_example, lambda example: _behaviour(RIGS.http.check(example)))
 WEBSOCKET = Target("websocket", _socket_example, lambda example: _behaviour(RIGS.http.check(example)))
+# Two hostile clients at once.
+NEIGHBOURS = Target(
+    "neighbours",
+    _neighbours_example,
+    lambda example: tuple(map(_behaviour, RIGS.http.check_together(example))),
+)
 APPLICATION = Target("application", _application_example, lambda example: _behaviour(RIGS.application.check(example)))
 UPLOADS = Target("uploads", inputs.upload, inputs.check_upload)
 JSON = Target("json", inputs.body, inputs.check_body)
@@ -75,5 +85,5 @@ SECRETS = Target("secrets", inputs.secret, inputs.check_secret)
 
 TARGETS: dict[str, Target[Any]] = {
     target.name: target
-    for target in (HTTP, WEBSOCKET, APPLICATION, UPLOADS, JSON, PARAMETERS, RESUMING, ACCEPT, SECRETS)
+    for target in (HTTP, WEBSOCKET, NEIGHBOURS, APPLICATION, UPLOADS, JSON, PARAMETERS, RESUMING, ACCEPT, SECRETS)
 }
