@@ -44,7 +44,8 @@ DEADLINE = 30.0
 CANCELLED = "CANCELLED"
 # An answer with more values takes long enough for other work to get its turn in between.
 UNSLICED_VALUES = 250
-# The size of an answer with so few values is not measured: texts that callers write have at most 2,000 characters.
+# The characters of an answer with more values are counted before it is encoded. Few values are rarely that long, so the
+# others are counted only where the encoded answer has more bytes than an answer may have characters.
 UNMEASURED_VALUES = MAX_ANSWER_CHARACTERS // 2_000
 
 Answer = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
@@ -251,6 +252,10 @@ class Runner:
             outcome = failure(stopped)
         if wrote:
             outcome.doubt()
+        if len(outcome.body) > MAX_ANSWER_CHARACTERS and is_too_large(outcome.data):
+            outcome = failure(AnswerTooLarge())
+            if wrote:
+                outcome.doubt()
         return outcome
 
     def stream(self, request: Request, whereabouts: Whereabouts | None = None) -> AsyncGenerator[Outcome, None]:

@@ -144,11 +144,13 @@ def test_the_same_text_counts_wherever_it_stands() -> None:
     assert not is_too_large(None)
 
 
-async def test_an_answer_of_too_many_characters_is_refused_and_paid_for_in_advance_only(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("unmeasured", [1, 2_000], ids=["many values", "few values"])
+async def test_an_answer_of_too_many_characters_is_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch, unmeasured: int
 ) -> None:
     monkeypatch.setattr("edge.answers.MAX_ANSWER_CHARACTERS", 50)
-    monkeypatch.setattr("edge.execution.UNMEASURED_VALUES", 1)
+    monkeypatch.setattr("edge.execution.MAX_ANSWER_CHARACTERS", 50)
+    monkeypatch.setattr("edge.execution.UNMEASURED_VALUES", unmeasured)
 
     answer = await served.ask("{areas categories}")
 
