@@ -19,9 +19,9 @@ class Shard:
     parent: str | None
     whole: bool = True
     iterator: str | None = None
-    last: int | None = None
+    last: str | None = None
     position: str = START
-    as_of: datetime = field(default_factory=lambda: datetime.now(UTC))
+    as_of: datetime | None = field(default_factory=lambda: datetime.now(UTC))
     skip_before: datetime | None = None
 
     def resume(self) -> dict[str, str]:
@@ -29,10 +29,16 @@ class Shard:
 
         A shard that was joined at its end and has shown no record yet has no sequence to continue after, and its end
         has moved on: it is read from its start, without what is older than the last answer. That may repeat changes
-        from up to CLOCK_SKEW before, and loses none. Raises `Trimmed` when that was too long ago.
+        from up to CLOCK_SKEW before, and loses none.
+
+        Raises:
+            Trimmed: The last answer was longer ago than the stream keeps records, or another reader had it, so that
+                its time is unknown.
         """
         if self.last is not None:
-            return after(str(self.last))
+            return after(self.last)
+        if self.as_of is None:
+            raise Trimmed("The iterator at which another reader left the shard has expired.")
         if datetime.now(UTC) - self.as_of > RETENTION:
             raise Trimmed("The shard has shown no record for as long as the stream keeps any.")
         if not self.whole:
@@ -41,19 +47,35 @@ class Shard:
 
     def go_on_at(self, position: str) -> None:
         """Read on where another has left off."""
-        self.position, self.last = position, sequence_at(position)
+        self.position = position
+        if sequence_at(position) is not None:
+            self.last = position
         place = joined_by(position)
         if place is not None:
-            self.whole, self.iterator = False, place[1]
+            self.whole, self.iterator, self.as_of = False, place[1], None
 
-    def advance(self, sequence: int, time: datetime | None) -> bool:
-        """Whether a change is new here: a retry or a new iterator may bring some again."""
-        if self.last is not None and sequence <= self.last:
+    def may_read_from_the_start(self) -> bool:
+        """Forget an iterator that was refused as trimmed, if the shard has shown no record since it was joined.
+
+        DynamoDB Local refuses an iterator of type LATEST of a shard without records so, at the first record. Reading
+        from the start loses nothing: the stream keeps records far longer than an iterator lives.
+        """
+        if self.whole or self.last is not None or self.skip_before is not None or self.as_of is None:
+            return False
+        self.iterator = None
+        return True
+
+    def advance(self, sequence: str, time: datetime | None) -> bool:
+        """Whether a change is new here: a retry or a new iterator may bring some again.
+
+        `sequence` is kept as the stream wrote it: some stores do not accept it without its leading zeros.
+        """
+        if self.last is not None and int(sequence) <= int(self.last):
             return False
         self.last = sequence
         is_new = self.skip_before is None or time is None or time >= self.skip_before
         if is_new:
-            self.position = str(sequence)
+            self.position = sequence
         return is_new
 
     def turn(self, iterator: str | None) -> None:

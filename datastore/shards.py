@@ -14,8 +14,10 @@ from datastore.moments import from_seconds
 
 BATCH = 1000  # what GetRecords gives at most
 CALL_SECONDS = 10.0
-LOST = {"TrimmedDataAccessException", "ResourceNotFoundException"}
-SPENT = {"ExpiredIteratorException", "ValidationException"}
+TRIMMED = "TrimmedDataAccessException"
+INVALID = "ValidationException"
+LOST = {TRIMMED, "ResourceNotFoundException"}
+SPENT = {"ExpiredIteratorException", INVALID}
 FROM_THE_START = {"ShardIteratorType": "TRIM_HORIZON"}
 
 
@@ -131,7 +133,7 @@ class ShardCursor:
             if problem.code not in LOST:
                 raise
             self._last = self._iterator = None
-            kind = Trimmed if problem.code == "TrimmedDataAccessException" else ShardGone
+            kind = Trimmed if problem.code == TRIMMED else ShardGone
             raise kind(f"The stream has lost changes of the shard {self._shard_id}.") from problem
         self._iterator = answer.get("NextShardIterator")
         # A shard may be told an ending sequence while it is open: only a missing iterator means its end.

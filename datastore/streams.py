@@ -26,8 +26,10 @@ from datastore.positions import Reached, joined
 from datastore.shard_places import RETENTION, Shard, ancestors
 from datastore.shards import (
     BATCH,
+    INVALID,
     LOST,
     SPENT,
+    TRIMMED,
     StreamMissing,
     Trimmed,
     Wire,
@@ -42,6 +44,13 @@ T = TypeVar("T")
 
 SLICE = 50
 FIRST_DELAY, LONGEST_DELAY = 0.1, 1.5
+# The first time the iterator may have been at fault, which is replaced then.
+MOST_REFUSALS = 3
+POSITION_REFUSED = (
+    "The stream of %s refuses the position at which it was to be read on: changes may have been missed. Subscribers "
+    "have to subscribe again, and reading begins at the end of the stream. If this repeats, compare the positions in "
+    "Redis (keys gateway:bus) with the sequence numbers of the stream. The refusal: %s"
+)
 MISSING_CHILD_SECONDS = 1.0  # a shard has ended, and the listing does not show its children yet
 TTL_PRINCIPAL = "dynamodb.amazonaws.com"
 
@@ -101,6 +110,10 @@ def _principal(record: dict[str, Any]) -> str | None:
 
 def _lost() -> ChangesLost:
     return ChangesLost("Some changes may have been missed; read the current state and subscribe again.")
+
+
+def _is_refusal(problem: Exception) -> bool:
+    return isinstance(problem, RequestRefused) and problem.code == INVALID
 
 
 def new_order() -> str:
@@ -305,6 +318,8 @@ class StreamReader:
         except RequestRefused as problem:
             if problem.code in SPENT:
                 shard.iterator = None
+            elif problem.code == TRIMMED and shard.may_read_from_the_start():
+                return await self._records(shard)
             raise
 
     async def _iterator(self, shard: Shard, start: dict[str, str]) -> str:
@@ -319,7 +334,7 @@ class StreamReader:
     def _publish(self, shard: Shard, record: dict[str, Any]) -> None:
         try:
             change = decode_change(self.table.name, record)
-            is_new = shard.advance(int(change.sequence), change.time)
+            is_new = shard.advance(change.sequence, change.time)
         except Exception as problem:  # one record that makes no sense does not hold up those behind it
             self.on_error(self.table.name, problem)
         else:
@@ -327,8 +342,12 @@ class StreamReader:
                 self.sink.tell(shard.id, change)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer, however long it takes: what fails is asked again. Only lost changes end the wait."""
-        failures = 0
+        """The answer, however long it takes: what fails is asked again.
+
+        Raises:
+            ChangesLost: Changes were trimmed, or the stream has refused a position `MOST_REFUSALS` times in a row.
+        """
+        failures = refusals = 0
         while True:
             try:
                 answer = await ask()
@@ -338,6 +357,10 @@ class StreamReader:
             except Trimmed as problem:
                 raise _lost() from problem
             except (DomainError, RequestRefused) as problem:
+                refusals = refusals + 1 if _is_refusal(problem) else 0
+                if refusals == MOST_REFUSALS:
+                    logger.error(POSITION_REFUSED, self.table.name, problem)
+                    raise _lost() from problem
                 self._failing += 0 if failures else 1
                 await self._bear(problem, failures)
                 failures += 1

@@ -18,7 +18,10 @@ class Shard:
 
 
 class Script:
+    """`width`: sequence numbers are written with leading zeros, up to so many digits, as DynamoDB Local does."""
+
     page = 2
+    width = 0
 
     def __init__(self, **shards: Shard) -> None:
         self.shards = shards
@@ -34,7 +37,7 @@ class Script:
         body = {
             "Keys": {"pk": {"S": key}},
             "NewImage": {"pk": {"S": key}, "n": {"N": str(self._sequence)}},
-            "SequenceNumber": str(self._sequence),
+            "SequenceNumber": str(self._sequence).zfill(self.width),
             "ApproximateCreationDateTime": (datetime.now(UTC) - age).timestamp(),
         }
         self.shards[shard].records.append({"eventName": "INSERT", "dynamodb": body, **extra})
@@ -74,6 +77,8 @@ class Script:
                 place = shard.trimmed
             case "AFTER_SEQUENCE_NUMBER":
                 sequences = [record["dynamodb"]["SequenceNumber"] for record in shard.records]
+                if payload["SequenceNumber"] not in sequences:
+                    raise RequestRefused("ValidationException", f"Invalid SequenceNumber {payload['SequenceNumber']}")
                 place = sequences.index(payload["SequenceNumber"]) + 1
         return {"ShardIterator": f"{payload['ShardId']} {place} {self.generation}"}
 

@@ -36,9 +36,9 @@ class Heard:
 
 
 class Going:
-    """A reader on a script, from positions on."""
+    """A reader on a script, from positions on; without some, from the end of the stream."""
 
-    def __init__(self, script: Script, start: Mapping[str, str]) -> None:
+    def __init__(self, script: Script, start: Mapping[str, str] | None) -> None:
         self.heard = Heard()
         self.told: list[Exception] = []
         self.reader = StreamReader(
@@ -49,7 +49,7 @@ class Going:
             lambda _, problem: self.told.append(problem),
             BLIP,
             self.heard,
-            Reached(script.arn, start),
+            None if start is None else Reached(script.arn, start),
         )
 
 

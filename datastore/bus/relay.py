@@ -80,7 +80,7 @@ class StreamPages(StreamReader):
         if sequence is None:
             self.on_error(self.table.name, ValueError("A record has no sequence number."))
             return False
-        return shard.advance(int(sequence), time_of(record))
+        return shard.advance(sequence, time_of(record))
 
 
 ReadPages = Callable[[Beginning, TakePage, Reached | None], StreamPages]
