@@ -17,6 +17,7 @@ import aiohttp
 from datastore.client import Client
 from datastore.database import StoreOptions
 from datastore.declarations import Table
+from datastore.earthquake_statistics import StatisticsRebuild
 from datastore.expiry import sweep_forever
 from datastore.keyspace import TABLES
 from datastore.keyspace.matches.leagues import LEAGUES
@@ -27,6 +28,7 @@ from datastore.remembered import RememberedScans
 from datastore.store import Store
 from edge.settings import Misconfigured, Settings
 from pipelines.demo import Demo
+from pipelines.earthquake_statistics import EarthquakeStatisticsPipeline
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.jobs import every
@@ -84,6 +86,7 @@ class Background:
             yield self.cricket(self.matches).run
         if self.settings.feed_pipeline:
             yield self.feed_pipeline().run
+            yield self.earthquake_statistics().run
         yield Janitor(self._patient_store, self.objects, now=self.now).run
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self.ingest.run, self.settings.ingest))
@@ -116,6 +119,21 @@ class Background:
             instance_id=self._instance_id(),
             **defaults | given,
         )
+
+    def earthquake_statistics(self) -> EarthquakeStatisticsPipeline:
+        """A consumer that counts earthquakes by day."""
+        return EarthquakeStatisticsPipeline(
+            self.client,
+            self.store.prefix,
+            self._patient_store,
+            instance_id=self._instance_id(),
+            now=self.now,
+            metrics=self.metrics,
+            pace=pipeline_pace(self.store.aws, self.settings.poll_interval),
+        )
+
+    def statistics_rebuild(self) -> StatisticsRebuild:
+        return StatisticsRebuild(self._patient_store, self.now)
 
     def demo(self) -> Demo:
         return Demo(

@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from datastore.attributes import Item
+from datastore.day_bounds import KnownBounds
 from datastore.decoding import Decoder, number, text
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
@@ -117,13 +118,15 @@ class IngestSummary:
 class Earthquakes:
     """One method for each access pattern."""
 
-    def __init__(self, store: Store, now: datetime) -> None:
+    def __init__(self, store: Store, now: datetime, bounds: KnownBounds | None = None) -> None:
         self._store = store
         self._now = now
+        self._bounds = KnownBounds() if bounds is None else bounds
 
     async def insert(self, earthquake: Earthquake) -> bool:
         """QUAKE-1: store the event unless it is there; whether it was new."""
         item = event_item(earthquake)
+        await self._bounds.raise_to(self._store, item["dayBucket"], earthquake.magnitude)
         written = await self._store.put(keys.INSERT_EVENT, item)
         return written.ok or (written.repeated and written.item == item)
 

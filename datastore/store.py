@@ -198,14 +198,17 @@ class Store:
 
     async def scan(self, pattern: AccessPattern, **values: Any) -> list[Item]:
         """Every item of the table that passes the pattern's filter: for small tables whose pattern is a Scan."""
+        return [item async for page in self.scan_pages(pattern, **values) for item in page]
+
+    async def scan_pages(self, pattern: AccessPattern, **values: Any) -> AsyncIterator[list[Item]]:
+        """The same a page at a time, up to a megabyte each: for tables that are too large to hold."""
         request, used = filtered(pattern, self._prefix, values)
         request |= value_placeholders(used, values)
-        found: list[Item] = []
         while True:
             answer = await self._call(pattern, "Scan", request)
-            found += [decode_item(item) for item in answer["Items"]]
+            yield [decode_item(item) for item in answer["Items"]]
             if not answer.get("LastEvaluatedKey"):
-                return found
+                return
             request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:

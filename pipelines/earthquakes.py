@@ -14,6 +14,7 @@ from typing import IO
 import aiohttp
 
 from datastore.client import Client, RequestRefused
+from datastore.day_bounds import KnownBounds
 from datastore.earthquakes import Earthquake, Earthquakes, IngestState, IngestSummary, LogType, RequestLog
 from datastore.errors import DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.metering import Deadline
@@ -89,6 +90,7 @@ class EarthquakeIngest:
         self._session = session
         self._now = now
         self._new_id = new_id
+        self._bounds = KnownBounds()
 
     async def run(self, source: str, on_progress: Callable[[Progress], None] = lambda _: None) -> IngestSummary:
         """Read the feed (a USGS feed's name, an http(s) URL, or a file) and store what is new.
@@ -114,7 +116,7 @@ class EarthquakeIngest:
 
     def repository(self) -> Earthquakes:
         store = Store(self._client, prefix=self._prefix, deadline=Deadline(PUT_SECONDS), token=self._new_id)
-        return Earthquakes(store, self._now())
+        return Earthquakes(store, self._now(), self._bounds)
 
     def open(self, source: str, state: IngestState | None) -> AbstractAsyncContextManager[Source]:
         """The source, asked for only if it changed since `state`."""

@@ -7,7 +7,7 @@ from typing import Any
 from conftest import NOON, Served
 from msgspec.structs import replace
 
-from datastore.attributes import encode_item
+from datastore.attributes import Item, decode_item, encode_item
 from datastore.earthquakes import Earthquake, Earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import day_bucket, epoch_ms
@@ -66,6 +66,19 @@ async def scan(served: Served, entity: str) -> list[dict[str, Any]]:
     while True:
         answer = await served.gateway.database.client.call("Scan", request)
         found += answer["Items"]
+        if not answer.get("LastEvaluatedKey"):
+            return found
+        request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+
+
+async def scan_all(served: Served) -> list[Item]:
+    """Every item in the table."""
+    assert served.gateway.database is not None
+    request: dict[str, Any] = {"TableName": served.gateway.database.prefix + EARTHQUAKES.name, "ConsistentRead": True}
+    found: list[Item] = []
+    while True:
+        answer = await served.gateway.database.client.call("Scan", request)
+        found += [decode_item(item) for item in answer["Items"]]
         if not answer.get("LastEvaluatedKey"):
             return found
         request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]

@@ -165,7 +165,16 @@ def test_an_ingest_beside_a_running_gateway_shows_there(gateway: Process, folder
 def test_every_command_takes_the_store_options() -> None:
     options = ["--store", "--data-dir", "--memory", "--prefix", "--region"]
     for command in COMMANDS:
-        if command not in ([], ["ingest"], ["documents"], ["tables"], ["pipeline"], ["dlq"], ["photos"]):
+        if command not in (
+            [],
+            ["ingest"],
+            ["documents"],
+            ["tables"],
+            ["pipeline"],
+            ["dlq"],
+            ["photos"],
+            ["statistics"],
+        ):
             told = run_here(*command, "--help").stdout
             assert [option for option in options if option not in told] == [], command
 

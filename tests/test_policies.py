@@ -302,7 +302,7 @@ async def test_an_ingest_may_do_all_it_does(store_options: StoreOptions, watched
     await command(store_options, "ingest", "earthquakes", file, "--data-dir", tmp_path)
 
     assert watched.refused(INGEST) == []
-    assert watched.operations == {"GetItem", "PutItem"}
+    assert watched.operations == {"GetItem", "PutItem", "UpdateItem"}
 
 
 async def test_documents_may_be_put_listed_and_deleted(

@@ -1,7 +1,7 @@
 """All tables and access patterns there are. A new system is a new page beside these and a line here."""
 
 from datastore.declarations import AccessPattern, Table
-from datastore.keyspace import earthquakes, feeds, gateway, matches, photos, sightings
+from datastore.keyspace import earthquake_statistics, earthquakes, feeds, gateway, matches, photos, sightings
 
 TABLES: tuple[Table, ...] = (
     sightings.BLIP,
@@ -16,6 +16,7 @@ PATTERNS: tuple[AccessPattern, ...] = (
     *feeds.PATTERNS,
     *photos.PATTERNS,
     *earthquakes.PATTERNS,
+    *earthquake_statistics.PATTERNS,
     *matches.PATTERNS,
     *gateway.PATTERNS,
 )

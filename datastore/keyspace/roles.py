@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from datastore.declarations import AccessPattern, Table, Who
-from datastore.keyspace import PATTERNS, TABLES, earthquakes
+from datastore.keyspace import PATTERNS, TABLES, earthquake_statistics, earthquakes
 from datastore.keyspace.feeds import follows, home_feeds, leaderboards, notifications, pipeline, posts, users
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.gateway import answers, documents
@@ -61,6 +61,8 @@ _BEHIND_FIELDS = (
     *livestreams.PATTERNS,
     earthquakes.INGEST_STATE,
     earthquakes.WRITE_LOG,
+    earthquake_statistics.RAISE_BOUND,
+    earthquake_statistics.COVERAGE,
     active_matches.TICK,
     fixtures.SYNC_SOON,
     fixtures.SYNC_STATE,
@@ -156,6 +158,13 @@ PIPELINE_FEED = Role(
     follows=(FEED,),
     described=(FEED,),
 )
+PIPELINE_EARTHQUAKES = Role(
+    "pipeline-earthquakes",
+    "`pipeline earthquakes` and `statistics rebuild`, or `serve --feed-pipeline`: counts earthquakes by day",
+    patterns=(*earthquake_statistics.PATTERNS, *_LEASES, pipeline.BURY),
+    follows=(earthquakes.EARTHQUAKES,),
+    described=(earthquakes.EARTHQUAKES,),
+)
 LAMBDA_FEED = Role(
     "lambda-feed",
     "the same as a Lambda function; AWSLambdaBasicExecutionRole is needed besides, for its log",
@@ -170,7 +179,12 @@ PIPELINE_MATCHES = Role(
 INGEST = Role(
     "ingest",
     "`ingest earthquakes`: stores earthquakes; `serve` may do so without this role",
-    patterns=(earthquakes.INSERT_EVENT, earthquakes.INGEST_STATE, earthquakes.WRITE_LOG),
+    patterns=(
+        earthquakes.INSERT_EVENT,
+        earthquakes.INGEST_STATE,
+        earthquakes.WRITE_LOG,
+        earthquake_statistics.RAISE_BOUND,
+    ),
 )
 DEAD_LETTERS = Role(
     "dead-letters",
@@ -193,6 +207,7 @@ TABLES_ROLE = Role("tables", "`tables create` and `describe`", described=TABLES,
 ROLES = (
     GATEWAY,
     PIPELINE_FEED,
+    PIPELINE_EARTHQUAKES,
     LAMBDA_FEED,
     PIPELINE_MATCHES,
     INGEST,

@@ -39,6 +39,7 @@ class StreamMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._lags: dict[tuple[str, str], ShardLag] = {}
         self._lag = self._gauge("stream_lag_seconds", "Age of the oldest change not yet handled.", "table", "shard")
         self._leases = self._gauge("stream_leases_held", "Shards this process reads.", "table")
         self._records = self._counter(
@@ -57,14 +58,20 @@ class StreamMetrics:
     def shard(self, table: str, shard_id: str, now: Callable[[], datetime]) -> Iterator[ShardLag]:
         """While the shard is worked by this process."""
         lag = ShardLag(now)
+        self._lags[table, shard_id] = lag
         self._lag.labels(table, shard_id).set_function(lag.seconds)
         self._leases.labels(table).inc()
         try:
             yield lag
         finally:
             self._leases.labels(table).dec()
+            self._lags.pop((table, shard_id), None)
             with suppress(KeyError):
                 self._lag.remove(table, shard_id)
+
+    def lag_of(self, table: str) -> float:
+        """Return the largest lag of the table's shards that this process reads, in seconds."""
+        return max((lag.seconds() for (name, _), lag in self._lags.items() if name == table), default=0.0)
 
     def handled(self, table: str, handler: str, changes: int) -> None:
         self._records.labels(table, handler, "handled").inc(changes)

@@ -1,0 +1,96 @@
+"""The daily statistics of earthquakes: `gateway.py pipeline earthquakes` and `gateway.py statistics rebuild`."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from background import metrics_served
+from commands.feeds import MetricsHost, MetricsPort
+from commands.options import (
+    DATA_DIR,
+    DataDir,
+    Memory,
+    Prefix,
+    Region,
+    StoreOption,
+    poll_interval,
+    store_options,
+    watchdog,
+    with_gateway,
+)
+from console import mistake, until_stopped
+from datastore.moments import day_bucket
+from edge.liveness import watch_loop
+from edge.server import settle_garbage_collector
+from pipelines.streams.metrics import LOCAL
+from runtime import Gateway
+
+DAY = timedelta(days=1)
+
+commands = typer.Typer(no_args_is_help=True, help="The daily statistics of earthquakes.")
+
+FirstDay = Annotated[
+    datetime | None, typer.Option("--start", formats=["%Y-%m-%d"], help="The first day (UTC), with --end.")
+]
+LastDay = Annotated[
+    datetime | None, typer.Option("--end", formats=["%Y-%m-%d"], help="The last day (UTC), with --start.")
+]
+
+
+def run_pipeline(
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Count earthquakes by day until interrupted. Any number of such processes share the work."""
+
+    async def consume(gateway: Gateway) -> None:
+        logging.getLogger().setLevel(logging.INFO)
+        settle_garbage_collector()
+        watch_loop(gateway.settings.watchdog_seconds)
+        with metrics_served(gateway.metrics, metrics_port, metrics_host):
+            await until_stopped(gateway.background.earthquake_statistics().run())
+
+    with_gateway(consume, store_options(store, data_dir, memory, prefix, region), **poll_interval() | watchdog())
+
+
+@commands.command("rebuild")
+def rebuild(
+    start: FirstDay = None,
+    end: LastDay = None,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Count the earthquakes that are stored: all of them by a Scan, or those of a range by a Query for each day.
+
+    Only days that were counted are skipped by queries. It may run while gateways serve, and again at any time.
+    """
+    if (start is None) is not (end is None):
+        raise typer.BadParameter("give both, or neither for all days", param_hint="--start, --end")
+    days = [] if start is None or end is None else _days(start, end)
+
+    async def count(gateway: Gateway) -> None:
+        statistics = gateway.background.statistics_rebuild()
+        if days:
+            await statistics.days(days)
+            typer.echo(f"{len(days)} days are counted")
+        else:
+            await statistics.all_days()
+            typer.echo("all days are counted")
+
+    with_gateway(count, store_options(store, data_dir, memory, prefix, region))
+
+
+def _days(start: datetime, end: datetime) -> list[str]:
+    if start > end:
+        raise mistake("--start must not be after --end.")
+    return [day_bucket((start + number * DAY).replace(tzinfo=UTC)) for number in range((end - start).days + 1)]

@@ -1,0 +1,154 @@
+"""Daily statistics of earthquakes, in the table `earthquake-events`, each fact an item.
+
+| item | key |
+|---|---|
+| counts of a UTC day by magnitude class | `STATISTICS#<YYYY>` / `<YYYYMMDD>` |
+| counts of a UTC day by region | `REGIONS#<YYYY>` / `<YYYYMMDD>` |
+| an event that is counted | `COUNTED#<YYYYMMDD>` / `<eventId>` |
+| the days whose statistics are complete | `STATISTICS` / `COVERAGE` |
+
+A year of days is one partition, so that ten years are twelve Queries at most.
+"""
+
+from datastore.declarations import AccessPattern, Who
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.parts import Key, join
+
+
+def year(name: str) -> str:
+    """The partition of a year's days."""
+    return join("STATISTICS", name)
+
+
+def day(bucket: str) -> Key:
+    """The statistics of a day given as YYYYMMDD."""
+    return Key(year(bucket[:4]), bucket)
+
+
+def regions_of_year(name: str) -> str:
+    return join("REGIONS", name)
+
+
+def regions(bucket: str) -> Key:
+    return Key(regions_of_year(bucket[:4]), bucket)
+
+
+def counted_on(bucket: str) -> str:
+    """The partition of the events that are counted for a day."""
+    return join("COUNTED", bucket)
+
+
+def counted(bucket: str, event_id: str) -> Key:
+    return Key(counted_on(bucket), event_id)
+
+
+def coverage() -> Key:
+    return Key("STATISTICS", "COVERAGE")
+
+
+RAISE_BOUND = AccessPattern(
+    id="QUAKE-P1",
+    question="Raise the bound of a day's magnitudes before the day's first event of that magnitude is stored",
+    table=EARTHQUAKES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(greatest) OR greatest < :greatest",
+    update="SET greatest = :greatest",
+)
+COUNT_EVENTS = AccessPattern(
+    id="QUAKE-P2",
+    question="Note the events that are counted for a day, and forget those that were deleted",
+    table=EARTHQUAKES,
+    operations=("BatchWriteItem",),
+    who=Who.INTERNAL,
+)
+COUNTED_EVENTS = AccessPattern(
+    id="QUAKE-P2",
+    question="The events that are counted for a day",
+    table=EARTHQUAKES,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="pk = :partition",
+    consistent=True,
+)
+DAY_BEFORE_RECOUNT = AccessPattern(
+    id="QUAKE-P3",
+    question="The statistics of a day as they are before they are counted again",
+    table=EARTHQUAKES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="pk = STATISTICS#<year>, sk = <day>",
+    consistent=True,
+)
+RECOUNT = AccessPattern(
+    id="QUAKE-P3",
+    question="Replace a day's statistics, unless another process replaced them in the meantime",
+    table=EARTHQUAKES,
+    operations=("TransactWriteItems",),
+    transacts=("Update", "Put"),
+    who=Who.INTERNAL,
+)
+ALL_EVENTS = AccessPattern(
+    id="QUAKE-P4",
+    question="Every item of the table, to rebuild the statistics of all days",
+    table=EARTHQUAKES,
+    operations=("Scan",),
+    who=Who.INTERNAL,
+    consistent=True,
+)
+EVENTS_OF_DAY = AccessPattern(
+    id="QUAKE-P4",
+    question="Every event of a day, to rebuild the day's statistics",
+    table=EARTHQUAKES,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    index="TimeOrderedIndex",
+    key="gsi1pk = :partition",
+)
+IS_STORED = AccessPattern(
+    id="QUAKE-P4",
+    question="Which of the events that are counted are still stored",
+    table=EARTHQUAKES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="pk = EVENT#<eventId>, sk = EVENT",
+    consistent=True,
+)
+COVERAGE = AccessPattern(
+    id="QUAKE-P5",
+    question="The days whose statistics are complete, and when the stream's consumer was last known to keep up",
+    table=EARTHQUAKES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="pk = STATISTICS, sk = COVERAGE",
+)
+KEEP_UP = AccessPattern(
+    id="QUAKE-P5",
+    question="Note that the consumer of the stream keeps up",
+    table=EARTHQUAKES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_exists(pk)",
+    update="SET checkedAt = :now",
+)
+SAVE_COVERAGE = AccessPattern(
+    id="QUAKE-P5",
+    question="Note the days whose statistics are complete",
+    table=EARTHQUAKES,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+)
+
+PATTERNS = (
+    RAISE_BOUND,
+    COUNT_EVENTS,
+    COUNTED_EVENTS,
+    DAY_BEFORE_RECOUNT,
+    RECOUNT,
+    ALL_EVENTS,
+    EVENTS_OF_DAY,
+    IS_STORED,
+    COVERAGE,
+    KEEP_UP,
+    SAVE_COVERAGE,
+)

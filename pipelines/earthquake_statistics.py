@@ -1,0 +1,100 @@
+"""Keeps the daily statistics of earthquakes: a consumer of the stream of `earthquake-events`."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from datastore.client import RequestRefused
+from datastore.earthquake_statistics import (
+    StatisticsRebuild,
+    StatisticsWriter,
+    changed_items,
+    coverage_of,
+    keep_up,
+)
+from datastore.errors import DomainError
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.moments import from_epoch_ms
+from datastore.shards import Wire
+from datastore.store import Store
+from datastore.streams import Change
+from pipelines.streams.batches import Batches
+from pipelines.streams.consumer import Consumer
+from pipelines.streams.metrics import StreamMetrics
+from pipelines.streams.shard_work import Pace
+
+CHECK_SECONDS = 60.0
+# A stream keeps changes for 24 hours. One that was not read for longer may have lost some.
+LONGEST_PAUSE = timedelta(hours=23)
+# With a larger lag the consumer does not keep up.
+MOST_LAG_SECONDS = 60.0
+# A table of so many megabytes is counted at the start; a larger one takes `gateway.py statistics rebuild`.
+SMALL_TABLE_PAGES = 16
+
+logger = logging.getLogger(__name__)
+
+
+class CountEarthquakes:
+    """The handler that counts."""
+
+    name = "earthquake-statistics"
+
+    def __init__(self, open_store: Callable[[], Store]) -> None:
+        self._writer = StatisticsWriter(open_store)
+
+    async def handle(self, changes: Sequence[Change]) -> None:
+        if events := changed_items(changes):
+            await self._writer.recount(await self._writer.note(events))
+
+
+class EarthquakeStatisticsPipeline:
+    """One instance. Any number may run on the same tables; `instance_id` is unique to this one."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        prefix: str,
+        open_store: Callable[[], Store],
+        *,
+        instance_id: str,
+        now: Callable[[], datetime],
+        metrics: StreamMetrics,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+    ) -> None:
+        self._open_store = open_store
+        self._now = now
+        self._metrics = metrics
+        self._rebuild = StatisticsRebuild(open_store, now)
+        batches = Batches([CountEarthquakes(open_store)], open_store, now, metrics, outage=pace.outage)
+        self._consumer = Consumer(wire, EARTHQUAKES, prefix, batches, open_store, instance_id, now, metrics, pace=pace)
+
+    async def run(self) -> None:
+        """Count until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._consumer.run())
+            tasks.create_task(self._check_forever())
+
+    async def _check_forever(self) -> None:
+        while True:
+            try:
+                await self.check()
+            except (DomainError, RequestRefused) as problem:
+                logger.warning("The statistics of earthquakes could not be checked, which is tried again: %s", problem)
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def check(self) -> None:
+        """Note that the statistics are kept up; build those of a small table that has none."""
+        coverage = await coverage_of(self._open_store())
+        if coverage is None:
+            await self._build()
+        elif self._now() - from_epoch_ms(coverage.checked_at_ms) > LONGEST_PAUSE:
+            logger.error("The stream of %s was not read for a day: its statistics may lack events.", EARTHQUAKES.name)
+            await self._build()
+        elif self._metrics.lag_of(EARTHQUAKES.name) <= MOST_LAG_SECONDS:
+            await keep_up(self._open_store(), self._now())
+
+    async def _build(self) -> None:
+        if not await self._rebuild.all_days(SMALL_TABLE_PAGES):
+            await self._rebuild.forget_coverage()
+            logger.warning("There are no complete statistics of earthquakes: run `gateway.py statistics rebuild`.")
