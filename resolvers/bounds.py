@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from strawberry.exceptions import StrawberryInputCoercionError
+from strawberry.schema.types.base_scalars import DateTimeDefinition
 from strawberry.utils.str_converters import to_camel_case
 
 from datastore import identifiers
@@ -24,6 +26,10 @@ LONGEST_CODE = 20
 LONGEST_URL = 1000
 LONGEST_LIST = 100
 GREATEST_INT = 2**31 - 1  # of GraphQL
+SHORTEST_DATE = len("20260625")
+
+assert DateTimeDefinition.parse_value is not None
+_parse_iso: Callable[[object], datetime] = DateTimeDefinition.parse_value
 
 
 def checked(input: object, checks: Mapping[str, Check], at: str = "") -> dict[str, Any]:
@@ -150,10 +156,22 @@ def version(value: int | None) -> int | None:
     return None if value is None else number("expectedVersion", value, least=0, most=GREATEST_INT)
 
 
+def moment_from(value: object) -> datetime:
+    """Return the moment that a client wrote in ISO 8601.
+
+    A date alone is its first moment. A moment without an offset is in UTC.
+    Raises `StrawberryInputCoercionError` for anything else, such as a month or a number.
+    """
+    moment = _parse_iso(value)
+    if moment.tzinfo is not None:
+        return moment
+    if len(str(value).partition("T")[0]) < SHORTEST_DATE:
+        raise StrawberryInputCoercionError(f'"{value}" names no day.')
+    return moment.replace(tzinfo=UTC)
+
+
 def moment(field: str, value: datetime) -> datetime:
-    """The moment in UTC. Raises `BadUserInput` for one without an offset, or in no year that counts."""
-    if value.tzinfo is None:
-        raise BadUserInput(f"`{field}` needs an offset from UTC, such as 2026-06-25T14:30:00Z.", field=field)
+    """Return the moment in UTC. Raises `BadUserInput` for a year before `FIRST_YEAR` or after `LAST_YEAR`."""
     try:
         utc = value.astimezone(UTC)
     except OverflowError:

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import strawberry
 from strawberry.exceptions import StrawberryInputCoercionError
-from strawberry.schema.types.base_scalars import DateTimeDefinition
 
 from datastore.earthquakes import (
     EARLIEST_MS,
@@ -197,16 +196,10 @@ def scanned_for_one(arguments: Mapping[str, Any]) -> float:
 
 
 def _given(argument: object) -> datetime | None:
-    if argument is None:
-        return None
-    assert DateTimeDefinition.parse_value is not None
-    moment: datetime = DateTimeDefinition.parse_value(argument)
-    return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    return None if argument is None else bounds.moment_from(argument).astimezone(UTC)
 
 
 def _moment(name: str, moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        raise BadUserInput(f"`{name}` needs an offset from UTC, such as 2026-06-25T14:30:00Z.", field=name)
     try:
         utc = moment.astimezone(UTC)
     except OverflowError:

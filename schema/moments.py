@@ -9,12 +9,15 @@ from strawberry.exceptions import StrawberryInputCoercionError
 from strawberry.schema.types.base_scalars import DateDefinition, DateTimeDefinition
 from strawberry.types.scalar import ScalarDefinition
 
+from resolvers import bounds
+
 LONGEST_SHOWN = 100
 
 
-def _worded(scalar: ScalarDefinition, example: str) -> ScalarDefinition:
-    """The scalar as it is, but for the words of the library that it parses with."""
-    parse: Callable[[object], object] | None = scalar.parse_value
+def _described(
+    scalar: ScalarDefinition, example: str, description: str, parse: Callable[[object], object] | None
+) -> ScalarDefinition:
+    """Return the scalar with this description and parser, and with errors that show the example."""
     assert parse is not None
 
     def parse_value(value: object) -> object:
@@ -24,7 +27,7 @@ def _worded(scalar: ScalarDefinition, example: str) -> ScalarDefinition:
             given = f'"{value[:LONGEST_SHOWN]}"' if isinstance(value, str) else "what is no text"
             raise StrawberryInputCoercionError(f"A {scalar.name} is written as in {example}, not as {given}.") from None
 
-    return replace(scalar, parse_value=parse_value)
+    return replace(scalar, parse_value=parse_value, description=description)
 
 
 def shown(moment: datetime) -> str:
@@ -35,6 +38,17 @@ def shown(moment: datetime) -> str:
 
 
 SCALARS: dict[object, ScalarDefinition] = {
-    datetime: replace(_worded(DateTimeDefinition, '"2026-06-25T14:30:00Z"'), serialize=shown),
-    date: _worded(DateDefinition, '"2026-06-25"'),
+    datetime: replace(
+        _described(
+            DateTimeDefinition,
+            '"2026-06-25T14:30:00Z"',
+            "A moment in ISO 8601, such as `2026-06-25T14:30:00Z`. An input without an offset is in UTC, "
+            "and a date alone is its first moment in UTC.",
+            bounds.moment_from,
+        ),
+        serialize=shown,
+    ),
+    date: _described(
+        DateDefinition, '"2026-06-25"', "A day in ISO 8601, such as `2026-06-25`.", DateDefinition.parse_value
+    ),
 }

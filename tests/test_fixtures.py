@@ -493,8 +493,6 @@ WRONG_WINDOWS = [
     ("9999-12-31T23:59:59Z", None, "from"),
     (None, "0001-01-01T00:00:00Z", "to"),
     ("0001-01-01T00:00:00+14:00", None, "from"),
-    ("2026-06-25T14:00:00", None, "from"),
-    (None, "2026-06-25T14:00:00", "to"),
 ]
 
 
@@ -865,7 +863,7 @@ BEYOND: list[tuple[dict[str, Any], str]] = [
     ({"scheduledOvers": 101}, "scheduledOvers"),
     ({"ballsPerOver": 3}, "ballsPerOver"),
     ({"ballsPerOver": 9}, "ballsPerOver"),
-    ({"startTime": "2026-06-25T14:00:00"}, "startTime"),
+    ({"startTime": "0999-12-31"}, "startTime"),
     ({"startTime": "0001-01-01T00:00:00+14:00"}, "startTime"),
     ({"startTime": "9999-12-31T23:59:59-14:00"}, "startTime"),
 ]

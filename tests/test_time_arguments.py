@@ -1,0 +1,63 @@
+"""Moments in arguments: a date alone is its first moment, and a moment without an offset is in UTC."""
+
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from conftest import NOON, Served
+from earthquake_samples import quake, store
+from hypothesis import given
+from hypothesis import strategies as st
+from strawberry.exceptions import StrawberryInputCoercionError
+
+from resolvers import bounds
+from resolvers.earthquakes import LONGEST_WINDOW, days_between
+
+LIST = "query ($start: DateTime, $end: DateTime) {earthquakes(start: $start, end: $end) {nodes {eventId}}}"
+SAME = ["2026-06-25", "20260625", "2026-06-25T00:00", "2026-06-25T00:00:00", "2026-06-25T00:00:00.000Z"]
+SAME += ["2026-06-25T02:00:00+02:00", "2026-W26-4"]
+
+
+@pytest.mark.parametrize("start", SAME)
+@pytest.mark.parametrize("in_variables", [True, False], ids=["in variables", "in the query"])
+async def test_equal_moments_ask_for_the_same_window(served: Served, start: str, in_variables: bool) -> None:
+    await store(served, quake("before", timedelta(hours=12, seconds=1)), quake("after", timedelta(hours=11)))
+
+    if in_variables:
+        answer = await served.ask(LIST, {"start": start})
+    else:
+        answer = await served.ask(f'{{earthquakes(start: "{start}") {{nodes {{eventId}}}}}}')
+
+    assert answer.errors is None
+    assert answer.data == {"earthquakes": {"nodes": [{"eventId": "after"}]}}
+
+
+def test_the_estimate_reads_moments_as_the_query_does() -> None:
+    now = NOON
+    assert {days_between({"start": start}, now) for start in SAME} == {1.0}
+    assert days_between({"start": "2026-06"}, now) == 1.0 + LONGEST_WINDOW.days
+
+
+@given(st.datetimes(datetime(1000, 1, 1), datetime(9000, 1, 1)))  # noqa: DTZ001 - the point is that they have no zone
+def test_a_moment_without_an_offset_is_in_utc(moment: datetime) -> None:
+    assert bounds.moment_from(moment.isoformat()) == moment.replace(tzinfo=UTC)
+
+
+@given(st.datetimes(datetime(1000, 1, 2), datetime(9000, 1, 1)), st.integers(-23 * 60, 23 * 60))  # noqa: DTZ001
+def test_an_offset_counts(moment: datetime, minutes: int) -> None:
+    there = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
+
+    assert bounds.moment_from(there.isoformat()) == there
+
+
+@given(st.text())
+def test_a_text_is_a_moment_with_an_offset_or_an_error(text: str) -> None:
+    with suppress(StrawberryInputCoercionError):
+        assert bounds.moment_from(text).tzinfo is not None
+
+
+@pytest.mark.parametrize("value", [20260625, None, {}, ["2026-06-25"], "2026", "2026-06", "2026-06T10:00"])
+def test_what_names_no_day_is_refused(value: Any) -> None:
+    with pytest.raises(StrawberryInputCoercionError):
+        bounds.moment_from(value)
