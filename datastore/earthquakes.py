@@ -11,11 +11,13 @@ from msgspec import Struct
 
 from datastore.attributes import Item
 from datastore.day_bounds import KnownBounds
+from datastore.days_with_events import days_that_may_have
 from datastore.decoding import Decoder, number, text
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.parts import split
 from datastore.moments import day_bucket, epoch_ms, from_epoch_ms
-from datastore.pages import Page, Span, read_page
+from datastore.pages import Page, Span, Values, read_page
 from datastore.records import record
 from datastore.store import Store
 
@@ -153,7 +155,13 @@ class Earthquakes:
                 return Page([], has_next=span.backward, has_previous=not span.backward, partitions=0)
             span = Span(span.size, span.backward)
         days = [values | {"partition": keys.day(bucket)} for bucket in day_buckets(start, end)]
-        return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, _attributes(fields))
+
+        async def narrow(days: Sequence[Values]) -> list[Values]:
+            buckets = [split(each["partition"])[1] for each in days]
+            kept = await days_that_may_have(self._store, self._now, buckets, min_magnitude)
+            return [each for each, bucket in zip(days, buckets, strict=True) if bucket in kept]
+
+        return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, _attributes(fields), narrow=narrow)
 
     async def by_id(self, event_id: str) -> Earthquake | None:
         """QUAKE-5. Raises `Internal` when the item is damaged."""

@@ -24,12 +24,17 @@ class SortOrder(StrEnum):
 
 
 WIDEST_WAVE = 16
+# After so many partitions a list counts as sparse: those that hold nothing are found out before they are read.
+SPARSE = 4
+FIRST_NARROWED = 366
 LARGEST_LIMIT = 2000
 AT_ONCE = nullcontext()
 
 Values = Mapping[str, Any]
 # Of the items that were read those that belong in the list, in the same order: what no filter expression can tell.
 Keep = Callable[[list[Raw]], Awaitable[list[Raw]]]
+# Of partitions in the order of reading those that may hold items of the list, in the same order.
+Narrow = Callable[[Sequence[Values]], Awaitable[Sequence[Values]]]
 
 
 class Span(Struct, frozen=True):
@@ -81,6 +86,7 @@ async def read_page(
     attributes: Sequence[str] | None = None,
     keep: Keep | None = None,
     leads_on: bool = False,
+    narrow: Narrow | None = None,
 ) -> Page:
     """A page of the list that the partitions make one after another, each given as the values of its Query.
 
@@ -89,6 +95,9 @@ async def read_page(
 
     `leads_on`: point reads follow, by `keep` or for each item. Those of several lists go out together (see
     `Store.leading_on`).
+
+    `narrow`: leaves out partitions that hold nothing of the list. It is called once a list turns out to be sparse, for
+    more and more partitions at a time.
     """
     reader = _Reader(store, pattern, span.backward, attributes, keep, leads_on)
     if len(partitions) == 1 and span.start is None:
@@ -98,8 +107,9 @@ async def read_page(
     wanted = span.size + 1
     found: list[Raw] = []
     at, fullest = first, 0
-    while at < len(ordered) and len(found) < wanted:
-        wave = ordered[at : at + _width(wanted - len(found), fullest, at - first)]
+    narrowing = _Narrowing(narrow, ordered, first)
+    while len(found) < wanted and await narrowing.leaves_any(at):
+        wave = ordered[at : min(at + _width(wanted - len(found), fullest, at - first), narrowing.until)]
         reads = [
             reader.read(values, wanted - len(found), start if at + offset == first else None)
             for offset, values in enumerate(wave)
@@ -154,6 +164,27 @@ def _position(pattern: AccessPattern, ordered: Sequence[Values], start: Item | N
         if values["partition"] == start[attribute]:
             return number, start
     raise BadCursor("This cursor lies outside the list.")
+
+
+class _Narrowing:
+    """Leaves partitions out of `ordered`, in place. Those before `until` may be read."""
+
+    def __init__(self, narrow: Narrow | None, ordered: list[Values], first: int) -> None:
+        self._narrow = narrow
+        self._ordered = ordered
+        self._chunk = FIRST_NARROWED
+        is_long = narrow is not None and len(ordered) - first > 2 * SPARSE
+        self.until = first + SPARSE if is_long else len(ordered)
+
+    async def leaves_any(self, at: int) -> bool:
+        """Whether a partition is left at this position or after it; narrows further when it has to."""
+        while self._narrow is not None and at == self.until < len(self._ordered):
+            chunk = slice(at, at + self._chunk)
+            narrowed = await self._narrow(self._ordered[chunk])
+            self._ordered[chunk] = narrowed
+            self.until = at + len(narrowed)
+            self._chunk *= 2
+        return at < len(self._ordered)
 
 
 class _Reader:

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import random
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -14,15 +15,16 @@ from typing import Any
 import aiohttp
 import pytest
 from conftest import NOON, REAL_DATA, Answer, Served, queries_at_once
-from earthquake_samples import quake, store
+from earthquake_samples import put_raw, quake, store
 from store_engines import Engines
 
 from datastore import tables
 from datastore.database import StoreOptions, open_database
+from datastore.earthquake_statistics import StatisticsRebuild
 from datastore.earthquakes import Earthquake, event_item
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.metering import Deadline
-from datastore.moments import epoch_ms, from_epoch_ms
+from datastore.moments import day_bucket, epoch_ms, from_epoch_ms
 from datastore.store import Store
 from pipelines.usgs_feed import read_events
 from pipelines.usgs_fetch import open_source
@@ -70,7 +72,9 @@ async def page(served: Served, *, backward: bool = False, **variables: Any) -> P
 
 
 def days_of(answer: Answer) -> set[str]:
-    return {call.request["ExpressionAttributeValues"][":partition"]["S"] for call in answer.calls}
+    """The days that were read, apart from their statistics."""
+    read = [call for call in answer.calls if call.index]
+    return {call.request["ExpressionAttributeValues"][":partition"]["S"] for call in read}
 
 
 async def walk(served: Served, size: int, *, backward: bool = False, **arguments: Any) -> list[Page]:
@@ -232,7 +236,7 @@ async def test_empty_days_are_read_ahead_side_by_side(served: Served, monkeypatc
 
     found = await page(served, least=4)
 
-    assert (found.events, found.calls, found.days) == (["us1"], 31, 31)
+    assert (found.events, found.calls, found.days) == (["us1"], 33, 31)  # two for statistics that are not there
     assert max(waves) == 15
 
 
@@ -362,3 +366,109 @@ async def test_a_cursor_newer_than_the_window_starts_it_anew(served: Served) -> 
 
     assert (onward.events, onward.more) == (["us2"], False)
     assert (back.events, back.more, back.calls) == ([], False, 0)
+
+
+# Days without events are skipped
+
+
+async def complete(served: Served) -> None:
+    """Count what is stored: all days are complete then."""
+    await StatisticsRebuild(served.store, served.clock).all_days()
+
+
+def reads(answer: Answer) -> int:
+    return len(answer.calls)
+
+
+YEARS = '{ earthquakes(start: "%s", end: "%s", minMagnitude: %s) { nodes { eventId } } }'
+
+
+async def test_five_empty_years_take_at_most_twenty_reads(served: Served) -> None:
+    await complete(served)
+
+    answer = await served.ask(YEARS % ("2011-01-01T00:00:00Z", "2016-01-01T00:00:00Z", 0))
+
+    assert answer.data == {"earthquakes": {"nodes": []}}
+    assert reads(answer) <= 20
+
+
+async def test_the_longest_window_takes_at_most_twenty_reads_to_find_a_single_event(served: Served) -> None:
+    await store(
+        served, quake("old", timedelta(days=3_659), magnitude=7.0), quake("weak", timedelta(days=700), magnitude=-1.0)
+    )
+    await complete(served)
+    start, end = NOON - timedelta(days=3_660), NOON
+
+    answer = await served.ask(YEARS % (start.isoformat(), end.isoformat(), 0))
+
+    assert answer.data == {"earthquakes": {"nodes": [{"eventId": "old"}]}}
+    assert reads(answer) <= 20
+
+
+async def test_days_whose_statistics_are_not_complete_are_read(served: Served) -> None:
+    await put_raw(served, "theirs", NOON - timedelta(days=60))
+    rebuild = StatisticsRebuild(served.store, served.clock)
+    today = day_bucket(NOON)
+    await rebuild.days([today])
+
+    answer = await served.ask(YEARS % ((NOON - timedelta(days=90)).isoformat(), NOON.isoformat(), 0))
+
+    assert answer.data == {"earthquakes": {"nodes": [{"eventId": "theirs"}]}}
+
+
+async def test_nothing_is_skipped_while_the_consumer_does_not_keep_up(served: Served) -> None:
+    await complete(served)
+    await put_raw(served, "theirs", NOON - timedelta(days=60))
+    window = ((NOON - timedelta(days=90)).isoformat(), NOON.isoformat(), 0)
+
+    skipped = await served.ask(YEARS % window)
+    served.clock.forward(minutes=4)
+    read = await served.ask(YEARS % window)
+
+    assert skipped.data == {"earthquakes": {"nodes": []}}
+    assert read.data == {"earthquakes": {"nodes": [{"eventId": "theirs"}]}}
+
+
+async def test_an_event_that_was_ingested_is_found_before_it_is_counted(served: Served) -> None:
+    await complete(served)
+    await store(served, quake("ours", timedelta(days=60)), quake("strong", timedelta(days=60), magnitude=6.5))
+
+    found = await page(served, start=(NOON - timedelta(days=90)).isoformat())
+    strong = await page(served, start=(NOON - timedelta(days=90)).isoformat(), least=6)
+
+    assert sorted(found.events) == ["ours", "strong"]
+    assert strong.events == ["strong"]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as_it_is(
+    served: Served, seed: int
+) -> None:
+    chance = random.Random(seed)
+    events = [
+        quake(
+            f"us{number}",
+            timedelta(days=chance.choice(range(0, 900, chance.choice((1, 7, 50)))), minutes=number),
+            magnitude=round(min(9.0, 1 + chance.expovariate(1.2)), 1),
+        )
+        for number in range(120)
+    ]
+    await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in events])
+    await complete(served)
+    for _ in range(5):
+        least, size = chance.choice((None, 1.0, 2.5, 3.0, 4.2, 6.0)), chance.choice((1, 3, 10, 40))
+        start = NOON - timedelta(days=chance.randrange(20, 1000))
+        end = start + timedelta(days=chance.randrange(10, 900), seconds=chance.randrange(90_000))
+        window: dict[str, Any] = {"start": start.isoformat(), "end": end.isoformat(), "least": least}
+        wanted = [
+            event.event_id
+            for event in sorted(events, key=lambda event: -event.occurred_at_ms)
+            if epoch_ms(start) <= event.occurred_at_ms <= epoch_ms(end) and (least is None or event.magnitude >= least)
+        ]
+
+        forward = await walk(served, size, **window)
+        back = await walk(served, size, backward=True, **window)
+
+        assert events_of(forward) == wanted
+        assert events_of(back, backward=True) == wanted
+        assert all(len(one.events) == size for one in (*forward[:-1], *back[:-1]))

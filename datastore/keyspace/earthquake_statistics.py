@@ -138,6 +138,14 @@ SAVE_COVERAGE = AccessPattern(
     operations=("PutItem",),
     who=Who.INTERNAL,
 )
+DAYS = AccessPattern(
+    id="QUAKE-P6",
+    question="The statistics of a year's days: which have events, and how many",
+    table=EARTHQUAKES,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="pk = :partition AND sk BETWEEN :first AND :last",
+)
 
 PATTERNS = (
     RAISE_BOUND,
@@ -151,4 +159,5 @@ PATTERNS = (
     COVERAGE,
     KEEP_UP,
     SAVE_COVERAGE,
+    DAYS,
 )
