@@ -2,13 +2,19 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
-from datastore.change_log import MOST_BYTES, MOST_CHANGES, REACH_SECONDS, Before, PlaceRefused, not_now
+from datastore.change_log import MOST_BYTES, MOST_CHANGES, REACH_SECONDS, PlaceRefused, Wanted, not_now
+from datastore.change_runs import oldest
 from datastore.change_sizes import size_of
 from datastore.client import RequestRefused
 from datastore.errors import DomainError
-from datastore.shards import Page, ShardCursor, ShardGone, Trimmed, Wire, sequence_of
+from datastore.places import idle_since
+from datastore.positions import sequence_at
+from datastore.shard_places import RETENTION
+from datastore.shards import INVALID, LOST, Page, ShardCursor, ShardGone, Trimmed, Wire, sequence_of, shards_of
 from datastore.streams import Change, decode_change
 
 # The stream may answer with nothing anywhere before its end, and never says that it is at its end: where nothing has
@@ -19,13 +25,39 @@ EMPTY_SECONDS = 3.0
 PAUSE_SECONDS = 0.01
 LONG_PAUSE_SECONDS = 0.1
 READ_SECONDS = 20.0
+SHARDS_AT_ONCE = 16
+
+
+class _TooMuch(Exception):
+    """More is missing than anybody waits for, or the stream holds."""
+
+
+class _Found:
+    """The changes of one reading, of all its shards: within the bounds of a log."""
+
+    def __init__(self, wanted: list[Wanted]) -> None:
+        self.of = {one.key: list[Change]() for one in wanted}
+        self._count = self._bytes = 0
+
+    def add(self, one: Wanted, changes: list[Change]) -> None:
+        self.of[one.key] += changes
+        self._count += len(changes)
+        self._bytes += sum(map(size_of, changes))
+        if self._count > MOST_CHANGES or self._bytes > MOST_BYTES:
+            raise _TooMuch
+
+    def remove_after(self, one: Wanted, before: int) -> None:
+        """Forget what came from a sequence on."""
+        kept = [change for change in self.of[one.key] if int(change.sequence) < before]
+        self._count -= len(self.of[one.key]) - len(kept)
+        self.of[one.key] = kept
 
 
 class OlderChanges:
-    """The changes of a shard after a sequence: see `change_log.ReadOlder`.
+    """What a log lacks of the shards of a stream: see `change_log.ReadOlder`.
 
-    One reading lasts at most `seconds` while it is answered. What fails is asked again for `patience` seconds.
-    `empty_seconds`: for how long a stream has nothing more before that is its end.
+    One reading of a shard lasts at most `seconds` while it is answered. What fails is asked again for `patience`
+    seconds. `empty_seconds`: for how long a shard has nothing more before that is its end.
     """
 
     def __init__(
@@ -41,41 +73,73 @@ class OlderChanges:
         self._patience = patience
         self._empty_seconds = empty_seconds
 
-    async def read(self, stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+    async def shards(self, stream: str) -> Mapping[str, str | None]:
         try:
             async with asyncio.timeout(self._patience):
-                return await self._read(ShardCursor(self._wire, stream, shard, str(after)), _table(stream), before)
-        except (Trimmed, ShardGone):
+                return await self._listed(stream)
+        except TimeoutError as late:
+            raise not_now() from late
+
+    async def _listed(self, stream: str) -> Mapping[str, str | None]:
+        while True:
+            try:
+                return {shard.id: shard.parent for shard in await shards_of(self._wire, stream)}
+            except DomainError as problem:
+                if not problem.retryable:
+                    raise
+            except RequestRefused as problem:
+                if problem.code in LOST:
+                    return {}
+            await asyncio.sleep(LONG_PAUSE_SECONDS)
+
+    async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
+        found, turns = _Found(wanted), asyncio.Semaphore(SHARDS_AT_ONCE)
+
+        async def read(one: Wanted) -> None:
+            async with turns:
+                await self._read(stream, one, found)
+
+        tasks = [asyncio.create_task(read(one)) for one in wanted]
+        try:
+            async with asyncio.timeout(self._patience):
+                await asyncio.gather(*tasks)
+        except (_TooMuch, Trimmed, ShardGone):
             return None
         except TimeoutError as late:
             raise not_now() from late  # an outage tells nothing of what the stream holds
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return [(one.shard, change) for one in wanted for change in found.of[one.key]]
 
-    async def _read(self, cursor: ShardCursor, table: str, before: Before) -> list[Change] | None:
-        found: list[Change] = []
-        size = empty = reached = 0
+    async def _read(self, stream: str, one: Wanted, found: _Found) -> None:
+        earliest = _earliest(one.start)
+        cursor = ShardCursor(self._wire, stream, one.shard, one.start if sequence_at(one.start) is not None else None)
+        empty = reached = 0
         spent = nothing = 0.0
         while spent <= self._seconds:
             page, seconds = await self._page(cursor)
-            changes = _changes(table, page)
-            found += changes
-            size += sum(map(size_of, changes))
-            begins, reached = before(), max(reached, *map(_sequence, page.records), 0)
+            changes = _changes(_table(stream), page)
+            found.add(one, [change for change in changes if change.time.timestamp() >= earliest])
+            begins, reached = one.before(), max(reached, *map(_sequence, page.records), 0)
             if begins is not None and reached >= begins - 1:
-                # The log itself counts the bytes of what is left.
-                missing = [change for change in found if int(change.sequence) < begins]
-                return missing if len(missing) <= MOST_CHANGES else None
-            if len(found) > MOST_CHANGES or size > MOST_BYTES:
-                return None
+                found.remove_after(one, begins)
+                return
             if page.records:
                 empty, nothing = 0, 0.0
-            else:
+            elif not page.ended:
                 empty += 1
                 seconds += await _paused(PAUSE_SECONDS if empty < EMPTY_PAGES else LONG_PAUSE_SECONDS)
                 nothing += seconds
-            if page.ended or (begins is None and empty >= EMPTY_PAGES and nothing >= self._empty_seconds):
-                return found if begins is None else None
+            if page.ended and (one.ends or begins is None):
+                return
+            if page.ended:
+                raise _TooMuch  # what was told of the shard is not in it any more
+            if begins is None and not one.ends and empty >= EMPTY_PAGES and nothing >= self._empty_seconds:
+                return
             spent += seconds
-        return None  # nobody waits for so much
+        raise _TooMuch
 
     async def _page(self, cursor: ShardCursor) -> tuple[Page, float]:
         """The next one, however often it has to be asked for, and how many seconds its answer took."""
@@ -87,9 +151,19 @@ class OlderChanges:
                 if not problem.retryable:
                     raise
             except RequestRefused as problem:
-                if problem.code == "ValidationException":
+                if problem.code == INVALID:
                     raise PlaceRefused("The stream does not go on there.") from problem
             await asyncio.sleep(LONG_PAUSE_SECONDS)
+
+
+def _earliest(start: str) -> float:
+    """The moment of the oldest change that is wanted. Raises `Trimmed` where that may be kept no longer."""
+    since = idle_since(start)
+    if since is None:
+        return float("-inf")
+    if datetime.now(UTC) - datetime.fromtimestamp(since, UTC) > RETENTION:
+        raise Trimmed("The shard was joined before what the stream keeps.")
+    return oldest(since)
 
 
 async def _paused(seconds: float) -> float:

@@ -11,12 +11,14 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from datastore.change_log import Entry, Log
+from datastore.change_log import Log
 from datastore.change_reading import EMPTY_SECONDS, OlderChanges
+from datastore.change_runs import Entry
 from datastore.declarations import Table
 from datastore.hub import Hub, Keeping, Subscription
 from datastore.places import Place
 from datastore.positions import Reached
+from datastore.shard_parents import Seen
 from datastore.shards import Wire
 from datastore.sources import Sink, Source
 from datastore.streams import Change, ChangesLost, StreamReader, new_order
@@ -166,7 +168,7 @@ class ChangeFeed:
             if followed is not None and followed.lingering is not None:
                 followed.lingering.cancel()
                 self._stop_soon(table, followed)
-            log = Log(partial(self._hub.publish, table.name), partial(self._hub.end, table.name), self._older.read)
+            log = Log(partial(self._hub.publish, table.name), partial(self._hub.end, table.name), self._older)
             followed = self._tables[table.name] = _Followed(log, self._read(table, log))
         if followed.lingering is not None:
             followed.lingering.cancel()
@@ -222,11 +224,13 @@ class Following(Generic[T]):
         self._turns = turns
         self._charge = charge
         self._events: Subscription[tuple[T, Entry]] | None = None
+        self._seen: Seen | None = None
+        self._generation = self._time = 0
         self._left = 0  # to be looked at in this turn
         self._is_asked = False
         self.is_behind = True
         self.is_too_old = False
-        self.number, self.place = log.last_number, log.last_place
+        self.number, self._place = log.last_number, log.last_place
 
     def begin(self, events: Subscription[tuple[T, Entry]], after: Place | None, number: int | None) -> None:
         """Go on after a place, which has this number, if it is known; else with what is new."""
@@ -235,12 +239,17 @@ class Following(Generic[T]):
         if after is None or number is None:
             self._is_here()
         else:
-            self.number, self.place = number, after
+            self.number, self._place = number, after
+            self._seen, self._generation, self._time = self._log.seen_by(after), self._log.generation, after.time
 
     def _is_here(self) -> None:
-        self.is_behind = False
-        if self._log.last_number >= self.number:
-            self.number, self.place = self._log.last_number, self._log.last_place
+        self.is_behind, self._seen = False, None
+        self.number, self._place = self._log.last_number, self._log.last_place
+
+    @property
+    def place(self) -> Place:
+        """Where those resume to whom all was given up to now."""
+        return self._place if self._seen is None else Place.at(self._place.stream, self._time, self._seen.positions)
 
     @property
     def left_out(self) -> int:
@@ -285,10 +294,15 @@ class Following(Generic[T]):
                     await asyncio.sleep(0)
                 self._left = CHANGES_PER_TURN
             # Asked for again each time: what a slow follower held would be held though the log had dropped it.
-            entries = self._log.after(self.number, self._left)
+            entries = self._log.after(self.number, self._left, self._generation)
             if entries is None:
-                raise ChangesLost("You fell too far behind the changes: read the current state and subscribe again.")
+                self._find_again()
+                continue
             if not entries:
+                assert self._seen is not None
+                if not self._log.has_reached(self._seen):  # another process reads the stream a little earlier
+                    await self._log.more()
+                    continue
                 self._is_here()
                 break
             event = self._look_through(entries)
@@ -296,13 +310,25 @@ class Following(Generic[T]):
                 return event
         return None
 
+    def _find_again(self) -> None:
+        """What was read again was given up meanwhile, or more of it was read."""
+        number = self._log.number_of(self.place)
+        if number is None:
+            raise ChangesLost("You fell too far behind the changes: read the current state and subscribe again.")
+        self.number, self._generation = number, self._log.generation
+
     def _look_through(self, entries: list[Entry]) -> T | None:
         """The first event of them."""
-        left = self._left
+        left, seen = self._left, self._seen
+        assert seen is not None
         try:
             for entry in entries:
                 self._left -= 1
-                self.number, self.place = entry.number, entry.place
+                self.number = entry.number
+                if not self._log.is_news(seen, entry):
+                    continue
+                seen.move(entry.shard, entry.change.sequence)
+                self._time = max(self._time, int(entry.change.time.timestamp()))
                 event = self._select(entry.change)
                 if event is not None:
                     return event
@@ -323,5 +349,5 @@ class Following(Generic[T]):
             event, entry = await anext(self._events)
         finally:
             self._is_asked = False
-        self.number, self.place = entry.number, entry.place
+        self.number, self._place = entry.number, entry.place
         return event

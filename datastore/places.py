@@ -1,39 +1,164 @@
-"""The names of places in a table's changes, as clients hold them."""
+"""Resume positions: up to where each open shard of a table's stream has been read, as clients hold it between two
+connections.
 
-from typing import NamedTuple
+A shard that has ended is left out as soon as one of its children has been begun: whoever resumes knows from the child
+that the parent was read to its end. Any process can continue from such a position, for it names nothing of the one
+that made it.
+"""
 
-from datastore.errors import BadUserInput
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import starmap
 
-# Where an order began and nothing had been told in it.
-NOWHERE = "0"
-_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
-_LONGEST_ORDER, _LONGEST_SHARD, _LONGEST_SEQUENCE = 32, 16, 32
+from datastore.positions import START, joined, joined_by, sequence_at
 
+# A position of more open shards is not given out: it would not fit into a header. One of AWS takes 16 bytes.
+MOST_SHARDS = 128
+KEY_BYTES = 6
+ORIGIN_BYTES = 4
+LONGEST_SEQUENCE = 254  # AWS writes up to 40 digits
+MOVES = 64
+_VERSION = 1
+_HEAD_BYTES = 1 + KEY_BYTES + 4
+_IDLE = 255
+_SIZES = [((10**digits - 1).bit_length() + 7) // 8 for digits in range(LONGEST_SEQUENCE + 1)]
 
-class Place(NamedTuple):
-    """The change that was told last: by whose order (see `Sink.begin`), of which shard, and its sequence."""
-
-    order: str
-    shard: str
-    sequence: int
-
-    def __str__(self) -> str:
-        return f"{self.order}.{self.shard}.{_in_36(self.sequence)}"
-
-
-def place_from(text: str) -> Place:
-    """The place that `str` made the text of. Raises `BadUserInput`."""
-    order, _, rest = text.partition(".")
-    shard, _, sequence = rest.partition(".")
-    is_sound = len(order) <= _LONGEST_ORDER and len(shard) <= _LONGEST_SHARD and len(sequence) <= _LONGEST_SEQUENCE
-    if not (is_sound and all(part and set(part) <= set(_DIGITS) for part in (order, shard, sequence))):
-        raise BadUserInput("This is no id of an event.")
-    return Place(order, shard, int(sequence, 36))
+# A shard, as positions name it.
+Key = bytes
+Positions = Mapping[Key, str]
 
 
-def _in_36(number: int) -> str:
-    digits = ""
-    while number:
-        number, digit = divmod(number, 36)
-        digits = _DIGITS[digit] + digits
-    return digits or "0"
+@lru_cache(maxsize=8192)
+def key_of(stream: str, shard: str) -> Key:
+    """The key of a shard: another stream of the same table may have shards of the same names."""
+    return blake2b(f"{stream}/{shard}".encode(), digest_size=KEY_BYTES).digest()
+
+
+def idle(origin: str, seconds: float) -> str:
+    """The position of a shard that was joined at its end at a moment (seconds since 1970), and has shown no record.
+
+    `origin` names the joining: positions of the same one enclose no record.
+    """
+    return joined(blake2b(origin.encode(), digest_size=ORIGIN_BYTES).hexdigest(), str(int(seconds)))
+
+
+def idle_again(position: str, seconds: int) -> str:
+    """An `idle` position of the same origin at another moment."""
+    parts = joined_by(position)
+    return joined("" if parts is None else parts[0], str(max(0, seconds)))
+
+
+def idle_since(position: str) -> int | None:
+    """The moment of an `idle` position; None for others."""
+    parts = joined_by(position)
+    return None if parts is None else int(parts[1])
+
+
+class Moves:
+    """Positions, and a few moves of single shards after them.
+
+    The positions after any of the moves are found when they are needed: they would take too much memory.
+    """
+
+    __slots__ = ("_at", "_base", "_found", "moves")
+
+    def __init__(self, base: Positions) -> None:
+        self._base = base
+        self.moves: list[tuple[Key, str]] = []
+        self._at, self._found = 0, dict(base)
+
+    def after(self, count: int) -> Positions:
+        """The positions after so many of the moves: a mapping that is valid until the next call."""
+        if count < self._at:
+            self._at, self._found = 0, dict(self._base)
+        self._found.update(self.moves[self._at : count])
+        self._at = count
+        return self._found
+
+
+class Place:
+    """A resume position: of a stream, after the change of a `time` (seconds since 1970), which orders positions
+    roughly."""
+
+    __slots__ = ("_count", "_moves", "stream", "time")
+
+    def __init__(self, stream: Key, time: int, moves: Moves, count: int = 0) -> None:
+        self.stream = stream
+        self.time = time
+        self._moves = moves
+        self._count = count
+
+    @classmethod
+    def at(cls, stream: Key, time: int, positions: Positions) -> "Place":
+        return cls(stream, time, Moves(dict(positions)))
+
+    @property
+    def positions(self) -> dict[Key, str]:
+        return dict(self._moves.after(self._count))
+
+    def encode(self) -> bytes:
+        """The bytes for clients. A position of more than `MOST_SHARDS` shards names none, so that nobody resumes."""
+        positions = self._moves.after(self._count)
+        head = bytes((_VERSION,)) + self.stream + self.time.to_bytes(4, "big")
+        if len(positions) > MOST_SHARDS:
+            return head
+        return head + b"".join(starmap(_encoded, sorted(positions.items())))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Place) and self.encode() == other.encode()
+
+    def __hash__(self) -> int:
+        return hash(self.encode())
+
+
+# Nobody can continue there.
+UNKNOWN = Place.at(bytes(KEY_BYTES), 0, {})
+
+
+def decode(content: bytes) -> Place:
+    """The place that `encode` made the bytes of. Raises `ValueError`."""
+    if len(content) < _HEAD_BYTES or content[0] != _VERSION:
+        raise ValueError("These are no bytes of a position.")
+    stream, time = content[1 : 1 + KEY_BYTES], int.from_bytes(content[1 + KEY_BYTES : _HEAD_BYTES], "big")
+    positions: dict[Key, str] = {}
+    at = _HEAD_BYTES
+    while at < len(content):
+        key, kind = content[at : at + KEY_BYTES], content[at + KEY_BYTES : at + KEY_BYTES + 1]
+        at += KEY_BYTES + 1
+        if not kind or key in positions or len(positions) == MOST_SHARDS:
+            raise ValueError("These are no bytes of a position.")
+        size = ORIGIN_BYTES + 4 if kind[0] == _IDLE else _size(kind[0])
+        body = content[at : at + size]
+        if len(body) < size:
+            raise ValueError("These are no bytes of a position.")
+        positions[key] = _decoded(kind[0], body)
+        at += size
+    return Place.at(stream, time, positions)
+
+
+def _size(digits: int) -> int:
+    if digits > LONGEST_SEQUENCE:
+        raise ValueError("This is no position.")
+    size: int = _SIZES[digits]
+    return size
+
+
+@lru_cache(maxsize=8192)  # of many shards one has moved since the last position that was encoded
+def _encoded(key: Key, position: str) -> bytes:
+    parts = joined_by(position)
+    if parts is not None:
+        return key + bytes((_IDLE,)) + bytes.fromhex(parts[0]) + int(parts[1]).to_bytes(4, "big")
+    digits = len(position)
+    return key + bytes((digits,)) + (sequence_at(position) or 0).to_bytes(_SIZES[digits], "big")
+
+
+def _decoded(kind: int, body: bytes) -> str:
+    if kind == _IDLE:
+        return joined(body[:ORIGIN_BYTES].hex(), str(int.from_bytes(body[ORIGIN_BYTES:], "big")))
+    if kind == 0:
+        return START
+    text = str(int.from_bytes(body, "big")).zfill(kind)
+    if len(text) > kind:
+        raise ValueError("This is no position.")
+    return text

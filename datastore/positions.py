@@ -5,7 +5,7 @@ joined, with the `origin` of that joining; `START` for a shard that is read from
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 START = ""
 _MARK = "@"
@@ -13,10 +13,14 @@ _MARK = "@"
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a stream (its ARN) has been read: the position in each shard that has been begun and is still listed."""
+    """How far a stream (its ARN) has been read: the position in each shard that has been begun and is still listed.
+
+    `parents` are those of the shards, where they are known: they are no part of how far it has been read.
+    """
 
     stream: str
     shards: Mapping[str, str]
+    parents: Mapping[str, str | None] = field(default_factory=dict, compare=False)
 
 
 def joined(origin: str, iterator: str) -> str:

@@ -8,6 +8,7 @@ from datastore.positions import START, joined, joined_by, sequence_at
 from datastore.shards import FROM_THE_START, Trimmed, after
 
 RETENTION = timedelta(hours=24)
+ITERATOR_LIFE = timedelta(minutes=15)
 CLOCK_SKEW = timedelta(minutes=5)  # AWS refuses requests signed by a clock that is further off
 
 

@@ -1,5 +1,6 @@
 """What brings a table's changes, and what is told them."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -9,18 +10,23 @@ if TYPE_CHECKING:
 class Sink(Protocol):
     """Who is told a table's changes, in order. Nothing here waits."""
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None) -> None:
-        """What is told from now on is in this order: an id of whoever put the changes of several shards in it.
+    def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
+        """What is told from now on comes after these `positions` (see `positions`) of the shards of a stream (its ARN).
 
-        `stream` is the stream's ARN: with another, all that was told before counts for nothing. `single` is the id of
-        its shard as long as it has had no other: then sequences alone tell what comes after what. Told before the first
-        change, again when either becomes another, and never when changes were lost: that is `lost`. `is_new`: nothing
-        has been told in this order yet, by anybody. `at`: all that comes is what the single shard has after this
-        sequence.
+        With another stream all that was told before counts for nothing. Shards that are known go on where they are.
+        Told before the first change, and never when changes were lost: that is `lost`. `parents` are those of the
+        shards, None for one that has no parent. Shards that were joined at their end were joined no earlier than at
+        `since` (seconds since 1970), or read without a record up to then.
         """
 
-    def tell(self, shard: str, change: "Change", *, is_past: bool = False) -> None:
+    def start(self, shard: str, parent: str | None) -> None:
+        """A shard that is read from its first record on, as its parent has been read to its end."""
+
+    def tell(self, shard: str, change: "Change", *, parent: str | None = None, is_past: bool = False) -> None:
         """A change of a shard. `is_past`: it is no news, and only remembered for those who were away."""
+
+    def answered(self, shard: str) -> None:
+        """The shard had no more records than were told."""
 
     def lost(self, problem: Exception) -> None:
         """There will be no more, for this problem. Not told when the source is stopped."""

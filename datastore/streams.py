@@ -23,7 +23,7 @@ from datastore.declarations import Table
 from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.outages import Outage
 from datastore.positions import Reached, joined
-from datastore.shard_places import RETENTION, Shard, ancestors
+from datastore.shard_places import ITERATOR_LIFE, RETENTION, Shard, ancestors
 from datastore.shards import (
     BATCH,
     INVALID,
@@ -146,7 +146,6 @@ class StreamReader:
     def __post_init__(self) -> None:
         self._stream = ""
         self._order = self.new_order()
-        self._is_single = False
         self._has_begun = False
         self._read_shards: dict[str, Shard] = {}
         self._started: set[str] = set()
@@ -168,7 +167,9 @@ class StreamReader:
         """How far it has read; before it is attached, where it began."""
         if not self._has_begun:
             return self.start
-        return Reached(self._stream, {shard.id: shard.position for shard in self._read_shards.values()})
+        shards = self._read_shards.values()
+        positions = {shard.id: shard.position for shard in shards}
+        return Reached(self._stream, positions, {shard.id: shard.parent for shard in shards})
 
     async def attached(self) -> None:
         await self._settled.wait()
@@ -203,16 +204,14 @@ class StreamReader:
         listed = await (self._find() if self.start is None else self._patiently(self._find))
         self._started = {shard.id for shard in listed}
         self._finished = {shard.id for shard in listed if shard.id in self._parents}
-        self._is_single = len(listed) == 1 and listed[0].parent is None
-        self.sink.begin(self._order, self._stream, single=listed[0].id if self._is_single else None)
         if self.start is not None:
             self._go_on(shards, listed, self.start)
             return
+        since = datetime.now(UTC)
         leaves = [shard for shard in listed if shard.id not in self._parents]
         for join in [shards.create_task(self._join(shard)) for shard in leaves]:
             await join
-        for shard in leaves:
-            self._begin(shards, shard)
+        self._begin_all(shards, leaves, since)
 
     async def _find(self) -> list[Shard]:
         """The stream, and its shards."""
@@ -230,8 +229,16 @@ class StreamReader:
         self._started = self._finished | known
         for id in known:
             by_id[id].go_on_at(start.shards[id])
-            self._begin(shards, by_id[id])
+        # Where another has joined a shard, its iterator tells no more than that it has not expired.
+        self._begin_all(shards, [by_id[id] for id in known], datetime.now(UTC) - ITERATOR_LIFE)
         self._wake.set()
+
+    def _begin_all(self, tasks: asyncio.TaskGroup, shards: Sequence[Shard], since: datetime) -> None:
+        positions = {shard.id: shard.position for shard in shards}
+        parents = {shard.id: shard.parent for shard in shards}
+        self.sink.begin(self._stream, positions, parents, since.timestamp())
+        for shard in shards:
+            self._begin(tasks, shard)
 
     def _begin(self, shards: asyncio.TaskGroup, shard: Shard) -> None:
         self._read_shards[shard.id] = shard
@@ -258,10 +265,8 @@ class StreamReader:
         unread -= self._finished
         for shard in listed:
             if shard.id not in self._started and shard.parent not in unread:
-                if self._is_single:
-                    self._is_single = False
-                    self.sink.begin(self._order, self._stream, single=None)
                 self._started.add(shard.id)
+                self.sink.start(shard.id, shard.parent)
                 self._begin(shards, shard)
         self._forget_all_but({shard.id for shard in listed})
 
@@ -303,6 +308,8 @@ class StreamReader:
             records = answer.get("Records", ())
             await self._publish_all(shard, records)
             shard.turn(answer.get("NextShardIterator"))
+            if not records:
+                self.sink.answered(shard.id)
             if shard.iterator is None:
                 break
             if len(records) < BATCH:
@@ -339,7 +346,7 @@ class StreamReader:
             self.on_error(self.table.name, problem)
         else:
             if is_new:
-                self.sink.tell(shard.id, change)
+                self.sink.tell(shard.id, change, parent=shard.parent)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """The answer, however long it takes: what fails is asked again.

@@ -16,6 +16,7 @@ from datastore.documents import KnownDocuments
 from datastore.metering import Meter
 from datastore.objects import ObjectStore
 from datastore.objects.ledger import IncomingLimits
+from datastore.resume_ids import ResumeIds
 from datastore.store import Store
 from edge import graphiql
 from edge.capacity.admission import Admission
@@ -207,6 +208,7 @@ class Edge:
             load=self.admission.load,
             subscriptions=self.admission.subscriptions,
             waiting_bytes=self.settings.capacity.waiting_bytes,
+            resume_ids=ResumeIds(self.settings.secret.encode(), map(str.encode, self.settings.other_secrets)),
             once=self.once,
             observers=(self.figures.operation, OperationLog(), *self._observers),
             tracing=self.tracing,

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 from functools import partial
+from secrets import token_bytes
 from typing import Any
 
 from graphql.language import OperationType
@@ -11,6 +12,7 @@ from graphql.language import OperationType
 from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.ids import Origin
 from datastore.metering import Meter
+from datastore.resume_ids import ResumeIds
 from edge.accounts import Accounts, kept_of, not_admitted, owed
 from edge.answers import MAX_ANSWER_CHARACTERS, AnswerTooLarge, Outcome, Stage, failure, is_too_large
 from edge.capacity.addresses import payer
@@ -54,7 +56,8 @@ Answer = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 class Runner:
     """Runs operations, each within `deadline` seconds; a subscription runs as long as it is wanted.
 
-    `load` is what the process takes on at once, and `subscriptions` are the places for those that run.
+    `load` is what the process takes on at once, and `subscriptions` are the places for those that run. Without
+    `resume_ids` subscriptions resume with this process only.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Runner:
         load: Load | None = None,
         subscriptions: Places | None = None,
         waiting_bytes: int = 0,
+        resume_ids: ResumeIds | None = None,
         once: Once | None = None,
         observers: Collection[Observe] = (),
         tracing: Tracing | None = None,
@@ -91,7 +95,14 @@ class Runner:
         places = subscriptions or Places("subscriptions", 0, 0)
         self._slices = TimeSlices()
         self._streams = Streams(
-            documents, self.accounts, self._load, places, self._deadlines, self._slices, waiting_bytes
+            documents,
+            self.accounts,
+            self._load,
+            places,
+            self._deadlines,
+            self._slices,
+            resume_ids or ResumeIds(token_bytes()),
+            waiting_bytes,
         )
 
     def check_load(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from graphql.execution import Executor
 
+from datastore.resume_ids import Resume
 from edge.accounts import MISSED_EVENT_UNITS
 from edge.answers import Outcome, failure
 from edge.cut_off import cut_off
@@ -16,7 +17,7 @@ from edge.making import Event
 from edge.members import Member
 from edge.pacing import Pace, given_up
 from edge.requests import OperationContext
-from resolvers.progress import Progress, Resume
+from resolvers.progress import Progress
 from resolvers.subscribing import Shared
 
 # What so many events cost is shared at once by those who are told them.

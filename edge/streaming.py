@@ -15,6 +15,7 @@ from graphql.execution import Executor, create_source_event_stream
 
 from datastore.errors import DomainError
 from datastore.hub import Keeping
+from datastore.resume_ids import Resume, ResumeIds
 from edge.accounts import Accounts, not_admitted
 from edge.alone import Own, outcomes_of
 from edge.answers import Outcome, failure
@@ -31,9 +32,10 @@ from edge.members import Rights, rights_of
 from edge.operations import Transport
 from edge.pulling import pulled
 from edge.requests import OperationContext, OverBudget, Report, Request
+from edge.resume_bindings import binding_of
 from edge.resuming import Missed
 from edge.subscribers import Following, Listener, Subscriber, Whereabouts
-from resolvers.progress import Mark, Progress, Resume, resume_from
+from resolvers.progress import Mark, Progress
 from resolvers.subscribing import Shared
 
 _Asked = tuple[PreparedOperation, bytes]
@@ -60,9 +62,11 @@ class Streams:
         places: Places,
         deadlines: Deadlines,
         slices: TimeSlices,
+        ids: ResumeIds,
         most_bytes: int = 0,
     ) -> None:
         self._documents = documents
+        self._ids = ids
         self._accounts = accounts
         self._load = load
         self._places = places
@@ -128,7 +132,7 @@ class Streams:
         context: OperationContext | None = None
         missed: Missed | None = None
         try:
-            resume = _resume(request)
+            resume = self._resume(request)
             subscriber.take_place()
             async with self._load.turn(payer(request.caller)):
                 await subscriber.admit()
@@ -192,8 +196,13 @@ class Streams:
 
     def _opened(self, request: Request, resume: Resume | None) -> OperationContext:
         context = self._accounts.opened(request)
-        context.progress = Progress(resume)
+        context.progress = Progress(resume, self._ids.sealer(binding_of(request)))
         return context
+
+    def _resume(self, request: Request) -> Resume | None:
+        """After which event it goes on. Raises `BadUserInput`."""
+        after = request.asked.resume_after
+        return None if after is None else self._ids.open(after, binding_of(request))
 
     # Those that are equal.
 
@@ -318,12 +327,6 @@ class Streams:
         if not driven.is_over:
             driven.is_over = True
             driven.listener.finish(last)
-
-
-def _resume(request: Request) -> Resume | None:
-    """After which event it goes on. Raises `BadUserInput`."""
-    after = request.asked.resume_after
-    return None if after is None else resume_from(after)
 
 
 def _missed(

@@ -1,44 +1,17 @@
 """How far a subscription has come, so that a client can go on where it was cut off."""
 
 import asyncio
-import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from datastore.changes import Following
-from datastore.errors import BadUserInput
-from datastore.places import NOWHERE, Place, place_from
-
-LONGEST_RESUME = 2000
-# No log knows it: whoever comes back with it is told how things stand.
-UNKNOWN = Place(NOWHERE, NOWHERE, 0)
-# What a subscription says it knew goes back to clients, also as a line of its own: it has no breaks, nor spaces.
-_KNOWN = re.compile(r"[A-Za-z0-9%:,._~-]*")
+from datastore.places import Place
+from datastore.resume_ids import Resume, Seal, not_an_id
 
 
-class Resume(NamedTuple):
-    """After which event a client wants to go on. `known`: what the subscription said it knew by then, its own words."""
-
-    place: Place
-    known: str
-
-
-def resume_from(text: object) -> Resume:
-    """What `Mark.id` made. Raises `BadUserInput`."""
-    try:
-        if not isinstance(text, str) or len(text) > LONGEST_RESUME:
-            raise BadUserInput("This is no id of an event.")
-        place, _, known = text.partition("~")
-        if _KNOWN.fullmatch(known) is None:
-            raise BadUserInput("This is no id of an event.")
-        return Resume(place_from(place), known)
-    except BadUserInput:
-        raise not_an_id() from None
-
-
-def not_an_id() -> BadUserInput:
-    message = "`resumeAfter` must be the `eventId` of an event of this subscription, or null."
-    return BadUserInput(message, field="resumeAfter")
+def unsealed(place: Place, known: str) -> str:
+    """For events that are not told to clients: they resume after none of them."""
+    return ""
 
 
 class Mark(NamedTuple):
@@ -46,11 +19,11 @@ class Mark(NamedTuple):
 
     number: int
     place: Place
+    seal: Seal = unsealed
 
     def id(self, known: str) -> str:
-        """Of an event. One that would be too long to come back is of no known place instead."""
-        id = f"{self.place}~{known}" if known else str(self.place)
-        return id if len(id) <= LONGEST_RESUME else str(UNKNOWN)
+        """Of an event."""
+        return self.seal(self.place, known)
 
     def id_after(self, event_id: str) -> str:
         """For one who was told that event last, and nothing of what came since: what they know is the same."""
@@ -69,8 +42,9 @@ class Progress:
     `has_given_all`: of a source that reads ahead, whether nothing that it has read is still to be given.
     """
 
-    def __init__(self, resume: Resume | None = None) -> None:
+    def __init__(self, resume: Resume | None = None, seal: Seal = unsealed) -> None:
         self.resume = resume
+        self.seal = seal
         self._is_known_taken = False
         self.mark: Mark | None = None
         self.known = ""
@@ -125,7 +99,7 @@ class Progress:
     def take(self) -> None:
         """An event was given: or all has been looked through."""
         if self._following is not None:
-            self.mark = Mark(self._following.number, self._following.place)
+            self.mark = Mark(self._following.number, self._following.place, self.seal)
 
     def pass_over(self, left_out: int) -> None:
         """So many events were replaced by the one that was given."""
@@ -148,7 +122,7 @@ class Progress:
         following = self._following
         if following is None or following.is_behind or following.waiting:
             return self.mark
-        return Mark(following.told_until, following.last_place)
+        return Mark(following.told_until, following.last_place, self.seal)
 
     def told_resync(self) -> None:
         self.is_resync_told = True
@@ -163,9 +137,8 @@ class Progress:
         if self._ahead is not None:
             return self._ahead.standing if self.has_given_all else None
         following = self._following
-        return (
-            Mark(following.told_until, following.last_place) if following is not None and following.is_at_rest else None
-        )
+        is_at_rest = following is not None and following.is_at_rest
+        return Mark(following.told_until, following.last_place, self.seal) if following and is_at_rest else None
 
     def as_ahead(self) -> "Progress":
         """For the `follow` of a source that reads ahead of what it gives."""
@@ -180,7 +153,7 @@ class Ahead(Progress):
     """The progress of what is read ahead. It tells the other only how it has begun."""
 
     def __init__(self, behind: Progress) -> None:
-        super().__init__(behind.resume)
+        super().__init__(behind.resume, behind.seal)
         self._behind = behind
         self.begun, self.is_here = behind.begun, behind.is_here
 

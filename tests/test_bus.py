@@ -44,7 +44,7 @@ async def opened(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterat
 async def begun(bus: Connection, instance: str = "one", **shards: str) -> State:
     """The state after a process has begun an order."""
     lease = (await bus.claim("Blip", instance)).lease
-    await bus.begin("Blip", lease, "e1", Reached("arn", shards or {"s": HERE}), "s")
+    await bus.begin("Blip", lease, "e1", Reached("arn", shards or {"s": HERE}))
     return await bus.claim("Blip", instance)
 
 
@@ -100,7 +100,7 @@ async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: Re
         with pytest.raises(LeaseLost):
             await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
         with pytest.raises(LeaseLost):
-            await bus.begin("Blip", paused.lease, "e2", Reached("arn", {}), "")
+            await bus.begin("Blip", paused.lease, "e2", Reached("arn", {}))
         with pytest.raises(LeaseLost):
             await bus.attach("Blip", paused.lease, "e1")
         await bus.release("Blip", paused.lease)
@@ -188,12 +188,12 @@ async def test_all_goes_when_nobody_holds_the_table_any_more(bus: Connection, re
 async def test_iterators_move_on_until_there_is_a_record(bus: Connection) -> None:
     await begun(bus)
     later = joined("o", "later")
-    await bus.claim("Blip", "one", idle={"s": later})
-    state = await bus.claim("Blip", "other", idle={"s": "what another says"})
+    await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
+    state = await bus.claim("Blip", "other", idle=Reached("arn", {"s": "what another says"}))
     assert state.positions == {"s": later}
 
     await bus.append("Blip", state.lease, "e1", "s", later, page("1"))
-    await bus.claim("Blip", "one", idle={"s": later})
+    await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
     assert (await bus.claim("Blip", "one")).positions == {"s": "1"}
 
 
@@ -258,7 +258,7 @@ class Holder:
             await self.bus.attach("Blip", self.lease, "e")
         else:
             self.at = 0
-            await self.bus.begin("Blip", self.lease, "e", Reached("arn", {"s": "0"}), "s")
+            await self.bus.begin("Blip", self.lease, "e", Reached("arn", {"s": "0"}))
 
     async def append(self, many: int, *, moves: bool) -> int:
         read = page(*[str(self.at + number) for number in range(1, many + 1)])

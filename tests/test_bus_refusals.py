@@ -250,7 +250,7 @@ async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisSe
     bus = Connection(url, "t__", patience=5)
     await bus.probe()
     lease = (await bus.claim("Blip", "one")).lease
-    await bus.begin("Blip", lease, "e", Reached("arn", {"s": "1"}), "s")
+    await bus.begin("Blip", lease, "e", Reached("arn", {"s": "1"}))
     await bus.attach("Blip", lease, "e")
     await bus.append("Blip", lease, "e", "s", "1", [("2", b"{}")])
     (relayed,) = (await bus.read({"Blip": "0-0"}))["Blip"]

@@ -1,6 +1,7 @@
 """What a process tells of a table's changes: each once, also where the bus has forgotten a shard and begins it anew."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -8,6 +9,8 @@ import pytest
 
 from datastore.bus.connection import Relayed, State
 from datastore.bus.told import Told
+from datastore.change_log import Log
+from datastore.places import key_of
 from datastore.positions import START, Reached
 from datastore.streams import Change, decode_change
 
@@ -18,10 +21,12 @@ class Heard:
     def __init__(self) -> None:
         self.changes: list[tuple[str, str]] = []
 
-    def begin(self, *_: Any, **__: Any) -> None: ...
+    def begin(self, *_: Any) -> None: ...
+    def start(self, *_: Any) -> None: ...
+    def answered(self, *_: Any) -> None: ...
     def lost(self, problem: Exception) -> None: ...
 
-    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+    def tell(self, shard: str, change: Change, **_: Any) -> None:
         self.changes.append((shard, change.sequence))
 
 
@@ -43,10 +48,10 @@ def heard() -> Heard:
 def told(heard: Heard) -> Told:
     """Has told two changes of a shard that the bus has forgotten since."""
     told = Told("t", heard, lambda _, problem: pytest.fail(repr(problem)))
-    told.begin("e", "arn", single=None)
+    told.begin("arn", {}, {}, 0)
     told.shards = {"parent": "9"}
     take(told, entry([100, 101]))
-    told.agree({"parent": "9"}, dict(told.shards))
+    told.agree(State("", "1-1", "e", "arn", "", 2, {"parent": "9"}), dict(told.shards))
     assert told.shards == {"parent": "9"}
     heard.changes.clear()
     return told
@@ -56,7 +61,7 @@ def take(told: Told, relayed: Relayed) -> None:
     new = told.new_in(relayed)
     assert new is not None
     for one in new:
-        told.take(relayed.shard, one)
+        told.take(relayed.shard, relayed.parent, one)
 
 
 def test_what_the_bus_brings_again_is_told_once(told: Told, heard: Heard) -> None:
@@ -81,20 +86,33 @@ def test_what_a_reader_brings_again_is_told_once(told: Told, heard: Heard) -> No
 
 
 def test_a_shard_of_another_stream_is_another(told: Told, heard: Heard) -> None:
-    told.begin("e", "another", single=None)
+    told.begin("another", {}, {}, 0)
     told.tell("child", decode_change("t", record(1)))
     assert heard.changes == [("child", "1")]
 
 
-@pytest.mark.parametrize(("past", "at"), [([], 9), ([(7, 8), (9,)], 6), ([(7, 8)], None)])
-async def test_the_log_hears_where_what_the_bus_has_begins(past: list[tuple[int, ...]], at: int | None) -> None:
-    begun: list[int | None] = []
+@pytest.mark.parametrize(
+    ("past", "begun"), [([], "9"), ([(7, 8), (9,)], "6"), ([(7, 8)], START)], ids=["none", "some", "from its start"]
+)
+async def test_the_log_hears_where_what_the_bus_has_begins(past: list[tuple[int, ...]], begun: str) -> None:
+    told = Heard()
+    positions: list[dict[str, str]] = []
+    told.begin = lambda stream, at, parents, since: positions.append(at)  # type: ignore[method-assign, misc]
+    state = State("", "1-1", "e", "arn", "", 9, {"child": "9"})
+    sink = Told("t", told, lambda _, problem: pytest.fail(repr(problem)))
+    await sink.adopt(state, [entry(numbers, begun) for numbers in past])
+    assert positions == [{"child": begun}]
 
-    class Begun(Heard):
-        def begin(self, *_: Any, **said: Any) -> None:
-            begun.append(said["at"])
 
-    told = Told("t", Begun(), lambda _, problem: pytest.fail(repr(problem)))
-    state = State("", "1-1", "e", "arn", "", "child", 9, {"child": "9"})
-    await told.adopt(state, [entry(numbers, START if at is None else "6") for numbers in past])
-    assert begun == [at]
+async def test_children_begin_when_their_parent_was_told_to_its_end() -> None:
+    """As the entries of the bus have them, of which some have shown no record yet."""
+    log = Log(lambda _: None, lambda _: None, None)  # type: ignore[arg-type]
+    told = Told("t", log, lambda _, problem: pytest.fail(repr(problem)))
+    parents = {"child": "parent", "other": "parent"}
+    state = State("", "1-1", "e", "arn", "", 3, {"parent": "9", "child": "11", "other": START}, parents)
+    of_parent = Relayed("1-1", "e", "parent", "7", 0, orjson.dumps([record(8), record(9)]))
+    await told.adopt(state, [of_parent, replace(entry([10, 11]), parent="parent")])
+    first, *_ = log._recent.entries
+    keys = {shard: key_of("arn", shard) for shard in ("parent", "child", "other")}
+    assert first.place.positions == {keys["parent"]: "8"}
+    assert log.last_place.positions == {keys["child"]: "11", keys["other"]: START}

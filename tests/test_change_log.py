@@ -1,7 +1,8 @@
-"""The log of a table against a plain list: whoever goes on after any change gets all that came after it, or is told."""
+"""The log of a table against a plain list: who resumes from any position gets all that came after it, or is told."""
 
 import asyncio
 import gc
+import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,31 +12,86 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore import change_log
-from datastore.change_log import Before, Entry, Log, PlaceRefused
-from datastore.errors import BadUserInput, Unavailable
-from datastore.places import Place, place_from
+from datastore.change_log import Log, PlaceRefused, Wanted
+from datastore.change_runs import Entry
+from datastore.errors import Unavailable
+from datastore.places import MOST_SHARDS, Place, decode, idle, key_of
+from datastore.positions import joined
 from datastore.streams import Change
+
+NOW = 1_790_000_000
+STREAM = key_of("arn", "")
+S = key_of("arn", "s")
 
 
 def change(sequence: int) -> Change:
     return Change("t", "INSERT", {"pk": "k"}, None, {"n": sequence}, str(sequence), datetime.now(UTC), False)
 
 
-async def no_older(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+def big(sequence: int) -> Change:
+    return Change("t", "INSERT", {"pk": "k"}, None, {"t": "x" * 1000}, str(sequence), datetime.now(UTC), False)
+
+
+Read = Callable[[Wanted], Any]
+
+
+class Older:
+    """Reads the shard s again as `read` says."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self.asked: list[tuple[int, int | None]] = []
+
+    async def shards(self, stream: str) -> dict[str, str | None]:
+        return {"s": None}
+
+    async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
+        await asyncio.sleep(0)
+        (one,) = wanted
+        self.asked.append((int(one.start), one.before()))
+        found = self._read(one)
+        found = await found if asyncio.iscoroutine(found) else found
+        return None if found is None else [(one.shard, change) for change in found]
+
+
+def all_before(one: Wanted) -> list[Change]:
+    return [change(number) for number in range(int(one.start) + 1, one.before() or 100)]
+
+
+def nothing(_: Wanted) -> None:
     return None
 
 
 def log(published: list[Entry], **bounds: float) -> Log:
-    return Log(published.append, lambda _: None, no_older, **bounds)  # type: ignore[arg-type]
+    return Log(published.append, lambda _: None, Older(nothing), **bounds)  # type: ignore[arg-type]
 
 
-def told_after(log: Log, number: int) -> list[int] | None:
-    """All that comes after, three at a time."""
+def at(sequence: int) -> Place:
+    return Place.at(STREAM, NOW + sequence, {S: str(sequence)})
+
+
+def told_after(log: Log, place: Place) -> list[int] | None:
+    """All that comes after, three at a time, but for what was seen."""
+    number, seen = log.number_of(place), log.seen_by(place)
+    if number is None:
+        return None
     found: list[int] = []
-    while entries := log.after(number, 3):
-        found += [int(entry.change.sequence) for entry in entries]
+    while entries := log.after(number, 3, log.generation):
+        for entry in entries:
+            if log.is_news(seen, entry):
+                seen.move(entry.shard, entry.change.sequence)
+                found.append(entry.sequence)
         number = entries[-1].number
     return None if entries is None else found
+
+
+def begun(read: Read = nothing, **bounds: float) -> tuple[Log, Older]:
+    """A log of a single shard that was joined at its end, and begins with change 100."""
+    older = Older(read)
+    kept = Log(lambda _: None, lambda _: None, older, **bounds)  # type: ignore[arg-type]
+    kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
+    kept.tell("s", change(100))
+    return kept, older
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -44,31 +100,105 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
+class Stream:
+    """What shards of a stream have, and which were split into which."""
+
+    def __init__(self, chance: random.Random, many: int) -> None:
+        self.open = ["a", "b"]
+        self.parents: dict[str, str | None] = {"a": None, "b": None}
+        self.told: list[tuple[str, int]] = []
+        for number in range(1, many):
+            if chance.random() < 0.15:
+                ended = self.open.pop(chance.randrange(len(self.open)))
+                self.open += [f"{ended}{child}" for child in "xy"]
+                self.parents |= dict.fromkeys(self.open[-2:], ended)
+            self.told.append((chance.choice(self.open), number))
+
+    def tell(self, log: Log, chance: random.Random) -> None:
+        """All of it, as a reader does: children are begun when their parent has ended, before they have a record."""
+        for shard, number in self._shuffled(chance):
+            for ended in reversed(self._ancestors(shard)):
+                log.start(f"{ended}x", ended)
+                log.start(f"{ended}y", ended)
+            log.tell(shard, change(number), parent=self.parents[shard])
+
+    def _shuffled(self, chance: random.Random) -> list[tuple[str, int]]:
+        """Another order in which a reader may have it: that of each shard, and parents before their children."""
+        left, found = list(self.told), list[tuple[str, int]]()
+        while left:
+            first: dict[str, int] = {}
+            for index, (shard, _) in enumerate(left):
+                first.setdefault(shard, index)
+            free = [shard for shard in first if not any(parent in first for parent in self._ancestors(shard))]
+            found.append(left.pop(first[chance.choice(free)]))
+        return found
+
+    def _ancestors(self, shard: str) -> list[str]:
+        parent = self.parents[shard]
+        return [] if parent is None else [parent, *self._ancestors(parent)]
+
+
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 1_000_000), many=st.integers(2, 60), most=st.integers(1, 60))
+def test_what_follows_any_position_of_any_process_is_all_there_is_or_too_old(seed: int, many: int, most: int) -> None:
+    chance = random.Random(seed)
+    stream = Stream(chance, many)
+    here, elsewhere = list[Entry](), list[Entry]()
+    kept, other = log(here, most_changes=most), log(elsewhere)
+    for one in (kept, other):
+        one.begin("arn", {"a": "", "b": ""}, {"a": None, "b": None}, NOW)
+        stream.tell(one, chance)
+    everything = {number for _, number in stream.told}
+    for count, entry in enumerate(elsewhere, 1):
+        seen = {one.sequence for one in elsewhere[:count]}
+        found = told_after(kept, decode(entry.place.encode()))
+        dropped = {one.sequence for one in here[:-most]}
+        if found is None:
+            assert dropped - seen
+        else:
+            assert set(found) == everything - seen
+            assert len(found) == len(set(found))
+    assert [told_after(kept, entry.place) for entry in here[-most:]] == [
+        [one.sequence for one in here[index:]] for index in range(len(here) - len(here[-most:]) + 1, len(here) + 1)
+    ]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
-    shards=st.lists(st.integers(0, 2), max_size=40),
-    is_single=st.booleans(),
-    most=st.integers(1, 50),
-    orders=st.sets(st.integers(0, 40)),
+    positions=st.dictionaries(
+        st.binary(min_size=6, max_size=6),
+        st.one_of(
+            st.just(""),
+            st.text("0123456789", min_size=1, max_size=40),
+            st.builds(idle, st.text(max_size=8), st.integers(0, 2**32 - 1)),
+        ),
+        max_size=MOST_SHARDS,
+    ),
+    time=st.integers(0, 2**32 - 1),
 )
-def test_what_follows_any_change_is_all_there_is_or_too_old(
-    shards: list[int], is_single: bool, most: int, orders: set[int]
-) -> None:
-    published: list[Entry] = []
-    kept = log(published, most_changes=most)
-    kept.begin("o", "arn", single="s0" if is_single else None)
-    for number, shard in enumerate(shards):
-        if number in orders:
-            kept.begin(f"o{number}", "arn", single="s0" if is_single else None)
-        kept.tell("s0" if is_single else f"s{shard}", change(number * 7 + 1))
-    sequences = [int(entry.change.sequence) for entry in published]
-    assert sequences == [number * 7 + 1 for number in range(len(shards))]
-    for index, entry in enumerate(published):
-        place = kept.number_of(place_from(str(entry.place)))
-        is_kept = index >= len(published) - most - 1
-        assert (place is not None) is is_kept
-        if place is not None:
-            assert told_after(kept, place) == sequences[index + 1 :]
+def test_a_position_is_read_to_what_was_written(positions: dict[bytes, str], time: int) -> None:
+    place = Place.at(STREAM, time, positions)
+    again = decode(place.encode())
+    assert (again.stream, again.time, again.positions) == (STREAM, time, positions)
+    assert again == place
+    assert hash(again) == hash(place)
+
+
+def test_a_position_is_small() -> None:
+    key = bytes(5)
+    of_aws = {key + bytes((number,)): "4" * 21 for number in range(MOST_SHARDS)}
+    assert len(Place.at(STREAM, NOW, of_aws).encode()) == 11 + 16 * MOST_SHARDS
+    assert len(Place.at(STREAM, NOW, {**of_aws, b"others": "1"}).encode()) == 11
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_bytes_that_are_cut_short_are_refused_or_another_position(cut: int) -> None:
+    whole = Place.at(STREAM, NOW, {b"shard1": "0" * 17 + "4309", b"shard2": "7"}).encode()
+    try:
+        place = decode(whole[:-cut])
+    except ValueError:
+        return
+    assert place.encode() == whole[:-cut]
 
 
 @pytest.mark.parametrize("bounds", [{"most_bytes": 2000}, {"kept_seconds": 10.0}])
@@ -77,299 +207,193 @@ def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
     published: list[Entry] = []
     seconds = iter(range(1000))
     kept = log(published, clock=lambda: float(next(seconds)), **bounds)  # type: ignore[arg-type]
-    kept.begin("o", "arn", single="s")
+    kept.begin("arn", {"s": ""}, {"s": None}, NOW)
     for number in range(100):
         kept.tell("s", change(number + 1))
-    assert kept.number_of(published[0].place) is None
-    assert told_after(kept, published[-2].number) == [100]
+    assert told_after(kept, published[0].place) is None
+    assert told_after(kept, published[-2].place) == [100]
     published.clear()
     assert sum(isinstance(one, Change) for one in gc.get_objects()) < 12 + before
 
 
-def test_a_place_of_a_single_shard_is_good_whoever_gave_it_the_order() -> None:
-    told: list[Entry] = []
-    kept, elsewhere = log([]), log(told)
-    for one, order in ((kept, "a"), (elsewhere, "b")):
-        one.begin(order, "arn", single="s")
-        for number in range(3, 9):
-            one.tell("s", change(number))
-    assert [kept.number_of(entry.place) for entry in told] == [3, 4, 5, 6, 7, 8]
-    assert kept.number_of(told[0].place._replace(sequence=20)) == 20  # that process is further on
-    assert kept.number_of(told[0].place._replace(sequence=2)) is None
-    assert kept.number_of(Place("a", "0", 0)) == 0
-
-
-@pytest.mark.parametrize("single", ["s", None])
-def test_another_stream_knows_no_place_of_the_one_before(single: str | None) -> None:
+def test_another_stream_knows_no_place_of_the_one_before() -> None:
     published: list[Entry] = []
     kept = log(published)
-    kept.begin("o", "arn", single=single)
+    kept.begin("arn", {"s": ""}, {"s": None}, NOW)
     kept.tell("s", change(5))
-    kept.begin("p", "arn of another", single=single)
+    kept.begin("arn of another", {"s": ""}, {"s": None}, NOW)
     kept.tell("s", change(1))
     assert kept.number_of(published[0].place) is None
-    assert kept.number_of(published[1].place) == 1
+    assert told_after(kept, published[1].place) == []
 
 
-def test_the_places_before_a_split_are_good_after_it() -> None:
-    published: list[Entry] = []
-    kept = log(published)
-    kept.begin("o", "arn", single="s")
-    kept.tell("s", change(5))
-    kept.begin("o", "arn", single=None)
-    kept.tell("child", change(7))
-    kept.tell("other child", change(6))
-    number = kept.number_of(published[0].place)
-    assert number is not None
-    assert told_after(kept, number) == [7, 6]
+def test_a_shard_that_has_ended_is_named_no_more_once_a_child_was_begun() -> None:
+    kept = log([])
+    kept.begin("arn", {"s": "3"}, {"s": None}, NOW)
+    kept.start("c", "s")
+    kept.start("d", "s")
+    assert kept.last_place.positions == {key_of("arn", "c"): "", key_of("arn", "d"): ""}
+    kept.tell("d", change(9), parent="s")
+    assert kept.last_place.positions == {key_of("arn", "c"): "", key_of("arn", "d"): "9"}
 
 
 async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
-    asked: list[tuple[int, int | None]] = []
-
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        asked.append((after, before()))
-        await asyncio.sleep(0)
-        return [change(number) for number in range(after + 1, before() or 12)]
-
-    published: list[Entry] = []
-    kept = Log(published.append, lambda _: None, read)
-    kept.begin("o", "arn", single="s")
-    kept.tell("s", change(10))
-    places = [published[0].place._replace(order="x", sequence=number) for number in (4, 5, 6, 4)]
-    numbers = await asyncio.gather(*map(kept.reach, places))
-    assert numbers == [4, 5, 6, 4]
-    assert asked == [(4, 10)]
-    kept.tell("s", change(11))
-    assert [told_after(kept, number) for number in numbers if number] == [
-        [5, 6, 7, 8, 9, 10, 11],
-        [6, 7, 8, 9, 10, 11],
-        [7, 8, 9, 10, 11],
-        [5, 6, 7, 8, 9, 10, 11],
-    ]
+    kept, older = begun(all_before)
+    sequences = (94, 95, 96, 94)
+    await asyncio.gather(*[kept.reach(at(sequence)) for sequence in sequences])
+    assert older.asked == [(94, 100)]
+    kept.tell("s", change(101))
+    for sequence in sequences:
+        assert told_after(kept, at(sequence)) == [*range(sequence + 1, 102)]
 
 
 async def test_what_was_read_again_leads_on_to_what_is_kept_though_some_of_that_is_dropped() -> None:
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        return [change(number) for number in range(after + 1, before() or 0)]
-
-    published: list[Entry] = []
-    kept = Log(published.append, lambda _: None, read, most_changes=3)
-    kept.begin("o", "arn", single="s")
-    for number in (10, 11, 12):
+    kept, _ = begun(all_before, most_changes=3)
+    for number in (101, 102):
         kept.tell("s", change(number))
-    place = published[0].place._replace(sequence=8)
-    assert await kept.reach(place) == 8
-    assert told_after(kept, 8) == [9, 10, 11, 12]
-    kept.tell("s", change(13))  # 10 is dropped, and was not among what was read
-    assert kept.number_of(place) == 8
-    assert told_after(kept, 8) == [9, 10, 11, 12, 13]
-
-
-async def test_what_was_read_beyond_what_was_told_comes_once() -> None:
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        return [change(number) for number in range(after + 1, 8)]
-
-    kept = Log(lambda _: None, lambda _: None, read)
-    kept.begin("o", "arn", single="s")
-    number = await kept.reach(Place("x", kept._hash("s"), 3))
-    assert number == 3
-    for sequence in (6, 7, 8):
-        kept.tell("s", change(sequence))
-    assert told_after(kept, number) == [4, 5, 6, 7, 8]
-
-
-def big(sequence: int) -> Change:
-    return Change("t", "INSERT", {"pk": "k"}, None, {"t": "x" * 1000}, str(sequence), datetime.now(UTC), False)
-
-
-def holding(read: Any, **bounds: float) -> tuple[Log, Callable[[int], Place]]:
-    """A log of a single shard that begins with change 100, and the places of that shard."""
-    kept = Log(lambda _: None, lambda _: None, read, **bounds)  # type: ignore[arg-type]
-    kept.begin("o", "arn", single="s")
-    kept.tell("s", change(100))
-    return kept, lambda sequence: kept.last_place._replace(sequence=sequence)
+    assert await kept.reach(at(98)) is not None
+    assert told_after(kept, at(98)) == [99, 100, 101, 102]
+    kept.tell("s", change(103))  # 100 is dropped, and was not among what was read
+    assert told_after(kept, at(98)) == [99, 100, 101, 102, 103]
 
 
 async def test_only_what_is_missing_is_read_again_for_who_wants_more() -> None:
-    asked: list[tuple[int, int | None]] = []
-
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        asked.append((after, before()))
-        return [change(number) for number in range(after + 1, before() or 0)]
-
-    kept, place = holding(read)
+    kept, older = begun(all_before)
     for sequence in (95, 90, 97, 85):
-        assert await kept.reach(place(sequence)) == sequence
-        assert told_after(kept, sequence) == [*range(sequence + 1, 101)]
-    assert asked == [(95, 100), (90, 96), (85, 91)]
+        assert await kept.reach(at(sequence)) is not None
+        assert told_after(kept, at(sequence)) == [*range(sequence + 1, 101)]
+    assert older.asked == [(95, 100), (90, 96), (85, 91)]
+
+
+async def test_who_is_behind_goes_on_though_more_is_read_for_another() -> None:
+    kept, _ = begun(all_before)
+    number = await kept.reach(at(95))
+    assert number is not None
+    generation, first = kept.generation, kept.after(number, 2, kept.generation)
+    assert first is not None
+    await kept.reach(at(90))
+    assert kept.after(first[-1].number, 2, generation) is None
+    assert told_after(kept, at(97)) == [98, 99, 100]
 
 
 async def test_what_is_read_again_is_bounded_by_bytes() -> None:
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        return [big(number) for number in range(after + 1, before() or 0)]
+    def read(one: Wanted) -> list[Change]:
+        return [big(number) for number in range(int(one.start) + 1, one.before() or 0)]
 
-    kept, place = holding(read, most_bytes=20_000)
-    assert await kept.reach(place(95)) == 95
-    assert await kept.reach(place(50)) is None
-    assert told_after(kept, 95) == [*range(96, 101)]
+    kept, _ = begun(read, most_bytes=20_000)
+    assert await kept.reach(at(95)) is not None
+    assert await kept.reach(at(50)) is None
+    assert told_after(kept, at(95)) == [*range(96, 101)]
 
 
 async def test_a_place_that_is_too_old_spoils_no_other_and_is_read_for_once() -> None:
-    asked: list[int] = []
-
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        asked.append(after)
-        await asyncio.sleep(0)
-        return None if after < 80 else [change(number) for number in range(after + 1, before() or 0)]
-
-    kept, place = holding(read)
+    kept, older = begun(lambda one: None if int(one.start) < 80 else all_before(one))
     wanted = [10, 90, 20, 85, 30]
-    assert await asyncio.gather(*[kept.reach(place(sequence)) for sequence in wanted]) == [None, 90, None, 85, None]
-    assert len(asked) < 2 * len(wanted)
-    asked.clear()
+    found = await asyncio.gather(*[kept.reach(at(sequence)) for sequence in wanted])
+    assert [number is not None for number in found] == [False, True, False, True, False]
+    assert len(older.asked) < 2 * len(wanted)
+    older.asked.clear()
     for sequence in range(30):
-        assert await kept.reach(place(sequence)) is None
-    assert asked == []
+        assert await kept.reach(at(sequence)) is None
+    assert older.asked == []
 
 
 async def test_who_has_it_read_again_is_charged() -> None:
-    kept, place = holding(no_older)
+    kept, _ = begun()
     charged: list[float] = []
-    assert await kept.reach(place(100), charged.append) == 100
+    assert await kept.reach(at(100), charged.append) is not None
     assert charged == []
-    assert await kept.reach(place(50), charged.append) is None
+    assert await kept.reach(at(50), charged.append) is None
     assert len(charged) == 1
 
 
-async def test_nobody_waits_for_a_log_that_is_closed() -> None:
-    async def hanging(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        await asyncio.Event().wait()
-        return None
+async def hanging() -> None:
+    await asyncio.Event().wait()
 
-    kept, place = holding(hanging)
-    waiting = asyncio.create_task(kept.reach(place(50)))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+
+async def test_nobody_waits_for_a_log_that_is_closed() -> None:
+    kept, older = begun(lambda _: hanging())
+    waiting = asyncio.create_task(kept.reach(at(50)))
+    await until(lambda: bool(older.asked))
     await kept.aclose()
     async with asyncio.timeout(5):
         with pytest.raises(Unavailable):
             await waiting
     with pytest.raises(Unavailable):
-        await kept.reach(place(50))
+        await kept.reach(at(50))
 
 
 async def test_who_waits_while_the_stream_cannot_be_read_keeps_the_place() -> None:
     is_away = True
 
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
+    def read(one: Wanted) -> list[Change]:
         if is_away:
             raise Unavailable("It is away.")
-        return await all_before(stream, shard, after, before)
+        return all_before(one)
 
-    kept, place = holding(read)
-    told = await asyncio.gather(*[kept.reach(place(sequence)) for sequence in (50, 60)], return_exceptions=True)
+    kept, _ = begun(read)
+    told = await asyncio.gather(*[kept.reach(at(sequence)) for sequence in (50, 60)], return_exceptions=True)
     assert [type(problem) for problem in told] == [Unavailable, Unavailable]
     is_away = False
-    assert await kept.reach(place(50)) == 50  # nothing is remembered of it
+    assert await kept.reach(at(50)) is not None  # nothing is remembered of it
 
 
 async def test_who_waits_too_long_keeps_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def hanging(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        await asyncio.Event().wait()
-        return None
-
     monkeypatch.setattr(change_log, "REACH_SECONDS", 0.02)
-    kept, place = holding(hanging)
+    kept, _ = begun(lambda _: hanging())
     with pytest.raises(Unavailable):
-        await kept.reach(place(50))
+        await kept.reach(at(50))
     await kept.aclose()
 
 
-async def test_an_invented_place_spoils_no_older_one() -> None:
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        await asyncio.sleep(0)
-        if after in range(60, 100):
+async def test_a_place_that_the_stream_refuses_is_too_old() -> None:
+    def read(one: Wanted) -> list[Change]:
+        if int(one.start) in range(60, 100):
             raise PlaceRefused
-        return await all_before(stream, shard, after, before)
+        return all_before(one)
 
-    kept, place = holding(read)
-    invented = [kept.reach(place(sequence)) for sequence in range(60, 100)]
-    assert await asyncio.gather(*invented, return_exceptions=True) == [None] * 40
+    kept, _ = begun(read)
+    assert await kept.reach(at(70)) is None
     async with asyncio.timeout(0.5):
-        assert await kept.reach(place(50)) == 50
-
-
-@pytest.mark.parametrize("text", ["", "a", "a.b", "a..c", "a.b.C", "a.b.c.d", "a.b.-1", "a.b.c ", "a.b." + "z" * 40])
-def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(BadUserInput):
-        place_from(text)
-
-
-async def all_before(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-    return [change(number) for number in range(after + 1, before() or 100)]
+        assert await kept.reach(at(50)) is not None
 
 
 @pytest.mark.parametrize("is_told", [True, False])
 async def test_who_is_behind_in_what_was_read_again_is_told_when_that_is_forgotten(is_told: bool) -> None:
-    kept = Log(lambda _: None, lambda _: None, all_before, kept_seconds=0.02)
-    kept.begin("o", "arn", single="s")
-    place = Place("x", kept._hash("s"), 50)
-    assert await kept.reach(place) == 50
+    kept = Log(lambda _: None, lambda _: None, Older(all_before), kept_seconds=0.02)
+    kept.begin("arn", {"s": "99"}, {"s": None}, NOW)
     if is_told:
         kept.tell("s", change(100))
+    assert await kept.reach(at(50)) is not None
+    generation = kept.generation
     await until(lambda: kept._older is None)
-    assert kept.after(53, 5) is None
-    assert told_after(kept, 99) == [100] * is_told
-    assert await kept.reach(place) == 50
-    assert told_after(kept, 53) == [*range(54, 100), *[100] * is_told]
+    assert kept.after(-40, 5, generation) is None
+    assert told_after(kept, at(53)) is None
+    assert told_after(kept, at(99)) == [100] * is_told
+    assert await kept.reach(at(50)) is not None
+    assert told_after(kept, at(53)) == [*range(54, 100), *[100] * is_told]
 
 
-async def test_what_is_read_for_one_more_leaves_the_others_where_they_are() -> None:
-    kept, place = holding(all_before)
-    assert await kept.reach(place(95)) == 95
-    assert await kept.reach(place(90)) == 90
-    assert told_after(kept, 95) == [96, 97, 98, 99, 100]
+async def test_a_shard_that_was_joined_is_where_others_saw_it_once_it_has_answered() -> None:
+    """Else who resumes there would be told what comes between the joining and the first answer a second time."""
+    kept = Log(lambda _: None, lambda _: None, Older(lambda _: []))
+    kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
+    waiting = asyncio.create_task(kept.reach(at(50)))
+    for _ in range(change_log.ANSWERS):
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        kept.answered("s")
+    assert await waiting is not None
+    assert kept.last_place.positions == {S: "50"}
 
 
-@pytest.mark.parametrize("is_adopted", [True, False])
-def test_where_an_order_began_stays_where_it_was_when_a_shard_ends(is_adopted: bool) -> None:
-    kept = log([])
-    kept.begin("o", "arn", single="s", is_new=not is_adopted)
-    began = Place("o", "0", 0)
-    for sequence in range(3, 9):
-        kept.tell("s", change(sequence))
-    kept.begin("o", "arn", single=None)
-    kept.tell("child", change(9))
-    assert kept.number_of(began) == (None if is_adopted else 0)
-    if not is_adopted:
-        assert told_after(kept, 0) == [*range(3, 10)]
-
-
-async def test_a_log_that_is_told_where_it_begins_names_that_place_and_is_read_up_to_it() -> None:
-    asked: list[int | None] = []
-
-    async def read(stream: str, shard: str, after: int, before: Before) -> list[Change] | None:
-        asked.append(before())
-        return await all_before(stream, shard, after, before)
-
-    kept = Log(lambda _: None, lambda _: None, read)
-    kept.begin("o", "arn", single="s", is_new=False, at=50)
-    began = kept.last_place
-    assert (began.sequence, kept.number_of(began)) == (50, 50)
-    kept.begin("p", "arn", single="s")  # as the bus is away
-    assert kept.last_place == began
-    assert await kept.reach(began._replace(order="x", sequence=47)) == 47
+async def test_what_a_joined_shard_shows_before_it_answers_comes_once() -> None:
+    kept = Log(lambda _: None, lambda _: None, Older(lambda _: [change(51)]))
+    kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
+    waiting = asyncio.create_task(kept.reach(at(50)))
+    for _ in range(20):
+        await asyncio.sleep(0)
     kept.tell("s", change(51))
-    assert told_after(kept, 47) == [48, 49, 50, 51]
-    assert asked == [51]
-
-
-async def test_who_comes_first_to_a_log_that_begins_in_the_middle_is_known_elsewhere() -> None:
-    here, elsewhere = log([]), log([])
-    here.begin("o", "arn", single="s", is_new=False, at=50)
-    elsewhere.begin("q", "arn", single="s", at=50)
-    assert elsewhere.number_of(here.last_place) == 50
-    for sequence in (51, 52):
-        elsewhere.tell("s", change(sequence))
-    assert told_after(elsewhere, 50) == [51, 52]
+    assert await waiting is not None
+    assert told_after(kept, at(50)) == [51]

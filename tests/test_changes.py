@@ -19,7 +19,7 @@ from scripted_stream import Script, Shard
 
 from datastore import changes as changes_module
 from datastore import streams as module
-from datastore.change_log import PlaceRefused
+from datastore.change_log import PlaceRefused, Wanted
 from datastore.change_reading import OlderChanges
 from datastore.changes import ChangeFeed, Following
 from datastore.client import RequestRefused
@@ -27,6 +27,7 @@ from datastore.declarations import Table
 from datastore.engine import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
 from datastore.hub import Keeping, Policy
+from datastore.places import key_of
 from datastore.shards import StreamMissing
 from datastore.streams import Change, ChangesLost, StreamReader
 
@@ -435,11 +436,11 @@ class Numbers:
     def __init__(self) -> None:
         self.told: list[int] = []
 
-    def begin(
-        self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None
-    ) -> None: ...
+    def begin(self, *_: Any) -> None: ...
+    def start(self, *_: Any) -> None: ...
+    def answered(self, *_: Any) -> None: ...
 
-    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+    def tell(self, shard: str, change: Change, **_: Any) -> None:
         self.told.append(number_of(change))
 
     def lost(self, problem: Exception) -> None: ...
@@ -645,33 +646,31 @@ async def test_a_store_that_cannot_be_reached_at_first_is_told_at_once() -> None
 # Going on
 
 
-class Heard:
-    """A sink that keeps what it is told."""
+class Places(Numbers):
+    """Keeps what it is told of shards, too."""
 
     def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.orders: list[tuple[str, str, str | None]] = []
+        super().__init__()
+        self.begun: list[tuple[dict[str, str], dict[str, str | None]]] = []
+        self.started: list[tuple[str, str | None]] = []
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None) -> None:
-        self.orders.append((order, stream, single))
+    def begin(self, stream: str, positions: Any, parents: Any, since: float) -> None:
+        self.begun.append((positions, parents))
 
-    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
-        self.numbers.append(number_of(change))
-
-    def lost(self, problem: Exception) -> None:
-        pytest.fail(str(problem))
+    def start(self, shard: str, parent: str | None) -> None:
+        self.started.append((shard, parent))
 
 
-async def test_it_is_told_how_long_sequences_are_enough() -> None:
-    script, heard = Script(a=Shard()), Heard()
-    reader = StreamReader(script, "", 0.001, 0.02, lambda *_: None, BLIP, heard, new_order=lambda: "o")
+async def test_a_sink_is_told_where_each_shard_begins_and_of_children_before_they_have_a_record() -> None:
+    script, sink = Script(a=Shard(), b=Shard()), Places()
+    reader = StreamReader(script, "", 0.001, 0.02, lambda *_: None, BLIP, sink, new_order=lambda: "o")
     await reader.attached()
     script.shards["a"].closed = True
-    script.shards["b"] = Shard("a")
-    number = script.write("b", "x")
-    await until(lambda: heard.numbers == [number])
+    script.shards |= {"c": Shard("a"), "d": Shard("a")}
+    await until(lambda: len(sink.started) == 2)
     await reader.stop()
-    assert heard.orders == [("o", script.arn, "a"), ("o", script.arn, None)]
+    assert sink.begun == [({"a": "@o a 0 0", "b": "@o b 0 0"}, {"a": None, "b": None})]
+    assert sink.started == [("c", "a"), ("d", "a")]
 
 
 async def test_who_comes_again_within_the_linger_goes_on_with_the_same_reader(
@@ -726,9 +725,9 @@ async def test_a_table_that_is_idle_keeps_no_old_changes(monkeypatch: pytest.Mon
             script.write("a", "x")
         await take(events, 3)
         log = feed._tables[BLIP.name].log
-        assert len(log._entries) == 3
+        assert len(log._recent.entries) == 3
         log._kept = 0.0
-        await until(lambda: len(log._entries) == 1)  # the last says where all are
+        await until(lambda: len(log._recent.entries) == 1)  # the last says where all are
 
 
 async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, session: aiohttp.ClientSession) -> None:
@@ -743,6 +742,13 @@ async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, 
         assert await take(events, 1499) == [*range(2, 1501)]
 
 
+async def read(older: OlderChanges, after: int, before: Callable[[], int | None]) -> list[Change] | None:
+    """What the shard a has after a sequence."""
+    wanted = Wanted(key_of("arn:1", "a"), "a", None, str(after), False, before)
+    found = await older.read("arn:1", [wanted])
+    return None if found is None else [change for _, change in found]
+
+
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool) -> None:
     """As a stream of AWS has them where little happens; `is_known`: something came after it."""
@@ -750,7 +756,7 @@ async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool)
     numbers = [script.write("a", "x") for _ in range(5)]
     script.shards["a"].empty = 40 if is_known else 20
     older = OlderChanges(script, empty_seconds=0)
-    found = await older.read("arn:1", "a", numbers[0], lambda: numbers[4] if is_known else None)
+    found = await read(older, numbers[0], lambda: numbers[4] if is_known else None)
     assert found is not None
     assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
 
@@ -759,7 +765,7 @@ async def test_what_is_not_reached_in_time_is_too_old() -> None:
     script = Script(a=Shard())
     first, last = script.write("a", "x"), script.write("a", "x")
     script.shards["a"].empty = 1_000_000_000
-    assert await OlderChanges(script, seconds=0.05).read("arn:1", "a", first, lambda: last + 1) is None
+    assert await read(OlderChanges(script, seconds=0.05), first, lambda: last + 1) is None
 
 
 async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> None:
@@ -771,7 +777,7 @@ async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> No
         reads.append(script.write("a", "x"))
         return reads[0] if len(reads) > 5 else None
 
-    found = await OlderChanges(script, empty_seconds=0).read("arn:1", "a", numbers[0], before)
+    found = await read(OlderChanges(script, empty_seconds=0), numbers[0], before)
     assert found is not None
     assert {*numbers[1:]} <= {number_of(change) for change in found}
     assert len(found) < 20
@@ -781,7 +787,7 @@ async def test_what_comes_behind_more_empty_pages_than_an_end_has_is_found_withi
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(2)]
     script.shards["a"].empty = 30
-    found = await OlderChanges(script, empty_seconds=1.0).read("arn:1", "a", numbers[0], lambda: None)
+    found = await read(OlderChanges(script, empty_seconds=1.0), numbers[0], lambda: None)
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:]
 
@@ -795,7 +801,7 @@ async def test_an_outage_while_older_changes_are_read_is_waited_out() -> None:
     script.fail("GetShardIterator", *FAULTS)
     script.fail("GetRecords", *FAULTS)
     older = OlderChanges(script, seconds=0.3, empty_seconds=0)  # less than the outage takes
-    found = await older.read("arn:1", "a", numbers[0], lambda: numbers[2])
+    found = await read(older, numbers[0], lambda: numbers[2])
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:2]
 
@@ -805,7 +811,7 @@ async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
     number = script.write("a", "x")
     script.fail("GetRecords", *FAULTS * 1000)
     with pytest.raises(Unavailable) as told:
-        await OlderChanges(script, patience=0.15).read("arn:1", "a", number, lambda: None)
+        await read(OlderChanges(script, patience=0.15), number, lambda: None)
     assert told.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
     assert "GetRecords" in script.calls
 
@@ -814,7 +820,7 @@ async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
 async def test_what_the_stream_says_of_a_place_is_final(name: str, is_refused: bool) -> None:
     script = Script(a=Shard())
     script.fail("GetShardIterator", RequestRefused(name, "no"))
-    reading = OlderChanges(script).read("arn:1", "a", 5, lambda: None)
+    reading = read(OlderChanges(script), 5, lambda: None)
     if is_refused:
         with pytest.raises(PlaceRefused):
             await reading

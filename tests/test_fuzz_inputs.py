@@ -6,7 +6,7 @@ import pytest
 from fuzzing.running import fuzz
 from fuzzing.sockets import HANDSHAKE
 from fuzzing.steps import Do, Send, Steps, whole
-from fuzzing.targets import ACCEPT, APPLICATION, JSON, PARAMETERS, RESUMING, RIGS, SECRETS, UPLOADS, Target
+from fuzzing.targets import ACCEPT, APPLICATION, JSON, PARAMETERS, POSITIONS, RESUMING, RIGS, SECRETS, UPLOADS, Target
 
 EXAMPLES = {
     APPLICATION: 3_000,
@@ -14,6 +14,7 @@ EXAMPLES = {
     JSON: 4_000,
     PARAMETERS: 4_000,
     RESUMING: 3_000,
+    POSITIONS: 3_000,
     ACCEPT: 800,
     SECRETS: 600,
 }

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from bus_hosts import number_of, until
@@ -24,11 +25,11 @@ class Heard:
         self.numbers: list[int] = []
         self.problems: list[Exception] = []
 
-    def begin(
-        self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None
-    ) -> None: ...
+    def begin(self, *_: Any) -> None: ...
+    def start(self, *_: Any) -> None: ...
+    def answered(self, *_: Any) -> None: ...
 
-    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+    def tell(self, shard: str, change: Change, **_: Any) -> None:
         self.numbers.append(number_of(change))
 
     def lost(self, problem: Exception) -> None:

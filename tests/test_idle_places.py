@@ -18,9 +18,11 @@ from test_resume import told_all, write_until
 
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.matches.cricket import CricketEvent, EventKind
+from datastore.places import UNKNOWN
+from datastore.resume_ids import Resume
 from edge.making import Maker
 from edge.settings import Settings
-from resolvers.progress import Progress, resume_from
+from resolvers.progress import Mark, Progress
 
 CUTS = int(os.environ.get("RESUME_CUTS", "15"))
 STRONG = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
@@ -243,8 +245,8 @@ def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something()
         place=None,
         last_place=None,
     )
-    progress = Progress(resume_from("a.b.c"))
+    progress = Progress(Resume(UNKNOWN, ""))
     progress.begin(cast(Any, following), 5, tells_first=False)
     assert progress.standing is None
     progress.told_resync()
-    assert progress.standing == (5, None)
+    assert progress.standing == Mark(5, cast(Any, None))

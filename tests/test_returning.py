@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import aiohttp
 import pytest
-from conftest import Served
+from conftest import SECRET, Served
 from earthquake_samples import put_raw
 from resuming_clients import OverSocket
 from test_active_matches import matches, state
@@ -21,7 +21,8 @@ from datastore.errors import SlowSubscriber, Throttled
 from datastore.hub import Keeping, Room
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
-from datastore.places import NOWHERE, Place
+from datastore.places import UNKNOWN, Place, key_of
+from datastore.resume_ids import Resume, ResumeIds
 from datastore.streams import ChangesLost
 from edge.accounts import MISSED_EVENT_UNITS, Accounts
 from edge.answers import Outcome, Stage, failure
@@ -34,7 +35,7 @@ from edge.resuming import Missed, Returning
 from edge.streaming import Streams
 from resolvers.access import Role
 from resolvers.matches.live import LiveScores, _Sequence, _SinceScores
-from resolvers.progress import Mark, Progress, resume_from
+from resolvers.progress import Mark, Progress
 
 SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version } } }"
 
@@ -77,12 +78,13 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
     streams = served.gateway.edge.runner._streams
     assert served.gateway.services is not None
     log = next(iter(served.gateway.services.changes._tables.values())).log
-    assert log._single is not None
+    (key,) = log.last_place.positions
     if alone:
         await stays.socket.close()
         await until(lambda: not streams._groups)
     client = OverSocket(served.http, QUAKES, served.headers("eve", Role.USER))
-    client.last = str(Place("x", log._hash(log._single), 1))
+    before = Place.at(key_of(log.stream, ""), 1, {key: "1"})
+    client.last = ResumeIds(SECRET.encode()).sealer(b"earthquakeDetected?{}")(before, "")
     async with client.connected(served.url):
         await asyncio.wait_for(reads.wait(), 10)
         group = group_of(served)
@@ -154,7 +156,7 @@ class Alone:
         self.member = Member(self, cast(Any, _Anyone()), cast(Any, self))
 
     def standing(self) -> Mark:
-        return Mark(self.at, Place(NOWHERE, NOWHERE, self.at))
+        return Mark(self.at, UNKNOWN)
 
     def leave(self, _: Member) -> None: ...
 
@@ -241,7 +243,7 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
 
 async def test_who_comes_once_others_have_all_is_told_by_itself() -> None:
     def missed() -> Missed:
-        context = type("Context", (), {"progress": Progress(resume_from("a.b.c")), "close": lambda self: None})()
+        context = type("Context", (), {"progress": Progress(Resume(UNKNOWN, "")), "close": lambda self: None})()
         return Missed(cast(Any, None), cast(Any, None), context)
 
     returning = Returning(cast(Any, type("Home", (), {"keep": lambda self, members: None})()), cast(Any, None))

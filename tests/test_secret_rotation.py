@@ -125,24 +125,32 @@ async def test_nothing_counts_that_was_made_with_a_secret_which_is_not_accepted(
     assert counts == NONE
 
 
-async def test_a_subscription_goes_on_after_an_event_that_was_told_with_another_secret(open_gateway: Open) -> None:
-    old, new = await open_gateway(), await open_gateway(secret=NEW)
+@pytest.mark.parametrize("is_accepted", [True, False])
+async def test_a_subscription_goes_on_after_an_event_that_was_told_with_a_secret_that_is_accepted(
+    open_gateway: Open, is_accepted: bool
+) -> None:
+    old, new = await open_gateway(), await open_gateway(secret=NEW, other_secrets=(SECRET,) if is_accepted else ())
     client = OverSocket(old.http, "subscription { sightingReported { description } }", {})
 
     async with client.connected(old.url) as events:
         await old.settle(BLIP)
         await reported(old, "Asleep")
-        assert await told(events) == "Asleep"
+        assert (await told(events))["data"]["sightingReported"]["description"] == "Asleep"
     await reported(old, "Awake")
     async with client.connected(new.url) as events:
-        assert await told(events) == "Awake"
+        if is_accepted:
+            assert (await told(events))["data"]["sightingReported"]["description"] == "Awake"
+        else:
+            assert (await told(events))["errors"][0]["extensions"]["code"] == "RESYNC"
+            await reported(old, "Alert")
+            assert (await told(events))["data"]["sightingReported"]["description"] == "Alert"
 
 
 async def told(events: AsyncIterator[Said]) -> Any:
     payload = await anext(events)
     while "data" not in payload:  # where it begins
         payload = await anext(events)
-    return payload["data"]["sightingReported"]["description"]
+    return payload
 
 
 async def reported(served: Served, description: str) -> None:

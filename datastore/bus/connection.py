@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from redis.asyncio import BlockingConnectionPool, Redis
@@ -54,8 +54,8 @@ class OutOfOrder(Exception):
 class State:
     """How things stand with a table: who holds it, the order of its changes, and how far they have been relayed.
 
-    `last_id` is the id of the last entry that Redis has; `positions` are those after it. `single` is the stream's
-    shard as long as it has had no other, else empty. `changes`: so many have been appended in the order.
+    `last_id` is the id of the last entry that Redis has; `positions` are those after it, and `parents` those of the
+    shards that have one. `changes`: so many have been appended in the order.
     """
 
     lease: str
@@ -63,9 +63,9 @@ class State:
     epoch: str
     stream: str
     attached_by: str
-    single: str
     changes: int
     positions: Mapping[str, str]
+    parents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_attached(self) -> bool:
@@ -90,6 +90,7 @@ class Relayed:
     follows: str
     before: int
     records: bytes
+    parent: str | None = None
 
 
 # Entries of a table in the order they were appended: what has no changes, is its fields.
@@ -138,13 +139,13 @@ class Connection:
         instance: str,
         *,
         wanted: bool = True,
-        idle: Mapping[str, str] | None = None,
+        idle: Reached | None = None,
     ) -> State:
         """How the table stands, its lease renewed, or taken if it is free and `wanted`.
 
         `idle` are positions of shards without a record yet, which move on.
         """
-        arguments = [instance, self._lease_ms, int(wanted), *_flat(idle or {})]
+        arguments = [instance, self._lease_ms, int(wanted), *([] if idle is None else _flat(idle))]
         lease, last_id, state = await self._run(self._claim, table, arguments)
         found = dict(zip(state[::2], state[1::2], strict=True))
         return State(
@@ -153,14 +154,14 @@ class Connection:
             epoch=_text(found.get(b"epoch", b"")),
             stream=_text(found.get(b"stream", b"")),
             attached_by=_text(found.get(b"by", b"")),
-            single=_text(found.get(b"single", b"")),
             changes=int(found.get(b"changes", 0)),
-            positions={_text(key[2:]): _text(value) for key, value in found.items() if key.startswith(b"p:")},
+            positions=_named(found, b"p:"),
+            parents=_named(found, b"f:"),
         )
 
-    async def begin(self, table: str, lease: str, epoch: str, reached: Reached, single: str) -> None:
+    async def begin(self, table: str, lease: str, epoch: str, reached: Reached) -> None:
         """Begin a new order, from these positions on. Raises `LeaseLost`."""
-        if not await self._run(self._begin, table, [lease, epoch, reached.stream, single, *_flat(reached.shards)]):
+        if not await self._run(self._begin, table, [lease, epoch, reached.stream, *_flat(reached)]):
             raise LeaseLost
 
     async def attach(self, table: str, lease: str, epoch: str) -> None:
@@ -169,13 +170,21 @@ class Connection:
             raise LeaseLost
 
     async def append(
-        self, table: str, lease: str, epoch: str, shard: str, follows: str, records: Sequence[tuple[str, bytes]]
+        self,
+        table: str,
+        lease: str,
+        epoch: str,
+        shard: str,
+        follows: str,
+        records: Sequence[tuple[str, bytes]],
+        *,
+        parent: str | None = None,
     ) -> int:
         """Append a page's records, each behind its sequence number, but for those that are there; how many were new.
 
         Raises `LeaseLost`, and `OutOfOrder` when the page follows something else than what was appended last.
         """
-        arguments = [lease, epoch, shard, follows, *(part for record in records for part in record)]
+        arguments = [lease, epoch, shard, follows, parent or "", *(part for record in records for part in record)]
         appended: int = await self._run(self._append, table, arguments)
         if appended == -1:
             raise LeaseLost
@@ -185,7 +194,8 @@ class Connection:
 
     async def forget(self, table: str, shards: Collection[str]) -> None:
         """No positions of shards that the stream lists no longer."""
-        await self._patiently(self._redis.hdel(self._keys(table)[1], *[f"p:{shard}" for shard in shards]))
+        fields = [f"{kind}:{shard}" for shard in shards for kind in "pf"]
+        await self._patiently(self._redis.hdel(self._keys(table)[1], *fields))
 
     async def release(self, table: str, lease: str) -> None:
         await self._run(self._release, table, [lease])
@@ -285,15 +295,21 @@ def _entry(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
     if not before.isdigit():
         return fields
     epoch, shard, follows = map(_text, parts[:3])
-    return Relayed(entry_id, epoch, shard, follows, int(before), parts[4])
+    return Relayed(entry_id, epoch, shard, follows, int(before), parts[4], _text(fields.get(b"f", b"")) or None)
 
 
 def _size(entry: Entry) -> int:
     return len(entry.records) if isinstance(entry, Relayed) else sum(map(len, entry.values()))
 
 
-def _flat(pairs: Mapping[str, str]) -> list[str]:
-    return [part for pair in pairs.items() for part in pair]
+def _flat(reached: Reached) -> list[str]:
+    """Shards, positions and parents."""
+    return [part for id, at in reached.shards.items() for part in (id, at, reached.parents.get(id) or "")]
+
+
+def _named(found: Mapping[bytes, bytes], prefix: bytes) -> dict[str, str]:
+    """The fields whose names begin so, by the rest of their names."""
+    return {_text(key[len(prefix) :]): _text(value) for key, value in found.items() if key.startswith(prefix)}
 
 
 def _text(told: bytes) -> str:

@@ -59,7 +59,7 @@ class Holding:
     async def claim(self) -> State:
         """How the table stands: its lease renewed, or taken if it is free. Raises `BusAway`."""
         relay = self._relay
-        idle = {} if relay is None else relay.idle()
+        idle = None if relay is None else relay.idle()
         appended = None if relay is None else relay.appended()
         wanted = time.monotonic() >= self._wanted_from
         state = await self._connection.claim(self._table, self._instance, wanted=wanted, idle=idle)

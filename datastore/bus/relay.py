@@ -10,7 +10,7 @@ import orjson
 from datastore.bus.connection import Connection, State
 from datastore.client import RequestRefused
 from datastore.errors import DomainError
-from datastore.positions import Reached, joined_by, sequence_at
+from datastore.positions import Reached, sequence_at
 from datastore.shard_places import Shard
 from datastore.shards import sequence_of, time_of
 from datastore.streams import Change, ChangesLost, StreamReader
@@ -20,18 +20,21 @@ MOST_FAILURES = 4
 
 Page = Sequence[dict[str, Any]]
 # Told a shard, the position that a page of it follows, and the page.
-TakePage = Callable[[str, str, Page], Awaitable[None]]
+TakePage = Callable[[Shard, str, Page], Awaitable[None]]
 
 
 class Beginning:
-    """A sink that is told of the stream only: its changes go another way."""
+    """A sink that needs nothing: the changes of the stream go another way, and the reader knows its shards."""
 
-    single = ""
+    def begin(
+        self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
+    ) -> None: ...
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None) -> None:
-        self.single = single or ""
+    def start(self, shard: str, parent: str | None) -> None: ...
 
-    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+    def answered(self, shard: str) -> None: ...
+
+    def tell(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
         raise AssertionError("A page was taken apart.")
 
     def lost(self, problem: Exception) -> None:
@@ -73,7 +76,7 @@ class StreamPages(StreamReader):
         follows = shard.position
         page = [record for record in records if self._is_new(shard, record)]
         if page:
-            await self.take(shard.id, follows, page)
+            await self.take(shard, follows, page)
 
     def _is_new(self, shard: Shard, record: dict[str, Any]) -> bool:
         sequence = sequence_of(record)
@@ -110,9 +113,13 @@ class Relay:
         reached = self._reader.reached if self._reader is not None and self.is_attached else None
         return None if reached is None else reached.shards
 
-    def idle(self) -> Mapping[str, str]:
+    def idle(self) -> Reached:
         """Of those that have shown no record yet: to be noted from time to time, as iterators expire."""
-        return {shard: at for shard, at in (self.reached or {}).items() if joined_by(at) is not None}
+        reached = self._reader.reached if self._reader is not None and self.is_attached else None
+        if reached is None:
+            return Reached("", {})
+        idle = {shard: at for shard, at in reached.shards.items() if sequence_at(at) is None}
+        return Reached(reached.stream, idle, reached.parents)
 
     def appended(self) -> Mapping[str, str] | None:
         """Sequences that Redis is known to have had noted, of shards that are listed; None before it is attached."""
@@ -145,15 +152,17 @@ class Relay:
             if epoch:
                 await self.connection.attach(self.table, self.lease, epoch)
             else:
-                await self.connection.begin(self.table, self.lease, self.epoch, reached, beginning.single)
+                await self.connection.begin(self.table, self.lease, self.epoch, reached)
             self._noted = dict(reached.shards)
             reader.may_take.set()
             await reader.ended()
         finally:
             await reader.stop()
 
-    async def _append(self, shard: str, follows: str, page: Page) -> None:
+    async def _append(self, shard: Shard, follows: str, page: Page) -> None:
         records = [(record["dynamodb"]["SequenceNumber"], orjson.dumps(record)) for record in page]
-        await self.connection.append(self.table, self.lease, self.epoch, shard, follows, records)
-        self._noted[shard] = records[-1][0]
+        await self.connection.append(
+            self.table, self.lease, self.epoch, shard.id, follows, records, parent=shard.parent
+        )
+        self._noted[shard.id] = records[-1][0]
         self.on_page(page)

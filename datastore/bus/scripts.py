@@ -3,8 +3,9 @@
 Each script gets the same keys: the lease, the state and the changes of one table. The lease is `fence:instance`, and
 goes by itself; who holds it names it with all that it writes, so that a process that was paused writes nothing once
 another holds it. The state is a hash: `epoch` (the order's id), `stream` (its ARN), `by` (the lease of who has attached
-last), `single` (the shard, as long as there has been one only), `changes` and `bytes` (of all that was appended in the
-order) and for each shard `p:<shard>`, its position. Sequence numbers have up to 40 digits and are compared as texts.
+last), `changes` and `bytes` (of all that was appended in the order) and for each shard `p:<shard>`, its position, and
+`f:<shard>`, its parent, where it has one. `single` is for processes of earlier releases, and empty. Sequence numbers
+have up to 40 digits and are compared as texts.
 """
 
 KEPT_SECONDS = 300
@@ -21,10 +22,10 @@ local function kept()
 end
 """.replace("KEPT", str(KEPT_SECONDS * 1000))
 
-# ARGV: instance, milliseconds of the lease, whether it is wanted, then shards and positions of those that are idle.
-# Keys that somebody else made something else of are made anew. For who does not hold it, too, the lease is written, as
-# it is: so everybody sees within a second that Redis is full, or takes no writes. Answers: the lease, the id of the
-# last change, the state.
+# ARGV: instance, milliseconds of the lease, whether it is wanted, then shards, positions and parents (empty for none)
+# of those that are idle. Keys that somebody else made something else of are made anew. For who does not hold it, too,
+# the lease is written, as it is: so everybody sees within a second that Redis is full, or takes no writes. Answers: the
+# lease, the id of the last change, the state.
 CLAIM = (
     _BEGIN
     + """
@@ -44,10 +45,11 @@ if not held and ARGV[3] == '1' then
   kept()
 elseif held and string.match(held, '^%d+:(.*)$') == ARGV[1] then
   redis.call('SET', lease, held, 'PX', ARGV[2])
-  for i = 4, #ARGV, 2 do
+  for i = 4, #ARGV, 3 do
     local name = 'p:' .. ARGV[i]
     if redis.call('HGET', state, 'by') == held and not string.match(redis.call('HGET', state, name) or '', '^%d') then
       redis.call('HSET', state, name, ARGV[i + 1])
+      if ARGV[i + 2] ~= '' then redis.call('HSET', state, 'f:' .. ARGV[i], ARGV[i + 2]) end
     end
   end
   kept()
@@ -59,16 +61,19 @@ return {held or '', last[1] and last[1][1] or '0-0', redis.call('HGETALL', state
 """
 )
 
-# ARGV: lease, epoch, ARN, single, then shards and positions. Forgets what was there before. Answers whether the lease
-# counts.
+# ARGV: lease, epoch, ARN, then shards, positions and parents (empty for none). Forgets what was there before.
+# Answers whether the lease counts.
 BEGIN = (
     _BEGIN
     + """
 if redis.call('GET', lease) ~= ARGV[1] then return 0 end
 redis.call('DEL', state, changes)
 redis.call('HSET', state, 'epoch', ARGV[2], 'stream', ARGV[3], 'by', ARGV[1], 'fence', string.match(ARGV[1], '^%d+'),
-  'single', ARGV[4])
-for i = 5, #ARGV, 2 do redis.call('HSET', state, 'p:' .. ARGV[i], ARGV[i + 1]) end
+  'single', '')
+for i = 4, #ARGV, 3 do
+  redis.call('HSET', state, 'p:' .. ARGV[i], ARGV[i + 1])
+  if ARGV[i + 2] ~= '' then redis.call('HSET', state, 'f:' .. ARGV[i], ARGV[i + 2]) end
+end
 kept()
 return 1
 """
@@ -85,7 +90,8 @@ return 1
 """
 )
 
-# ARGV: lease, epoch, shard, the position that the page follows, then sequence numbers and records. An entry has many
+# ARGV: lease, epoch, shard, the position that the page follows, the shard's parent (empty for none), then sequence
+# numbers and records. An entry names the parent in a field of its own, and has many
 # changes, as each entry takes its time to read; it tells how many changes, of how many bytes, were appended before it:
 # by that the oldest go. What is no entry of the order goes when it is the oldest. Answers how many changes were new;
 # -1 when the lease does not count, -2 when the page does not follow what is noted.
@@ -109,11 +115,11 @@ local function put()
   if #records == 0 then return end
   local head = {ARGV[2], ARGV[3], from, string.format('%.0f %.0f', told, size)}
   local entry = table.concat(head, '\\n') .. '\\n[' .. table.concat(records, ',') .. ']'
-  newest = redis.call('XADD', changes, 'MAXLEN', '~', MOST_CHANGES, '*', 'c', entry)
+  newest = redis.call('XADD', changes, 'MAXLEN', '~', MOST_CHANGES, '*', 'c', entry, 'f', ARGV[5])
   told, size = told + #records, size + length
   records, length, from = {}, 0, at
 end
-for i = 5, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
   local sequence, record = ARGV[i], ARGV[i + 1]
   if not string.match(at, '^%d+$') or padded(sequence) > padded(at) then
     if length + #record > ENTRY_BYTES then put() end
@@ -130,6 +136,7 @@ while newest ~= '' do
   if is_ours and told - many <= MOST_CHANGES and size - bytes <= MOST_BYTES then break end
   redis.call('XDEL', changes, first[1])
 end
+if ARGV[5] ~= '' then redis.call('HSET', state, 'f:' .. ARGV[3], ARGV[5]) end
 redis.call('HSET', state, name, at, 'changes', string.format('%.0f', told), 'bytes', string.format('%.0f', size))
 kept()
 return told - before

@@ -132,8 +132,8 @@ class BusSource:
         for entry_id, entry in entries:
             if self.place != place or self._is_doubtful:
                 return
-            for shard, record in self._new_in(entry_id, entry):
-                self._told.take(shard, record)
+            for shard, parent, record in self._new_in(entry_id, entry):
+                self._told.take(shard, parent, record)
                 told += 1
                 # A large page is spread out: only followers that are slow shall overflow.
                 await asyncio.sleep(0 if told % SLICE else SLICE_PAUSE_SECONDS)
@@ -149,7 +149,7 @@ class BusSource:
         self._is_doubtful = True
         self.wake()
 
-    def _new_in(self, entry_id: str, entry: Entry) -> Iterable[tuple[str, Record]]:
+    def _new_in(self, entry_id: str, entry: Entry) -> Iterable[tuple[str, str | None, Record]]:
         if not isinstance(entry, Relayed):
             if b"free" in entry:
                 self.wake()
@@ -162,7 +162,7 @@ class BusSource:
             self.doubt(ValueError(f"The bus has changes that do not follow: {entry_id}."))
             return []
         self._host.count_received(entry, len(records))
-        return [(entry.shard, record) for record in records]
+        return [(entry.shard, entry.parent, record) for record in records]
 
     # How things stand
 
@@ -241,9 +241,7 @@ class BusSource:
         if self._is_behind(state):
             self._read_directly()
             return
-        if not lacking(state.positions, shards):
-            self._told.go_on_in(state.epoch)
-        self._told.agree(state.positions, shards)
+        self._told.agree(state, shards)
 
     def _wait_for_holder(self) -> None:
         """Somebody is about to relay the table: that is waited for, but not for ever."""

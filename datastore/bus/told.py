@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 
 from datastore.bus.connection import Entry, Relayed, State
-from datastore.positions import Reached, joined_by, lacks, sequence_at
+from datastore.positions import START, Reached, joined_by, lacks, sequence_at
+from datastore.shard_places import ITERATOR_LIFE
 from datastore.shards import sequence_of
 from datastore.sources import Sink
 from datastore.streams import Change, decode_change
@@ -28,8 +30,6 @@ class Told:
         self.shards: dict[str, str] = {}
         # How far shards were told that the bus has forgotten: it may begin with them anew.
         self._forgotten: dict[str, str] = {}
-        self.order = ""
-        self._single: str | None = None
 
     @property
     def reached(self) -> Reached | None:
@@ -39,24 +39,25 @@ class Told:
     async def adopt(self, state: State, past: Iterable[Entry]) -> None:
         """Begin where the bus is. `past` is what it told last, for those who come back."""
         entries = [entry for entry in past if isinstance(entry, Relayed) and entry.epoch == state.epoch]
+        self._in_stream(state.stream)
         self.shards = dict(state.positions)
-        single = state.single if [*self.shards] == [state.single] else None
-        # Who saw the order begin, and no change yet, goes on here as long as all of it is here.
-        is_whole = not (entries[0].before if entries else state.changes)
-        # Told what the first of them follows, the log knows where it begins, though it has nothing yet.
-        at = sequence_at(entries[0].follows if entries else self.shards.get(state.single))
-        self.begin(state.epoch, state.stream, single=single, is_new=is_whole, at=at)
+        parents = {**dict.fromkeys(self.shards), **state.parents}
+        follows = dict(self.shards)
+        for entry in reversed(entries):
+            follows[entry.shard] = entry.follows
+            parents[entry.shard] = entry.parent
+        # Those whose parents are among them are begun when the parents have been told to their ends.
+        begun = {shard: at for shard, at in follows.items() if at != START or parents[shard] not in follows}
+        since = datetime.now(UTC) - ITERATOR_LIFE
+        self._sink.begin(state.stream, begun, parents, since.timestamp())
         for entry in entries:
             for record in self._records(entry):
                 change = self._decoded(record)
                 if change is not None:
-                    self._sink.tell(entry.shard, change, is_past=True)
+                    self._sink.tell(entry.shard, change, parent=entry.parent, is_past=True)
                 await asyncio.sleep(0)
-
-    def go_on_in(self, epoch: str) -> None:
-        """All that was told is in this order, too, and all that comes."""
-        if self.order != epoch:
-            self._go_on(epoch, self._single)
+        for shard in self.shards.keys() - begun.keys():
+            self._sink.start(shard, parents[shard])
 
     def new_in(self, entry: Relayed) -> Sequence[Record] | None:
         """Its changes that have not been told; None when something before them has not been, or it makes no sense."""
@@ -70,12 +71,12 @@ class Told:
             return [record for record in records if _number(record) > last]
         return None if lacks(at, entry.follows) else records
 
-    def take(self, shard: str, record: Record) -> None:
+    def take(self, shard: str, parent: str | None, record: Record) -> None:
         """Tell one of those."""
         change = self._decoded(record)
-        self._move(shard, record["dynamodb"]["SequenceNumber"])
+        self.shards[shard] = record["dynamodb"]["SequenceNumber"]
         if change is not None:
-            self._sink.tell(shard, change)
+            self._sink.tell(shard, change, parent=parent)
 
     def note(self, reached: Reached | None) -> None:
         """How far a reader of the table's own stream has got, whose changes were told here."""
@@ -83,8 +84,9 @@ class Told:
             self._in_stream(reached.stream)
             self.shards = dict(reached.shards)
 
-    def agree(self, positions: Mapping[str, str], before: Mapping[str, str]) -> None:
-        """All that is noted had been told `before`: iterators may be newer there, and shards forgotten."""
+    def agree(self, state: State, before: Mapping[str, str]) -> None:
+        """All that is noted had been told `before`: iterators may be newer there, and shards begun or forgotten."""
+        positions = state.positions
         for shard in before.keys() - positions.keys():
             at = self.shards.pop(shard)
             if sequence_at(at) is not None:
@@ -94,19 +96,29 @@ class Told:
         for shard, at in positions.items():
             if joined_by(at) is not None and not lacks(self.shards.get(shard), at):
                 self.shards[shard] = at
+                self._sink.answered(shard)
+            elif at == START and shard not in self.shards:
+                self.shards[shard] = at
+                self._sink.start(shard, state.parents.get(shard))
 
     # A sink itself, for a reader of the table's own stream.
 
-    def begin(self, order: str, stream: str, *, single: str | None, is_new: bool = True, at: int | None = None) -> None:
+    def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
         self._in_stream(stream)
-        self.order, self._single = order, single
-        self._sink.begin(order, stream, single=single, is_new=is_new, at=at)
+        self._sink.begin(stream, positions, parents, since)
 
-    def tell(self, shard: str, change: Change, *, is_past: bool = False) -> None:
+    def start(self, shard: str, parent: str | None) -> None:
+        if self._last(shard) is None:
+            self._sink.start(shard, parent)
+
+    def tell(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
         last = sequence_at(self._last(shard))
         if last is None or int(change.sequence) > last:
             self.shards[shard] = change.sequence
-            self._sink.tell(shard, change, is_past=is_past)
+            self._sink.tell(shard, change, parent=parent, is_past=is_past)
+
+    def answered(self, shard: str) -> None:
+        self._sink.answered(shard)
 
     def lost(self, problem: Exception) -> None:
         """The source tells of it, which sees the reader end."""
@@ -120,14 +132,6 @@ class Told:
         """The position up to which a shard has been told, also where the bus, or a reader, begins with it anew."""
         at, before = self.shards.get(shard), self._forgotten.get(shard)
         return before if before is not None and lacks(at, before) else at
-
-    def _move(self, shard: str, sequence: str) -> None:
-        self.shards[shard] = sequence
-        if self._single is not None and shard != self._single:
-            self._go_on(self.order, None)
-
-    def _go_on(self, order: str, single: str | None) -> None:
-        self.begin(order, self.stream, single=single, is_new=False)
 
     def _records(self, entry: Relayed) -> Sequence[Record]:
         """None where somebody else made the entry, or something else of it."""

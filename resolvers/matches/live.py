@@ -21,12 +21,13 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import CricketEvent, EventKind, Match
 from datastore.matches.fixtures import Fixtures, no_match
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, Part, begun
+from datastore.resume_ids import not_an_id
 from datastore.streams import Change
 from resolvers import bounds
 from resolvers.context import Context, Info
 from resolvers.matches.conflation import conflated
 from resolvers.matches.fixtures import MatchId
-from resolvers.progress import Progress, not_an_id
+from resolvers.progress import Progress
 from resolvers.subscribing import Shared, follow
 
 LONGEST_INTERVAL_MS = 60_000

@@ -29,6 +29,7 @@ from datastore.photos.livestreams import (
 )
 from datastore.photos.lookups import Lookups
 from datastore.records import parsed
+from datastore.resume_ids import not_an_id
 from datastore.streams import Change
 from resolvers import bounds
 from resolvers.access import require
@@ -38,7 +39,7 @@ from resolvers.context import Info
 from resolvers.photos import texts
 from resolvers.photos.callers import Consistent, NotConsistent, from_index
 from resolvers.photos.since import Since
-from resolvers.progress import Progress, not_an_id
+from resolvers.progress import Progress
 from resolvers.subscribing import Unshared, follow, keeping
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000

@@ -9,9 +9,12 @@ from urllib.parse import quote
 
 from toy_sockets import NOW
 
+from datastore.base64url import encode as encode_base64
 from datastore.cursors import Cursors, binding
 from datastore.errors import BadUserInput, DomainError
 from datastore.objects import FILE_FIELD
+from datastore.places import Place, decode
+from datastore.resume_ids import LONGEST_RESUME, ResumeIds
 from edge.answers import encode, told_error
 from edge.http.bodies import Bodies, posted
 from edge.http.headers import Headers
@@ -25,7 +28,6 @@ from fuzzing.choices import Choices
 from fuzzing.clockwork import Clockwork
 from fuzzing.rig import Broken
 from resolvers.access import Role
-from resolvers.progress import LONGEST_RESUME, resume_from
 
 # A message repeats at the most so much of what was sent.
 LONGEST_MESSAGE = 1_200
@@ -240,10 +242,16 @@ def event_id(choices: Choices) -> Any:
     """Return what a client may say that it was told last."""
     if choices.chance(4):
         return choices.pick(sockets.PLACES)
-    order, shard = choices.pick(("a1", "0", "z" * 32, "z" * 33, "", "A")), choices.pick(("0", "b" * 16, "b" * 17, "-1"))
-    sequence = choices.pick(("0", "1z", "z" * 32, "z" * 33, "", "00", "é", "١"))
     known = choices.pick(("", "~", "~a,b", "~a%3Ab:1.2-3_4~5", "~\n", "~" + "x" * 1_990, "~é", "~ "))
-    text = f"{order}.{shard}.{sequence}{known}"
+    if choices.chance(4):  # as releases wrote it that signed none
+        text = f"{choices.pick(('a1', 'z' * 33, 'A'))}.{choices.pick(('0', 'b' * 17))}.{choices.pick(('1z', '', 'é'))}"
+    else:
+        sizes = (0, 1, 3, 15, 26, 40, 300, 3_000)
+        content = bytes(choices.below(256) for _ in range(min(choices.pick(sizes), 300)))
+        text = choices.pick(
+            (_IDS.sealer(b"x")(_PLACE, ""), encode_base64(content), encode_base64(_PLACE.encode() + content))
+        )
+    text += known
     while choices.chance(3):
         text = grammar.mutated(choices, text.encode()).decode("utf-8", "replace")
     return text
@@ -252,15 +260,42 @@ def event_id(choices: Choices) -> Any:
 def check_event_id(example: Any) -> Any:
     """Hold that an id is read to what it says, or refused by name."""
     try:
-        resume = resume_from(example)
+        resume = _IDS.open(example, b"x")
     except BadUserInput as problem:
         if problem.extensions.get("field") != "resumeAfter":
             raise Broken("refusal without a field", str(problem.extensions)) from None
         return _told(problem)
-    again = f"{resume.place}~{resume.known}" if resume.known else str(resume.place)
-    if len(example) > LONGEST_RESUME or resume_from(again) != resume or not again.isprintable():
+    again = _IDS.sealer(b"x")(resume.place, resume.known)
+    if len(example) > LONGEST_RESUME or _IDS.open(again, b"x") != resume or not again.isprintable():
         raise Broken("id read otherwise", f"{example!r} became {again!r}")
     return True
+
+
+def position(choices: Choices) -> bytes:
+    """Return the bytes of a position, as they stand in an id beneath its signature."""
+    content = _PLACE.encode()
+    if choices.chance(4):
+        content += bytes(choices.below(256) for _ in range(choices.below(40)))
+    while choices.chance(2):
+        content = grammar.mutated(choices, content)
+    return content
+
+
+def check_position(example: bytes) -> Any:
+    """Hold that the bytes of a position are read to what they say, or refused."""
+    try:
+        place = decode(example)
+    except ValueError:
+        return False
+    if decode(place.encode()) != place:
+        raise Broken("position read otherwise", f"{example!r} became {place.positions!r}")
+    return True
+
+
+_IDS = ResumeIds(b"a secret of the test")
+_PLACE = Place.at(
+    b"stream", 1_790_000_000, {b"shard1": "0" * 17 + "4309", b"shard2": "", b"shard3": "@0a0b0c0d 1790000000"}
+)
 
 
 # Accept

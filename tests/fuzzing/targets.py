@@ -80,10 +80,23 @@ UPLOADS = Target("uploads", inputs.upload, inputs.check_upload)
 JSON = Target("json", inputs.body, inputs.check_body)
 PARAMETERS = Target("parameters", inputs.query_string, inputs.check_query_string)
 RESUMING = Target("resuming", inputs.event_id, inputs.check_event_id)
+POSITIONS = Target("positions", inputs.position, inputs.check_position)
 ACCEPT = Target("accept", inputs.accept, inputs.check_accept)
 SECRETS = Target("secrets", inputs.secret, inputs.check_secret)
 
 TARGETS: dict[str, Target[Any]] = {
     target.name: target
-    for target in (HTTP, WEBSOCKET, NEIGHBOURS, APPLICATION, UPLOADS, JSON, PARAMETERS, RESUMING, ACCEPT, SECRETS)
+    for target in (
+        HTTP,
+        WEBSOCKET,
+        NEIGHBOURS,
+        APPLICATION,
+        UPLOADS,
+        JSON,
+        PARAMETERS,
+        RESUMING,
+        POSITIONS,
+        ACCEPT,
+        SECRETS,
+    )
 }

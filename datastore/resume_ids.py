@@ -1,0 +1,104 @@
+"""Ids after which a subscription resumes: a position in a table's stream, signed, and bound to field and arguments."""
+
+import hmac
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from datastore.base64url import decode as decode_base64
+from datastore.base64url import encode
+from datastore.errors import BadUserInput
+from datastore.mac import Mac
+from datastore.places import UNKNOWN, Place, decode
+
+# Some 180 bytes for a stream of four shards on AWS; a position has at most 128 shards.
+LONGEST_RESUME = 4096
+TAG_BYTES = 12
+SECRET_BYTES = 3
+# What a subscription says it knew goes back to clients, also as a line of its own: it has no breaks, nor spaces.
+_KNOWN = re.compile(r"[A-Za-z0-9%:,._~-]*")
+# Ids of releases that did not sign them.
+_UNSIGNED = re.compile(r"[0-9a-z]{1,32}\.[0-9a-z]{1,16}\.[0-9a-z]{1,32}(~[A-Za-z0-9%:,._~-]*)?")
+
+Seal = Callable[[Place, str], str]
+
+
+class Resume(NamedTuple):
+    """After which event a client wants to go on. `known`: what the subscription said it knew by then, its own words."""
+
+    place: Place
+    known: str
+
+
+def not_an_id() -> BadUserInput:
+    message = "`resumeAfter` must be the `eventId` of an event of this subscription, or null."
+    return BadUserInput(message, field="resumeAfter")
+
+
+class _Secret:
+    """What is made of a secret. `name` tells it from others, and nothing of it."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.mac = Mac(hmac.digest(secret, b"resume id", "sha256"))
+        self.name = self.mac.digest(b"name")[:SECRET_BYTES]
+
+
+class ResumeIds:
+    """Seals and opens ids. All processes that answer for one another share the secret.
+
+    Ids sealed with one of the `others` are opened too, and none are sealed with them.
+    """
+
+    def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
+        self._secret = _Secret(secret)
+        self._accepted = {one.name: one for one in (*map(_Secret, others), self._secret)}
+
+    def sealer(self, binding: bytes) -> Seal:
+        """What makes ids for a subscription. One that would be too long to come back is of no known place."""
+        name, digest = self._secret.name, self._secret.mac.after(_begun(binding)).digest
+
+        def seal(place: Place, known: str) -> str:
+            content = place.encode()
+            tag = digest(_signed(content, known))[:TAG_BYTES]
+            id = encode(name + tag + content) + (f"~{known}" if known else "")
+            return id if len(id) <= LONGEST_RESUME else seal(UNKNOWN, "")
+
+        return seal
+
+    def open(self, text: object, binding: bytes) -> Resume:
+        """What was sealed. Ids of secrets that are not accepted, and of releases without signatures, are of no place.
+
+        Raises:
+            BadUserInput: It was altered, or is of another field or other arguments.
+        """
+        if not isinstance(text, str) or len(text) > LONGEST_RESUME:
+            raise not_an_id()
+        if _UNSIGNED.fullmatch(text):
+            return Resume(UNKNOWN, "")
+        sealed, _, known = text.partition("~")
+        try:
+            raw = decode_base64(sealed)
+        except ValueError:
+            raise not_an_id() from None
+        if len(raw) < SECRET_BYTES + TAG_BYTES or _KNOWN.fullmatch(known) is None:
+            raise not_an_id()
+        secret = self._accepted.get(raw[:SECRET_BYTES])
+        if secret is None:
+            return Resume(UNKNOWN, "")
+        tag, content = raw[SECRET_BYTES : SECRET_BYTES + TAG_BYTES], raw[SECRET_BYTES + TAG_BYTES :]
+        signed = _begun(binding) + _signed(content, known)
+        if not hmac.compare_digest(tag, secret.mac.digest(signed)[:TAG_BYTES]):
+            raise not_an_id()
+        try:
+            return Resume(decode(content), known)
+        except ValueError:  # of a release with another form of positions
+            return Resume(UNKNOWN, "")
+
+
+def _begun(binding: bytes) -> bytes:
+    """What stands before the position in what is signed."""
+    return len(binding).to_bytes(4, "big") + binding
+
+
+def _signed(content: bytes, known: str) -> bytes:
+    return len(content).to_bytes(4, "big") + content + known.encode()

@@ -1,0 +1,94 @@
+"""Which shard of a stream came from which: what it takes to compare positions before and after splits."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from datastore.places import Key, Positions, idle_since
+from datastore.positions import sequence_at
+
+# Of a stream that AWS keeps for a day: 100 shards that are replaced every four hours are 700.
+MOST_KNOWN = 10_000
+
+
+class Parents:
+    """The parent of each shard that is known; None where it has none, or that is not listed any more."""
+
+    def __init__(self) -> None:
+        self._parents: dict[Key, Key | None] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._parents
+
+    def clear(self) -> None:
+        self._parents.clear()
+
+    def learn(self, key: Key, parent: Key | None) -> None:
+        if parent is not None or key not in self._parents:
+            self._parents[key] = parent
+
+    def keep(self, keys: Collection[Key]) -> None:
+        """Forget others, once there are too many."""
+        if len(self._parents) > MOST_KNOWN:
+            self._parents = {key: parent for key, parent in self._parents.items() if key in keys}
+
+    def ancestors(self, key: Key) -> Iterator[Key]:
+        """The nearest one first."""
+        parent = self._parents.get(key)
+        while parent is not None:
+            yield parent
+            parent = self._parents.get(parent)
+
+    def all_ancestors(self, keys: Iterable[Key]) -> set[Key]:
+        found: set[Key] = set()
+        for key in keys:
+            for ancestor in self.ancestors(key):
+                if ancestor in found:
+                    break
+                found.add(ancestor)
+        return found
+
+    def is_known(self, positions: Positions) -> bool:
+        """Whether the shards of positions are related to those that are known, or the parents of such."""
+        ended = {parent for key in positions if (parent := self._parents.get(key)) is not None}
+        return bool(positions) and all(key in self._parents or key in ended for key in positions)
+
+    def lowest(self, several: Iterable[Positions]) -> dict[Key, str]:
+        """Positions after which all comes that comes after any of these."""
+        lowest: dict[Key, str] = {}
+        for positions in several:
+            for key, position in positions.items():
+                lowest[key] = min(lowest.get(key, position), position, key=_order)
+        covered = {key for key in lowest if any(ancestor in lowest for ancestor in self.ancestors(key))}
+        return {key: position for key, position in lowest.items() if key not in covered}
+
+
+class Seen:
+    """What one has seen of a stream who is at these positions."""
+
+    def __init__(self, parents: Parents, positions: Mapping[Key, str]) -> None:
+        self.positions = dict(positions)
+        self._parents = parents
+        self.ended = parents.all_ancestors(positions)
+
+    def before(self, key: Key) -> str | None:
+        """The position in a shard; None for one that was read to its end."""
+        return None if key in self.ended else self.positions.get(key, "")
+
+    def is_related(self, key: Key) -> bool:
+        """Whether a shard is one of the positions, or an ancestor or a descendant of theirs."""
+        if key in self.positions or key in self.ended:
+            return True
+        return any(one in self.positions or one in self.ended for one in self._parents.ancestors(key))
+
+    def move(self, key: Key, position: str) -> None:
+        """A change of the shard has been seen."""
+        if key not in self.positions:
+            for ancestor in self._parents.ancestors(key):
+                self.ended.add(ancestor)
+                self.positions.pop(ancestor, None)
+        self.positions[key] = position
+
+
+def _order(position: str) -> tuple[int, int]:
+    """Of positions in one shard: its start, then sequences, then the moments at which it was joined."""
+    since = idle_since(position)
+    return (2, since) if since is not None else (1 if position else 0, sequence_at(position) or 0)
