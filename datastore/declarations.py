@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from datastore.hub import Policy
 
@@ -185,7 +185,8 @@ class Extent:
     many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
     are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
     writes, by its arguments likewise; as many as its list has if nothing is said. `behind` are write units that are
-    consumed behind the answer.
+    consumed behind the answer. `model` names the cost model that estimates the reads in place of all these, where the
+    process has it and it knows the field's arguments.
     """
 
     size: int | str | None = None
@@ -195,6 +196,17 @@ class Extent:
     scanned: Callable[[Arguments], float] | float = 1
     written: Callable[[Arguments], float] | float | None = None
     behind: float = 0
+    model: str = ""
+
+
+class CostModel(Protocol):
+    """Estimates the reads of a field by statistics of what is stored. Arguments are as they came, of any type."""
+
+    async def load(self, arguments: Arguments, now: datetime) -> None:
+        """Read the statistics that `units` needs, unless they are known. Raises nothing when the store is away."""
+
+    def units(self, arguments: Arguments, now: datetime) -> float | None:
+        """Return the read units, or None where they cannot be told."""
 
 
 NOT_SAID = Extent()

@@ -43,6 +43,8 @@ from edge.verification_keys import OpenSession
 from edge.websocket.endpoint import GraphQLWebSocket
 from edge.websocket.limits import SocketLimits
 from resolvers.access import Role
+from resolvers.earthquake_costs import EarthquakeCosts
+from resolvers.earthquakes import EARTHQUAKE_COSTS
 
 if TYPE_CHECKING:
     from edge.observing.tracing import OperationTracing
@@ -177,6 +179,7 @@ class Edge:
             max_cost=self.settings.documents.max_cost,
             compiles=self.settings.documents.compiles,
             now=self._now,
+            models={EARTHQUAKE_COSTS: EarthquakeCosts(self._open_store)},
         )
 
     @cached_property

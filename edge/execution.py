@@ -130,6 +130,8 @@ class Runner:
             operation = document.operation(asked.name)
             variables = asked.variables or {}
             values = check_variables(variables) if variables else 0
+            if (loading := operation.loading(variables)) is not None:
+                await loading
             estimate, answered = self._documents.estimate(operation, variables)
             least = least_units("" if known.trusted else known.text, values, document.introspected, asked.size)
             if operation.kind is OperationType.SUBSCRIPTION:

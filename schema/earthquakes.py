@@ -96,7 +96,12 @@ class EarthquakeQueries:
         patterns.EVENTS_BY_DAY,
         resolver=resolve.earthquakes,
         graphql_type=Connection[Earthquake],
-        extent=Extent(partitions=resolve.days_between, scanned=resolve.scanned_for_one, behind=records.LOG_WRITE_UNITS),
+        extent=Extent(
+            partitions=resolve.days_between,
+            scanned=resolve.scanned_for_one,
+            behind=records.LOG_WRITE_UNITS,
+            model=resolve.EARTHQUAKE_COSTS,
+        ),
         description="The earthquakes of a time window, newest first.",
     )
     request_logs = ask(

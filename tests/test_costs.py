@@ -57,7 +57,7 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ("subscription {liveScores {isSnapshot}}", 11.0),
         # A window of days, and the log of the query.
         ('{earthquakes(start: "2026-06-25T00:00:00Z", first: 5) {nodes {place}}}', 0.5 + 5),
-        ('{earthquakes(start: "2026-06-15T12:00:00Z", first: 5) {nodes {place}}}', 5.5 + 5),
+        ('{earthquakes(start: "2026-06-15T12:00:00Z", first: 5) {nodes {place}}}', 5.5 + 1.5 + 5),
         ('{a: userProfile(userId: "a") {userId} b: userProfile(userId: "b") {userId}}', 1.0),
         # A field that is asked for twice is read once; parts of one item are read together.
         ('{userProfile(userId: "a") {userId} userProfile(userId: "a") {trustTier}}', 0.5),

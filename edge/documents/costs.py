@@ -34,6 +34,7 @@ from graphql.language import (
     VariableNode,
 )
 
+from datastore.declarations import CostModel
 from datastore.errors import BadUserInput
 from edge.documents.prices import Price
 
@@ -51,6 +52,10 @@ Condition = Callable[[Given], bool] | None
 # A field, the type it is asked of (None for any), and when.
 _Part = tuple[str | None, FieldNode, Condition]
 Values = dict[str, Any] | Callable[[Given], dict[str, Any]]
+# A cost model, and the arguments of a field that it estimates.
+Modelled = tuple[CostModel, Values]
+# Statistics are read for so many fields of an operation. The others are estimated by what is known.
+MOST_LOADED = 4
 
 
 class TooCostly(BadUserInput):
@@ -89,10 +94,19 @@ class Estimated(NamedTuple):
 class Estimate:
     """What one operation costs: `fixed` whatever its variables, or None where those matter."""
 
-    def __init__(self, units: Amount, values: Amount, defaults: Mapping[str, Any]) -> None:
+    def __init__(
+        self, units: Amount, values: Amount, defaults: Mapping[str, Any], modelled: Sequence["Modelled"] = ()
+    ) -> None:
+        self.modelled = modelled
         self.fixed = None if callable(units) or callable(values) else Estimated(units, values)
         self._units, self._values = units, values
         self._defaults = dict(defaults)
+
+    async def load(self, variables: Mapping[str, Any], now: datetime) -> None:
+        """Have the cost models read what they need for the first few fields that they estimate."""
+        given = Given({**self._defaults, **variables}, now)
+        for model, values in self.modelled[:MOST_LOADED]:
+            await model.load(values(given) if callable(values) else values, now)
 
     def of(self, variables: Mapping[str, Any], now: datetime) -> Estimated:
         """The estimate with variables as they came: those of wrong types count like none."""
@@ -106,8 +120,9 @@ class Estimate:
 class Costs:
     """Estimates for operations on a schema. `steps` counts the selections that were looked at, ever."""
 
-    def __init__(self, schema: GraphQLSchema) -> None:
+    def __init__(self, schema: GraphQLSchema, models: Mapping[str, CostModel] | None = None) -> None:
         self.schema = schema
+        self.models = models or {}
         self.steps = 0
         self._prices: dict[int, Price] = {}
 
@@ -126,8 +141,9 @@ class Costs:
         }
         root = self.schema.get_root_type(operation.operation)
         sets = [operation.selection_set]
-        units, values = _Sums(self, document).beneath(root, sets), _Values(self, document).beneath(root, sets)
-        return Estimate(units, values, defaults)
+        sums = _Sums(self, document)
+        units, values = sums.beneath(root, sets), _Values(self, document).beneath(root, sets)
+        return Estimate(units, values, defaults, sums.modelled)
 
 
 @dataclass(slots=True)
@@ -142,6 +158,7 @@ class _Sums:
     """Makes the sums of one document. Each combination of selection sets is made one once."""
 
     def __init__(self, costs: Costs, document: DocumentNode) -> None:
+        self.modelled: list[Modelled] = []
         self._costs = costs
         self._schema = costs.schema
         self._fragments = {
@@ -225,6 +242,10 @@ class _Sums:
         if not price.patterns and not callable(inner) and inner == 0:
             return 0.0
         values: Values = {} if price.fixed else _arguments(definition, nodes[0].arguments or ())
+        model = self._costs.models.get(price.model)
+        if model is not None:
+            self.modelled.append((model, values))
+            return _modelled(model, price, values, inner)
         return _priced(price, values, inner)
 
     def _entries(self, connection: GraphQLNamedType, sets: Sequence[SelectionSetNode]) -> Amount:
@@ -290,6 +311,19 @@ def _priced(price: Price, values: Values, inner: Amount) -> Amount:
     def amount(given: Given) -> float:
         measured = price.measure(values(given) if callable(values) else values, given.now)
         return measured.units + measured.size * (inner(given) if callable(inner) else inner)
+
+    return amount
+
+
+def _modelled(model: CostModel, price: Price, values: Values, inner: Amount) -> Amount:
+    """The price of a field by its cost model, or like any other's where that cannot tell."""
+    priced = _priced(price, values, 0.0)
+
+    def amount(given: Given) -> float:
+        arguments = values(given) if callable(values) else values
+        units = model.units(arguments, given.now)
+        own = (priced(given) if callable(priced) else priced) if units is None else units + price.behind
+        return own + price.size(arguments) * (inner(given) if callable(inner) else inner)
 
     return amount
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ from graphql import DocumentNode, FieldNode, GraphQLError, GraphQLSchema, Operat
 from graphql.language import OperationType
 
 from compiled import CompiledExecutor, Operation, operation_of
+from datastore.declarations import CostModel
 from datastore.errors import DomainError, Forbidden
 from edge.answers import Stage
 from edge.documents.costs import Costs, Estimate, Estimated, TooCostly, TooManyValues
@@ -68,10 +69,19 @@ class PreparedOperation:
 
     def estimate(self, variables: Mapping[str, Any]) -> Estimated:
         """What it will cost with these variables, before anything is read."""
+        estimate = self._summed()
+        fixed = estimate.fixed
+        return estimate.of(variables, self.document.now()) if fixed is None else fixed
+
+    def loading(self, variables: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
+        """What has to be awaited before `estimate`, if anything has: cost models read statistics."""
+        estimate = self._summed()
+        return estimate.load(variables, self.document.now()) if estimate.modelled else None
+
+    def _summed(self) -> Estimate:
         if self._estimate is None:
             self._estimate = self.document.costs.estimate(self.document.node, self.node)
-        fixed = self._estimate.fixed
-        return self._estimate.of(variables, self.document.now()) if fixed is None else fixed
+        return self._estimate
 
 
 class Document:
@@ -135,7 +145,7 @@ class Documents:
     cost counts all the same.
     Without `introspection` the schema is told to admins alone, and no message says what may have been meant. No
     operation may cost more than `max_cost` read units by its estimate, for which `now` is the moment. Operations are
-    compiled unless `compiles` is False.
+    compiled unless `compiles` is False. `models` are the cost models that fields name.
     """
 
     def __init__(
@@ -147,10 +157,11 @@ class Documents:
         max_cost: float = MAX_COST,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         compiles: bool = True,
+        models: Mapping[str, CostModel] | None = None,
     ) -> None:
         self._executor = GatewayExecutor if compiles else Interpreting
         self.schema: GraphQLSchema = schema._schema
-        self.costs = Costs(self.schema)
+        self.costs = Costs(self.schema, models)
         self._sizes = sizes_of(self.schema)
         self._max_cost = max_cost
         self._now = now

@@ -43,6 +43,8 @@ class Price:
         distinct = {(one.table.item_bytes, _copies(one), one.operations, one.consistent): one for one in self.patterns}
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NOT_SAID)
+        self.model = self._extent.model
+        self.behind = WRITE_PRICE * self._extent.behind
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
         self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection) or self._is_one(field)

@@ -1,0 +1,304 @@
+"""What a query of `earthquakes` costs, by the daily statistics: the reads that it will make, in read units.
+
+The statistics are kept for each process and year, as sums that a query's days are looked up in: an estimate takes a few
+microseconds, however long its window is.
+"""
+
+import asyncio
+import logging
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from itertools import accumulate
+from typing import Any
+
+from strawberry.exceptions import StrawberryInputCoercionError
+
+from datastore.client import RequestRefused
+from datastore.days_with_events import is_kept_up, read_days
+from datastore.declarations import Arguments
+from datastore.earthquake_statistics import (
+    GREATEST_CLASS,
+    LEAST_CLASS,
+    Coverage,
+    DayStatistics,
+    coverage_of,
+    magnitude_class,
+    statistics_from,
+)
+from datastore.errors import DomainError
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.pages import SPARSE
+from datastore.store import Store
+from resolvers.connections import DEFAULT_PAGE, LARGEST_PAGE
+from resolvers.earthquakes import DEFAULT_WINDOW, EARLIEST, LARGEST_MAGNITUDE, LONGEST_WINDOW, given_moment
+
+BLOCK = 4096
+UNIT = 0.5  # of a block that is read eventually consistent
+DAY_ITEM_BYTES = 150
+# Below the default of GATEWAY_MAX_COST: one page is refused for no window and magnitude. What it costs is charged.
+MOST_UNITS = 1_900.0
+MOST_YEARS = 64
+FRESH = timedelta(minutes=1)
+FRESH_PAST = timedelta(minutes=10)
+LOAD_SECONDS = 3.0
+CLASSES = range(LEAST_CLASS, GREATEST_CLASS + 2)
+# What is read ahead beyond the page, where a page takes several days.
+READ_AHEAD = 1.3
+DAY = timedelta(days=1)
+EVERYTHING = LEAST_CLASS
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What a query reads: the days of its window, the magnitude and page size that it was given, and its direction.
+
+    `first` and `last` are the shares of the first and last day that the window holds.
+    """
+
+    start: date
+    end: date
+    first: float
+    last: float
+    least: float | None
+    size: int
+    backward: bool
+
+
+class _Year:
+    """A year's days as running sums: `matches` and `units` by magnitude class, from that class on."""
+
+    def __init__(self, year: int, days: Sequence[DayStatistics], read_at: datetime) -> None:
+        self.read_at = read_at
+        self.start = date(year, 1, 1)
+        length = (date(year, 12, 31) - self.start).days + 1
+        by_class = [[0] * length for _ in CLASSES]
+        bounds: list[float] = [-math.inf] * length
+        for one in days:
+            at = (date(int(one.day[:4]), int(one.day[4:6]), int(one.day[6:])) - self.start).days
+            bounds[at] = -math.inf if one.bound is None else max(one.bound, LEAST_CLASS)
+            for tallies in (one.natural, one.other):
+                for name, tally in tallies.items():
+                    by_class[int(name) - LEAST_CLASS][at] += tally.count
+        above = [[0] * length]
+        for counts in reversed(by_class):
+            above.append([more + count for more, count in zip(above[-1], counts, strict=True)])
+        above = above[:0:-1]
+        self.read = [day_units(count) for count in above[0]]
+        self.events = above
+        self.matches = [_sums(counts) for counts in above]
+        self.present = _sums(bound > -math.inf for bound in bounds)
+        self.units = [
+            _sums(units if bound >= least else 0.0 for units, bound in zip(self.read, bounds, strict=True))
+            for least in CLASSES
+        ]
+
+    def at(self, day: date) -> int:
+        return (day - self.start).days
+
+
+class EarthquakeCosts:
+    """A cost model for `earthquakes`. One per process; it holds the statistics of at most 64 years."""
+
+    def __init__(self, open_store: Callable[[float], Store]) -> None:
+        self._open_store = open_store
+        self._years: dict[int, _Year] = {}
+        self._coverage: tuple[Coverage | None, datetime] | None = None
+        self._loading = asyncio.Lock()
+
+    async def load(self, arguments: Arguments, now: datetime) -> None:
+        """QUAKE-P5, QUAKE-P6: read what `units` needs, unless it is known: twelve years at most."""
+        reach = _reach(arguments, now)
+        if reach is None or not self._lacks(reach, now):
+            return
+        async with self._loading:
+            lacking = self._lacks(reach, now)
+            try:
+                await self._read(lacking, now)
+            except (DomainError, RequestRefused) as problem:
+                logger.warning("Costs are estimated without statistics of earthquakes: %s", problem)
+
+    def _lacks(self, reach: Reach, now: datetime) -> list[int]:
+        """The years to be read; all of the window's when it is to be found out which days are complete."""
+        years = range(reach.start.year, reach.end.year + 1)
+        if self._coverage is None or not timedelta(0) <= now - self._coverage[1] <= FRESH:
+            return list(years)
+        return [year for year in years if not self._is_fresh(year, now)]
+
+    def _is_fresh(self, year: int, now: datetime) -> bool:
+        known = self._years.get(year)
+        return known is not None and now - known.read_at <= (FRESH if year >= now.year else FRESH_PAST)
+
+    async def _read(self, years: Sequence[int], now: datetime) -> None:
+        store = self._open_store(LOAD_SECONDS)
+        try:
+            stale = [year for year in years if not self._is_fresh(year, now)]
+            reads = asyncio.gather(*(_read_year(store, year) for year in stale))
+            coverage, read = await asyncio.gather(coverage_of(store), reads)
+            self._coverage = coverage, now
+            if len(self._years) + len(stale) > MOST_YEARS:
+                self._years.clear()
+            for year, days in zip(stale, read, strict=True):
+                self._years[year] = _Year(year, days, now)
+                await asyncio.sleep(0)  # a year takes milliseconds
+        finally:
+            store.close()
+
+    def units(self, arguments: Arguments, now: datetime) -> float | None:
+        """Return the read units of the page, or None where the statistics of its days are not known to be complete."""
+        reach = _reach(arguments, now)
+        if reach is None or not self._is_complete(reach, now):
+            return None
+        if any(year not in self._years for year in range(reach.start.year, reach.end.year + 1)):
+            return None
+        return min(_Walk(self._years, reach).units(), MOST_UNITS)
+
+    def _is_complete(self, reach: Reach, now: datetime) -> bool:
+        coverage = self._coverage[0] if self._coverage is not None else None
+        if coverage is None or not is_kept_up(coverage, now):
+            return False
+        first, last = f"{reach.start:%Y%m%d}", f"{reach.end:%Y%m%d}"
+        return any(since <= first and last <= until for since, until in coverage.spans)
+
+
+class _Walk:
+    """Goes over the days as the query does: a few one by one, then those that may have an event of the magnitude."""
+
+    def __init__(self, years: Mapping[int, _Year], reach: Reach) -> None:
+        self._years = years
+        self._reach = reach
+        least = EVERYTHING if reach.least is None else reach.least
+        self._class = magnitude_class(least) - LEAST_CLASS
+        self._part = min(max(least - LEAST_CLASS - self._class, 0.0), 1.0)
+        self._wanted = reach.size + 1.0
+        self._units = 0.0
+        self._read = 0
+
+    def units(self) -> float:
+        reach = self._reach
+        length = (reach.end - reach.start).days + 1
+        alone = length if length <= 2 * SPARSE else SPARSE
+        step = DAY if reach.backward else -DAY
+        day = reach.start if reach.backward else reach.end
+        for _ in range(alone):
+            if self._wanted <= 0:
+                return self._total()
+            self._alone(day, step)
+            day += step
+        if length > alone and self._wanted > 0:
+            self._skipping(day)
+        return self._total()
+
+    def _total(self) -> float:
+        return self._units * (READ_AHEAD if self._read > SPARSE else 1.0)
+
+    def _alone(self, day: date, step: timedelta) -> None:
+        """A day that is read whatever it holds."""
+        year = self._years[day.year]
+        at = year.at(day)
+        share = self._share(day)
+        matches = share * self._mixed(*(year.events[kind][at] for kind in (self._class, self._class + 1)))
+        self._take(matches, max(UNIT, share * year.read[at]))
+        self._read += 1
+
+    def _share(self, day: date) -> float:
+        reach = self._reach
+        share = reach.last if day == reach.end else 1.0
+        return share - (1.0 - reach.first) if day == reach.start else share
+
+    def _take(self, matches: float, units: float) -> None:
+        """Read some items; no more than those that fill the page."""
+        if matches > self._wanted:
+            units = max(UNIT, units * self._wanted / matches)
+        self._units += units
+        self._wanted -= matches
+
+    def _skipping(self, day: date) -> None:
+        """The days from this one on."""
+        reach = self._reach
+        span = range(day.year, reach.end.year + 1) if reach.backward else range(day.year, reach.start.year - 1, -1)
+        self._units += UNIT  # which days are complete
+        for number in span:
+            year = self._years[number]
+            low = year.at(max(day if reach.backward else reach.start, year.start))
+            high = min(year.at(reach.end if reach.backward else day), len(year.read) - 1) + 1
+            items = year.present[high] - year.present[low]
+            self._units += max(UNIT, items * DAY_ITEM_BYTES / BLOCK * UNIT)
+            self._range(year, low, high)
+            if self._wanted <= 0:
+                return
+
+    def _range(self, year: _Year, low: int, high: int) -> None:
+        """The days of a year at these positions that may have an event of the magnitude."""
+        matches, more = year.matches[self._class], year.matches[self._class + 1]
+        units, fewer = year.units[self._class], year.units[self._class + 1]
+        found = self._mixed(matches[high] - matches[low], more[high] - more[low])
+        cost = self._mixed(units[high] - units[low], fewer[high] - fewer[low], least=UNIT)
+        if not cost:
+            return
+        self._read += SPARSE
+        if found <= self._wanted:
+            self._take(found, cost)
+            return
+        # Where the page is full, by the sums of the class that the magnitude is in.
+        share = found / (matches[high] - matches[low])
+        wanted = self._wanted / share
+        if self._reach.backward:
+            at = bisect_left(matches, matches[low] + wanted, low, high)
+            part = (units[at] - units[low]) / (units[high] - units[low])
+        else:
+            at = bisect_right(matches, matches[high] - wanted, low, high)
+            part = (units[high] - units[max(at - 1, low)]) / (units[high] - units[low])
+        self._units += max(UNIT, cost * min(part, 1.0))
+        self._wanted = 0.0
+
+    def _mixed(self, whole: float, next_class: float, least: float = 0.0) -> float:
+        """A figure of the magnitude between those of its class and of the next: there are ten times as few in each."""
+        if not self._part or not whole:
+            return whole
+        return float(whole ** (1 - self._part) * max(next_class, whole / 10, least) ** self._part)
+
+
+def day_units(events: int) -> float:
+    """Return the read units of all events of a day."""
+    return max(1, math.ceil(events * EARTHQUAKES.item_bytes / BLOCK)) * UNIT
+
+
+def _reach(arguments: Arguments, now: datetime) -> Reach | None:
+    """What the arguments reach over; None for those that the field refuses."""
+    size, least = arguments.get("first"), arguments.get("minMagnitude")
+    backward = size is None and arguments.get("last") is not None
+    size = arguments.get("last") if backward else DEFAULT_PAGE if size is None else size
+    if type(size) is not int or not 1 <= size <= LARGEST_PAGE or not _is_magnitude(least):
+        return None
+    try:
+        end = given_moment(arguments.get("end")) or now
+        start = given_moment(arguments.get("start")) or end - DEFAULT_WINDOW
+    except (StrawberryInputCoercionError, OverflowError):
+        return None
+    if not EARLIEST <= start <= end or end - start > LONGEST_WINDOW:
+        return None
+    return Reach(start.date(), end.date(), 1.0 - _elapsed(start), _elapsed(end), least, size, backward)
+
+
+def _is_magnitude(least: object) -> bool:
+    if least is None:
+        return True
+    return isinstance(least, int | float) and not isinstance(least, bool) and abs(least) <= LARGEST_MAGNITUDE
+
+
+def _elapsed(moment: datetime) -> float:
+    """The share of its day that has passed."""
+    return (moment - moment.replace(hour=0, minute=0, second=0, microsecond=0)) / DAY
+
+
+async def _read_year(store: Store, year: int) -> list[DayStatistics]:
+    return [statistics_from(item) async for item in read_days(store, f"{year:04}0101", f"{year:04}1231")]
+
+
+def _sums(numbers: Any) -> list[float]:
+    return list(accumulate(numbers, initial=0.0))
