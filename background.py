@@ -25,12 +25,16 @@ from datastore.keyspace.matches.teams import TEAMS
 from datastore.metering import Meter
 from datastore.objects import ObjectStore
 from datastore.remembered import RememberedScans
+from datastore.search import NoIndex, SearchIndex
+from datastore.search.sqlite_index import SqliteIndex
 from datastore.store import Store
 from edge.settings import Misconfigured, Settings
 from pipelines.demo import Demo
 from pipelines.earthquake_statistics import EarthquakeStatisticsPipeline
 from pipelines.earthquakes import EarthquakeIngest
 from pipelines.feeds.pipeline import FeedPipeline
+from pipelines.feeds.search import SearchMetrics, SearchPipeline, SearchSync
+from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
 from pipelines.jobs import every
 from pipelines.matches.metrics import PollFigures
 from pipelines.matches.pipeline import CricketPipeline
@@ -47,6 +51,7 @@ PIPELINE_DEADLINE_SECONDS = 120.0
 POLL_SECONDS, LOCAL_POLL_SECONDS = 0.25, 0.02
 # AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this.
 AWS_PIPELINE_POLL_SECONDS = 1.0
+AWS_SEARCH_POLL_SECONDS = 2.0
 
 Job = Callable[[], Coroutine[Any, Any, None]]
 
@@ -66,6 +71,8 @@ class Background:
     client: Client
     session: aiohttp.ClientSession
     objects: ObjectStore
+    search: SearchIndex
+    search_metrics: SearchMetrics
     open_store: OpenStore
     matches: PipelineSetup
     ingest: EarthquakeIngest
@@ -87,6 +94,7 @@ class Background:
         if self.settings.feed_pipeline:
             yield self.feed_pipeline().run
             yield self.earthquake_statistics().run
+            yield from self.search_jobs()
         yield Janitor(self._patient_store, self.objects, now=self.now).run
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self.ingest.run, self.settings.ingest))
@@ -135,6 +143,41 @@ class Background:
     def statistics_rebuild(self) -> StatisticsRebuild:
         return StatisticsRebuild(self._patient_store, self.now)
 
+    def search_jobs(self) -> Iterator[Job]:
+        """Those that keep the search index, if there is one. One beside local data is built when it must be."""
+        if isinstance(self.search, NoIndex):
+            return
+        yield self.search_pipeline().run
+        if isinstance(self.search, SqliteIndex):
+            yield self._build_search
+
+    def search_pipeline(self, **given: Any) -> SearchPipeline:
+        """A consumer that keeps the search index; `given` is for it."""
+        defaults: dict[str, Any] = {
+            "metrics": self.search_metrics,
+            "pace": search_pace(self.store.aws, self.settings.poll_interval),
+            "now": self.now,
+        }
+        return SearchPipeline(
+            self.client,
+            self.store.prefix,
+            self._patient_store,
+            self.search,
+            instance_id=self._instance_id(),
+            **defaults | given,
+        )
+
+    def search_sync(self) -> SearchSync:
+        """The handler of the search index, for changes that come from elsewhere than the stream."""
+        return SearchSync(self.search, self._patient_store, self.search_metrics)
+
+    def search_rebuild(self, told: Callable[[RebuildProgress], None] = lambda _: None) -> Rebuild:
+        return Rebuild(self.client, self.store.prefix, self._patient_store, self.search, self.now, told)
+
+    async def _build_search(self) -> None:
+        await self.search_rebuild().run_if_needed()
+        await asyncio.Event().wait()  # it is done for good
+
     def demo(self) -> Demo:
         return Demo(
             self.open_store,
@@ -162,6 +205,12 @@ def pipeline_pace(aws: bool, poll_interval: float | None) -> Pace:
     """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
     seconds = poll_interval or POLL_SECONDS
     return Pace(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if aws else seconds)
+
+
+def search_pace(aws: bool, poll_interval: float | None) -> Pace:
+    """How often the search index looks for changes: on AWS it leaves most of a shard's reads to the others."""
+    seconds = poll_interval or POLL_SECONDS
+    return Pace(poll_seconds=max(seconds, AWS_SEARCH_POLL_SECONDS) if aws else seconds)
 
 
 # Figures

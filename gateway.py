@@ -14,7 +14,21 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from commands import documents, engine, feeds, ingest, matches, photos, schema, seed, serve, statistics, tables, token
+from commands import (
+    documents,
+    engine,
+    feeds,
+    ingest,
+    matches,
+    photos,
+    schema,
+    search,
+    seed,
+    serve,
+    statistics,
+    tables,
+    token,
+)
 from console import OneLine, usage_mistake
 from datastore.database import StoreOptions
 from datastore.engine import BINARY
@@ -72,9 +86,11 @@ cli.add_typer(ingest.commands, name="ingest")
 cli.add_typer(matches.commands, name="pipeline")
 cli.add_typer(photos.commands, name="photos")
 matches.commands.command("feed")(feeds.run_pipeline)
+matches.commands.command("search")(search.run_pipeline)
 matches.commands.command("earthquakes")(statistics.run_pipeline)
 cli.add_typer(statistics.commands, name="statistics")
 cli.add_typer(feeds.letters, name="dlq")
+cli.add_typer(search.commands, name="search")
 cli.command("replay")(matches.replay)
 cli.command("engine")(engine.run_engine)
 cli.command("seed")(seed.seed)

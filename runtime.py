@@ -29,6 +29,8 @@ from datastore.objects.opening import object_store
 from datastore.photos.user_ids import UserIds
 from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
+from datastore.search.opening import search_index
+from datastore.search.sqlite_index import SqliteIndex
 from datastore.shared_reads import ProcessReads
 from datastore.store import Store
 from edge.assembly import Edge
@@ -37,6 +39,7 @@ from edge.requests import Observe
 from edge.settings import KEEP_METADATA, Settings
 from pipelines.client_ingests import ClientIngests
 from pipelines.earthquakes import EarthquakeIngest
+from pipelines.feeds.search import SearchMetrics
 from pipelines.jobs import keep, stop
 from pipelines.matches.metrics import PollFigures
 from pipelines.matches.setup import Source, pipeline_setup
@@ -98,6 +101,7 @@ class Gateway:
         self.ingest: EarthquakeIngest | None = None
         self._background: Background | None = None
         self.metrics = StreamMetrics()
+        self._search_metrics = SearchMetrics(self.metrics.registry)
         self._polling = PollFigures(self.metrics.registry)
         self.objects = object_store(
             store,
@@ -151,6 +155,8 @@ class Gateway:
             shared = self.database.client.shared = ProcessReads(clock, on=self.settings.shared_reads)
             self.objects.open()
             stack.callback(self.objects.close)
+            self.search = search_index(self._store, self.settings.search_url)
+            stack.push_async_callback(self.search.aclose)
             self.edge.graphiql.bucket = self.objects.origin()
             logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
             changes = ChangeFeed(
@@ -175,6 +181,8 @@ class Gateway:
             if self._part is Part.WHOLE:
                 port, host = self.settings.metrics_port, self.settings.metrics_host
                 stack.enter_context(metrics_served(self.metrics, port, host))
+            if jobs and self._part is not Part.SERVING and self._store.memory and isinstance(self.search, SqliteIndex):
+                self.search.discard()  # with the tables it was built from
             if jobs:
                 stack.push_async_callback(stop, [asyncio.create_task(keep(job)) for job in self._jobs()])
             await stack.enter_async_context(self.edge.running(serving=serves))
@@ -263,6 +271,8 @@ class Gateway:
             client=self.database.client,
             session=self._http(),
             objects=self.objects,
+            search=self.search,
+            search_metrics=self._search_metrics,
             open_store=self.open_store,
             matches=self._matches,
             ingest=ingest,
@@ -289,6 +299,7 @@ class Gateway:
             new_id=self._new_id,
             user_ids=_user_ids(self.settings),
             objects=self.objects,
+            search=self.search,
             deadline_seconds=self.settings.deadline_seconds,
             keeps_metadata=self.settings.photo_metadata == KEEP_METADATA,
         )

@@ -16,6 +16,7 @@ from commands.options import (
     Region,
     StoreOption,
     poll_interval,
+    search,
     store_options,
     watchdog,
     with_gateway,
@@ -28,6 +29,7 @@ from edge.liveness import watch_loop
 from edge.server import settle_garbage_collector
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
+from pipelines.jobs import all_running
 from pipelines.streams.letters import Replay
 from pipelines.streams.metrics import LOCAL
 from runtime import Gateway, utc_now
@@ -75,16 +77,18 @@ def run_pipeline(
 ) -> None:
     """Handle the feed's changes until interrupted. Any number of such processes share them.
 
+    They keep the search index too, in the OpenSearch at GATEWAY_SEARCH_URL or beside local data.
     GATEWAY_POLL_INTERVAL_SECONDS sets how often they are read; on AWS once a second at most.
     """
-    settings = poll_interval() | watchdog()
+    settings = poll_interval() | watchdog() | search()
 
     async def consume(gateway: Gateway) -> None:
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
         watch_loop(gateway.settings.watchdog_seconds)
         with metrics_served(gateway.metrics, metrics_port, metrics_host):
-            await until_stopped(gateway.background.feed_pipeline(fan_out_bound=fan_out_bound).run())
+            pipelines = [gateway.background.feed_pipeline(fan_out_bound=fan_out_bound).run]
+            await until_stopped(all_running([*pipelines, *gateway.background.search_jobs()]))
 
     with_gateway(consume, store_options(store, data_dir, memory, prefix, region), **settings)
 
@@ -125,13 +129,14 @@ def replay_letters(
     async def replay(gateway: Gateway) -> None:
         letters = every_letter(gateway.open_store, FEED.name, utc_now())
         handlers = feed_handlers(gateway.open_store, utc_now, fan_out_bound=fan_out_bound)
+        handlers.append(gateway.background.search_sync())
         replaying = Replay(handlers, gateway.open_store, utc_now)
         replayed, failed = await _replay(replaying, letters if every else await _chosen(letters, set(ids or ())))
         typer.echo(f"{replayed} replayed, {failed} failed")
         if failed:
             raise typer.Exit(1)
 
-    with_gateway(replay, store_options(store, data_dir, memory, prefix, region))
+    with_gateway(replay, store_options(store, data_dir, memory, prefix, region), **search())
 
 
 async def _chosen(letters: AsyncIterator[DeadLetter], ids: set[str]) -> AsyncIterator[DeadLetter]:

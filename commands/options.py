@@ -35,6 +35,7 @@ Region = Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", hel
 DATA_DIR = Path(".data")
 POLL_INTERVAL = "GATEWAY_POLL_INTERVAL_SECONDS"
 WATCHDOG = "GATEWAY_WATCHDOG_SECONDS"
+SEARCH_URL = "GATEWAY_SEARCH_URL"
 BUCKET = ("GATEWAY_PHOTO_BUCKET", "GATEWAY_S3_URL")
 
 
@@ -73,6 +74,11 @@ def poll_interval() -> dict[str, float]:
 def watchdog() -> dict[str, float]:
     """How long the event loop may stand still, as the environment sets it; empty if it does not."""
     return _named(WATCHDOG)
+
+
+def search() -> dict[str, str]:
+    """Return where the search index is kept, as the environment sets it; empty if it does not."""
+    return _named(SEARCH_URL)
 
 
 def bucket() -> dict[str, str]:

@@ -186,7 +186,7 @@ class Extent:
     are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
     writes, by its arguments likewise; as many as its list has if nothing is said. `behind` are write units that are
     consumed behind the answer. `model` names the cost model that estimates the reads in place of all these, where the
-    process has it and it knows the field's arguments.
+    process has it and it knows the field's arguments. `searched` are read units that a search of the index costs.
     """
 
     size: int | str | None = None
@@ -197,6 +197,7 @@ class Extent:
     written: Callable[[Arguments], float] | float | None = None
     behind: float = 0
     model: str = ""
+    searched: float = 0
 
 
 class CostModel(Protocol):

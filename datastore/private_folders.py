@@ -10,7 +10,7 @@ from pathlib import Path
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 OTHERS = 0o077  # the permissions of the group and of everybody else
 # An existing directory that holds one of these is a data directory of ours.
-MARKS = ("secret", "engine.lock", "memory.lock", "engine.json", "engine.sqlite", "objects")
+MARKS = ("secret", "engine.lock", "memory.lock", "engine.json", "engine.sqlite", "objects", "search")
 
 logger = logging.getLogger(__name__)
 

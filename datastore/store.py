@@ -202,14 +202,22 @@ class Store:
 
     async def scan_pages(self, pattern: AccessPattern, **values: Any) -> AsyncIterator[list[Item]]:
         """The same a page at a time, up to a megabyte each: for tables that are too large to hold."""
+        start: Item | None = None
+        while True:
+            page = await self.scan_page(pattern, values, start=start)
+            yield page.items
+            if (start := page.next_start) is None:
+                return
+
+    async def scan_page(
+        self, pattern: AccessPattern, values: Mapping[str, Any], *, start: Item | None = None
+    ) -> QueryPage:
+        """Return one page of the Scan, of up to a megabyte that is read: for scans that outlast a deadline."""
         request, used = filtered(pattern, self._prefix, values)
         request |= value_placeholders(used, values)
-        while True:
-            answer = await self._call(pattern, "Scan", request)
-            yield [decode_item(item) for item in answer["Items"]]
-            if not answer.get("LastEvaluatedKey"):
-                return
-            request["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        request |= {} if start is None else {"ExclusiveStartKey": encode_item(start)}
+        answer = await self._call(pattern, "Scan", request)
+        return QueryPage(answer["Items"], answer["ScannedCount"], answer.get("LastEvaluatedKey"))
 
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
         """How many items the pattern's Query has, over all pages, without fetching them."""

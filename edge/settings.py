@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from datastore.private_folders import FolderUnusable, open_private, unusable
 from datastore.redis_urls import check_redis_url
+from datastore.search.opening import check_search_url
 from edge.capacity.settings import VARIABLES as CAPACITY_VARIABLES
 from edge.capacity.settings import Capacity, capacity_of
 from edge.documents.settings import VARIABLES as DOCUMENT_VARIABLES
@@ -55,6 +56,7 @@ TEXTS = {
     "log_format": "GATEWAY_LOG_FORMAT",
     "http_profile": "GATEWAY_HTTP_PROFILE",
     "bus": "GATEWAY_BUS",
+    "search_url": "GATEWAY_SEARCH_URL",
 }
 LISTS = {
     "other_secrets": "GATEWAY_OTHER_SECRETS",
@@ -108,7 +110,8 @@ class Settings:
     machine everybody with a token.
 
     `capacity` is how much callers, addresses and the process may have at once. `bus` is the URL of the Redis by which
-    processes share the reading of tables' streams: without one, each reads them for itself.
+    processes share the reading of tables' streams: without one, each reads them for itself. `search_url` is where the
+    OpenSearch is that holds the search index: without one it is a file beside the local data.
 
     `shared_reads` tells whether requests are served by each other's point reads.
 
@@ -157,6 +160,7 @@ class Settings:
     explain: str | None = None
     capacity: Capacity = Capacity()  # noqa: RUF009 - frozen
     bus: str | None = None
+    search_url: str | None = None
     shared_reads: bool = True
 
     def __post_init__(self) -> None:
@@ -169,6 +173,8 @@ class Settings:
             )
         if self.bus is not None:
             _check_bus(self.bus)
+        if self.search_url is not None:
+            _check_search(self.search_url)
         if self.s3_url is not None and self.photo_bucket is None:
             raise Misconfigured("Set GATEWAY_PHOTO_BUCKET beside GATEWAY_S3_URL: it is where photos are kept there.")
 
@@ -371,6 +377,13 @@ def _positive(name: str, text: str) -> float:
     if not 0 < value < float("inf"):
         raise Misconfigured(f"{name} must be a number of seconds above 0, not {text!r}.")
     return value
+
+
+def _check_search(url: str) -> None:
+    try:
+        check_search_url(url)
+    except ValueError as problem:
+        raise Misconfigured(f"GATEWAY_SEARCH_URL {problem}.") from None
 
 
 def _check_bus(url: str) -> None:

@@ -34,6 +34,13 @@ async def keep(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await asyncio.sleep(PAUSE_SECONDS)
 
 
+async def all_running(jobs: Sequence[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    """Run the jobs beside each other until cancelled; one that fails is logged, and begun again."""
+    async with asyncio.TaskGroup() as tasks:
+        for job in jobs:
+            tasks.create_task(keep(job))
+
+
 async def stop(tasks: Sequence[asyncio.Task[Any]]) -> None:
     """Those that do not end in time are left behind: the process is to end."""
     for task in tasks:

@@ -43,11 +43,23 @@ class Paging(Struct, frozen=True):
 
 
 class Listing:
-    """The list that a field pages through: cursors are bound to it and good for nothing else."""
+    """The list that a field pages through: cursors are bound to it and good for nothing else.
 
-    __slots__ = ("_arguments", "_binding", "_field", "_sealer", "cursors", "pattern")
+    `place` names what of an item is in its cursor: the attributes of a start key of the pattern's Query, unless it is
+    given.
+    """
 
-    def __init__(self, cursors: Cursors, pattern: AccessPattern, field: str, arguments: Mapping[str, Any]) -> None:
+    __slots__ = ("_arguments", "_binding", "_field", "_place", "_sealer", "cursors", "pattern")
+
+    def __init__(
+        self,
+        cursors: Cursors,
+        pattern: AccessPattern,
+        field: str,
+        arguments: Mapping[str, Any],
+        place: tuple[str, ...] = (),
+    ) -> None:
+        self._place = place
         self.cursors = cursors
         self.pattern = pattern
         self._field = field
@@ -78,13 +90,14 @@ class Listing:
     def cursor(self) -> Callable[[Raw], str]:
         """What makes a cursor for the place of an item as DynamoDB answers it."""
         if self._sealer is None:
-            names = start_key_attributes(self.pattern)
+            names = self._place or start_key_attributes(self.pattern)
             self._sealer = self.cursors.sealer(names, self.binding, personal=self.pattern.personal)
         return self._sealer
 
     def cursor_of_plain(self, item: Mapping[str, Any]) -> str:
         """A cursor for the place of a plain item."""
-        return self.cursor(encode_item({name: item[name] for name in start_key_attributes(self.pattern)}))
+        names = self._place or start_key_attributes(self.pattern)
+        return self.cursor(encode_item({name: item[name] for name in names}))
 
 
 def listing(cursors: Cursors, pattern: AccessPattern, field: str, arguments: Mapping[str, Any]) -> Listing:

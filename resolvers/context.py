@@ -19,6 +19,7 @@ from datastore.feeds.leaderboards import Leaderboards
 from datastore.feeds.likes import Likes
 from datastore.feeds.notifications import Notifications
 from datastore.feeds.posts import Posts
+from datastore.feeds.searches import Searches
 from datastore.feeds.users import Users
 from datastore.feeds.visibility import Sight, Viewer
 from datastore.ids import Origin
@@ -53,6 +54,7 @@ from datastore.photos.users import PhotoUsers
 from datastore.remembered import RememberedScans
 from datastore.reporters import Reporters
 from datastore.request_logs import RequestLogs
+from datastore.search import SearchIndex
 from datastore.shared_reads import Sharing
 from datastore.sightings import Sightings
 from datastore.store import Store
@@ -88,6 +90,7 @@ class Services:
     new_id: Callable[[], str]
     user_ids: UserIds
     objects: ObjectStore
+    search: SearchIndex
     deadline_seconds: float = 30.0
     keeps_metadata: bool = False
     parsed_matches: ParsedMatches = field(default_factory=ParsedMatches)
@@ -305,6 +308,11 @@ class Context:
     @_Made
     def posts(self) -> Posts:
         return Posts(self.store, self.now, self.sight)
+
+    @_Made
+    def searches(self) -> Searches:
+        """Searches of the feed."""
+        return Searches(self.services.search, self.posts, self.users, self.sight, self.store.meter)
 
     @_Made
     def comments(self) -> Comments:

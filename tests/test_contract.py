@@ -480,6 +480,8 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
         "FEED-N2",
         "FEED-N3",
         "FEED-N4",
+        "FEED-N5",
+        "FEED-N6",
         "FOL-2",
         "FXC-1",
         "LA-1",

@@ -77,7 +77,7 @@ def test_every_alert_says_what_it_is_about_and_how_urgent_that_is() -> None:
 def test_an_alert_of_a_single_event_counts_the_first_one_too() -> None:
     """To Prometheus a series that was not there before has not increased."""
     single = [rule["expr"] for rule in rules() if re.search(r"\bincrease\(", rule["expr"])]
-    assert len(single) == 4
+    assert len(single) == 6
     for expression in single:
         for figure, window in re.findall(r"increase\((.+?)\[(\w+)\]\)", expression):
             assert f"({figure} unless {figure} offset {window})" in re.sub(r"\s+", " ", expression)

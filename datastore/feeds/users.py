@@ -59,9 +59,9 @@ class Users:
         self._store = store
         self._now = now
 
-    async def by_id(self, user_id: str) -> User | None:
+    async def by_id(self, user_id: str, pattern: AccessPattern = keys.USER) -> User | None:
         """FEED-001."""
-        found = await self._store.find(keys.USER, keys.user(user_id))
+        found = await self._store.find(pattern, keys.user(user_id))
         return None if found is None else found.record(user_from)
 
     async def must_be_there(self, user_id: str, pattern: AccessPattern) -> None:

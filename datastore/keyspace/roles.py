@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from datastore.declarations import AccessPattern, Table, Who
 from datastore.keyspace import PATTERNS, TABLES, earthquake_statistics, earthquakes
-from datastore.keyspace.feeds import follows, home_feeds, leaderboards, notifications, pipeline, posts, users
+from datastore.keyspace.feeds import follows, home_feeds, leaderboards, notifications, pipeline, posts, search, users
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.gateway import answers, documents
 from datastore.keyspace.matches import (
@@ -102,6 +102,7 @@ _LEASES = (
     pipeline.END_SHARD,
     pipeline.RELEASE_LEASE,
 )
+_SEARCH = (search.INDEXED_POST, search.SCAN_INDEXED, pipeline.BURY)
 _LIVE_MATCHES = (
     active_matches.STATE,
     active_matches.TICK,
@@ -155,7 +156,14 @@ GATEWAY = Role(
 PIPELINE_FEED = Role(
     "pipeline-feed",
     "`pipeline feed`, or `serve --feed-pipeline`: handles the feed's changes",
-    patterns=(*_FEED_HANDLERS, *_LEASES),
+    patterns=tuple(dict.fromkeys((*_FEED_HANDLERS, *_LEASES, *_SEARCH))),
+    follows=(FEED,),
+    described=(FEED,),
+)
+PIPELINE_SEARCH = Role(
+    "pipeline-search",
+    "`pipeline search` and `search rebuild`: keeps the search index; `pipeline feed` does so too",
+    patterns=(*_SEARCH, *_LEASES),
     follows=(FEED,),
     described=(FEED,),
 )
@@ -190,7 +198,7 @@ INGEST = Role(
 DEAD_LETTERS = Role(
     "dead-letters",
     "`dlq`: shows changes that could not be handled, and handles them again",
-    patterns=(*_FEED_HANDLERS, pipeline.DEAD_LETTERS, pipeline.UNBURY),
+    patterns=(*_FEED_HANDLERS, search.INDEXED_POST, pipeline.DEAD_LETTERS, pipeline.UNBURY),
 )
 DOCUMENTS = Role(
     "documents",
@@ -209,6 +217,7 @@ ROLES = (
     GATEWAY,
     PIPELINE_FEED,
     PIPELINE_EARTHQUAKES,
+    PIPELINE_SEARCH,
     LAMBDA_FEED,
     PIPELINE_MATCHES,
     INGEST,

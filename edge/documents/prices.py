@@ -112,7 +112,11 @@ class Price:
         if any(name in operations for name in POINT_READS):
             each = size if self._extent.each else (given or 1)
             units += unit * each * self._extent.reads * _blocks(pattern.table.item_bytes, READ_BYTES)
-        return units + WRITE_PRICE * (self._written(pattern, arguments, given) + self._extent.behind)
+        return (
+            units
+            + WRITE_PRICE * (self._written(pattern, arguments, given) + self._extent.behind)
+            + self._extent.searched
+        )
 
     def _queried(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:
         partitions = self._extent.partitions

@@ -29,7 +29,8 @@ logger = logging.getLogger(__name__)
 class Consumer:
     """One instance's share of a table's stream. `instance_id` is nobody else's, and no earlier run's.
 
-    `now` is for what is stored and told; nobody's clock decides who reads.
+    `now` is for what is stored and told; nobody's clock decides who reads. Consumers of different groups read a stream
+    independently: each group has leases and checkpoints of its own.
     """
 
     def __init__(
@@ -43,8 +44,10 @@ class Consumer:
         now: Callable[[], datetime],
         metrics: StreamMetrics,
         *,
+        group: str = "",
         pace: Pace = Pace(),  # noqa: B008 - frozen
     ) -> None:
+        self._group = group
         self._wire = wire
         self._table = table
         self._prefix = prefix
@@ -194,4 +197,5 @@ class Consumer:
         await asyncio.wait(tasks)
 
     def _leases(self) -> Leases:
-        return Leases(self._open_store(), self._stream, self._instance_id, self._now(), self._pace.lease_seconds)
+        leased = f"{self._stream} {self._group}" if self._group else self._stream
+        return Leases(self._open_store(), leased, self._instance_id, self._now(), self._pace.lease_seconds)

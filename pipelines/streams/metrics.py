@@ -35,24 +35,23 @@ class ShardLag:
 
 
 class StreamMetrics:
-    """The figures of all consumers of a process."""
+    """The figures of the consumers of a process, those of one group. `name` begins the names of all figures."""
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    def __init__(self, registry: CollectorRegistry | None = None, name: str = "stream") -> None:
+        self.registry = registry or CollectorRegistry()
+        self._name = name
         self._lags: dict[tuple[str, str], ShardLag] = {}
-        self._lag = self._gauge("stream_lag_seconds", "Age of the oldest change not yet handled.", "table", "shard")
-        self._leases = self._gauge("stream_leases_held", "Shards this process reads.", "table")
-        self._records = self._counter(
-            "stream_records", "Changes by handler and outcome.", "table", "handler", "outcome"
-        )
-        self._letters = self._counter("stream_dead_letters", "Changes kept as dead letters.", "table", "handler")
-        self._lost = self._counter("stream_lost", "Times that changes were trimmed before they were read.", "table")
+        self._lag = self._gauge("lag_seconds", "Age of the oldest change not yet handled.", "table", "shard")
+        self._leases = self._gauge("leases_held", "Shards this process reads.", "table")
+        self._records = self._counter("records", "Changes by handler and outcome.", "table", "handler", "outcome")
+        self._letters = self._counter("dead_letters", "Changes kept as dead letters.", "table", "handler")
+        self._lost = self._counter("lost", "Times that changes were trimmed before they were read.", "table")
 
     def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
-        return Gauge(name, help_, labels, registry=self.registry)
+        return Gauge(f"{self._name}_{name}", help_, labels, registry=self.registry)
 
     def _counter(self, name: str, help_: str, *labels: str) -> Counter:
-        return Counter(name, help_, labels, registry=self.registry)
+        return Counter(f"{self._name}_{name}", help_, labels, registry=self.registry)
 
     @contextmanager
     def shard(self, table: str, shard_id: str, now: Callable[[], datetime]) -> Iterator[ShardLag]:

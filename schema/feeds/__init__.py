@@ -15,6 +15,7 @@ from schema.feeds.notifications import (
     NotificationSubscriptions,
 )
 from schema.feeds.posts import Post, PostMutations, PostQueries
+from schema.feeds.search import SearchQueries
 from schema.feeds.users import User, UserMutations, UserQueries
 
 NODES = [Comment, Notification, Post, User]
@@ -30,6 +31,7 @@ class FeedQueries(
     HomeFeedQueries,
     NotificationQueries,
     LeaderboardQueries,
+    SearchQueries,
 ):
     pass
 

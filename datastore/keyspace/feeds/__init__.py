@@ -11,6 +11,7 @@ from datastore.keyspace.feeds import (
     notifications,
     pipeline,
     posts,
+    search,
     users,
 )
 from datastore.keyspace.feeds.table import FEED
@@ -26,5 +27,6 @@ PATTERNS: tuple[AccessPattern, ...] = (
     *notifications.PATTERNS,
     *engagement.PATTERNS,
     *leaderboards.PATTERNS,
+    *search.PATTERNS,
     *pipeline.PATTERNS,
 )

@@ -1,0 +1,129 @@
+"""The search index: `gateway.py search`, and `gateway.py pipeline search`, which keeps it."""
+
+import json
+import logging
+from typing import Annotated, Any
+
+import typer
+
+from background import metrics_served
+from commands.feeds import MetricsHost, MetricsPort
+from commands.options import (
+    DATA_DIR,
+    DataDir,
+    Memory,
+    Prefix,
+    Region,
+    StoreOption,
+    poll_interval,
+    search,
+    store_options,
+    watchdog,
+    with_gateway,
+)
+from console import mistake, notes, until_stopped
+from datastore.moments import iso
+from datastore.search import BuildReplaced, NoIndex, Status
+from edge.liveness import watch_loop
+from edge.server import settle_garbage_collector
+from pipelines.feeds.search_rebuild import RebuildProgress
+from pipelines.streams.metrics import LOCAL
+from runtime import Gateway
+
+commands = typer.Typer(no_args_is_help=True, help="The search index of posts and users.")
+
+
+def run_pipeline(
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Keep the search index until interrupted, beside the feed's Lambda function; `pipeline feed` does so too.
+
+    Any number of such processes share the work. GATEWAY_SEARCH_URL names the OpenSearch.
+    """
+    settings = poll_interval() | watchdog() | search()
+
+    async def consume(gateway: Gateway) -> None:
+        _check(gateway)
+        logging.getLogger().setLevel(logging.INFO)
+        settle_garbage_collector()
+        watch_loop(gateway.settings.watchdog_seconds)
+        with metrics_served(gateway.metrics, metrics_port, metrics_host):
+            await until_stopped(gateway.background.search_pipeline().run())
+
+    with_gateway(consume, store_options(store, data_dir, memory, prefix, region), **settings)
+
+
+@commands.command("rebuild")
+def rebuild(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Build the index anew from the table, while the present one is searched; it takes its place in the end.
+
+    What is written meanwhile is not lost. A rebuild that is interrupted changes nothing; run it again.
+    """
+
+    async def build(gateway: Gateway) -> None:
+        _check(gateway)
+        try:
+            done = await gateway.background.search_rebuild(_tell).run()
+        except BuildReplaced as problem:
+            raise mistake(problem) from None
+        typer.echo(_line(done))
+
+    with_gateway(build, store_options(store, data_dir, memory, prefix, region), **search())
+
+
+@commands.command("status")
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object.")] = False,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Show how many posts and users the index has, when it was built, and whether a rebuild is under way."""
+
+    async def show(gateway: Gateway) -> None:
+        _check(gateway)
+        described = _described(await gateway.search.status())
+        if as_json:
+            typer.echo(json.dumps(described))
+            return
+        for name, value in described.items():
+            typer.echo(f"{name:<10} {value if value is not None else '-'}")
+
+    with_gateway(show, store_options(store, data_dir, memory, prefix, region), **search())
+
+
+def _check(gateway: Gateway) -> None:
+    if isinstance(gateway.search, NoIndex):
+        raise mistake("tables in AWS need an OpenSearch for their index: set GATEWAY_SEARCH_URL.", 2)
+
+
+def _tell(progress: RebuildProgress) -> None:
+    if notes.is_terminal:
+        notes.print(f"{_line(progress)} of {progress.scanned} items", end="\r")
+
+
+def _line(progress: RebuildProgress) -> str:
+    damaged = f", {progress.damaged} items could not be read" if progress.damaged else ""
+    return f"{progress.posts} posts and {progress.users} users indexed{damaged}"
+
+
+def _described(found: Status) -> dict[str, Any]:
+    return {
+        **{kind.value: number for kind, number in found.entries.items()},
+        "builtAt": None if found.built_at is None else iso(found.built_at),
+        "building": found.building,
+    }

@@ -1,0 +1,121 @@
+"""Entries of the search index from items of the table `feed`, whoever wrote them."""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from datastore.keyspace.feeds.posts import post_parts
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.feeds.users import META, user_parts
+from datastore.keyspace.parts import key_of, split
+from datastore.moments import from_iso
+from datastore.search import Entry, folding
+
+# What is indexed of one item, whatever it holds.
+MOST_CHARACTERS = 4000
+MOST_WORDS = 1000
+MOST_WORD_BYTES = 16 * 1024
+MOST_TAGS = 20
+SEQUENCE_DIGITS = 40  # the most that DynamoDB gives
+TAG_PREFIX = "TAG#"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HASH_BITS = 11
+_LATEST = (1 << 62) - 1
+
+
+def version_of(sequence: str) -> str:
+    """Return a sequence number so that text order is its order."""
+    return sequence.zfill(SEQUENCE_DIGITS)
+
+
+def post_id_of(keys: Mapping[str, Any]) -> str | None:
+    """Return the id of the post whose META or TAG item has these keys, None for any other item."""
+    sort = keys["SK"]
+    if not keys["PK"].startswith("POST#") or not (sort == META or sort.startswith(TAG_PREFIX)):
+        return None
+    return post_parts(key_of(FEED, keys)) or None
+
+
+def user_id_of(keys: Mapping[str, Any]) -> str | None:
+    """Return the id of the user whose META item has these keys, None for any other item."""
+    if keys["SK"] != META or not keys["PK"].startswith("USER#"):
+        return None
+    return user_parts(key_of(FEED, keys)) or None
+
+
+def tag_of(keys: Mapping[str, Any]) -> str:
+    """Return the name of the tag in the keys of a TAG item."""
+    return split(keys["SK"])[1]
+
+
+def post_entry(post_id: str, version: str, item: Mapping[str, Any] | None, tags: Iterable[str] = ()) -> Entry:
+    """Return the entry of a post as it is in its META item, and in the names of its TAG items.
+
+    A post that was deleted, and one without words and tags, is a removed entry.
+    """
+    if item is None or "deleted_at" in item:
+        return Entry(post_id, version, removed=True)
+    names = [*_texts(item.get("tags")), *tags]
+    found = tuple(dict.fromkeys(name for tag in names[: 2 * MOST_TAGS] if (name := folding.tag(tag))))[:MOST_TAGS]
+    words = _words(item.get("text"))
+    if not words and not found:
+        return Entry(post_id, version, removed=True)
+    return Entry(
+        post_id,
+        version,
+        order_of(item.get("created_at"), post_id),
+        words,
+        " ".join(found),
+        _text(item.get("author_id")),
+        _text(item.get("visibility")),
+    )
+
+
+def user_entry(user_id: str, version: str, item: Mapping[str, Any] | None) -> Entry:
+    """Return the entry of a user as they are in their META item. One without a name is a removed entry."""
+    words = "" if item is None else _words(item.get("name"))
+    if item is None or not words:
+        return Entry(user_id, version, removed=True)
+    return Entry(user_id, version, order_of(item.get("created_at"), user_id), words)
+
+
+def indexed_of_post(item: Mapping[str, Any] | None) -> tuple[object, ...]:
+    """Return what of a META item the entry of its post depends on: counts do not change it."""
+    names = ("text", "tags", "created_at", "author_id", "visibility", "deleted_at")
+    return () if item is None else tuple(item.get(name) for name in names)
+
+
+def indexed_of_user(item: Mapping[str, Any] | None) -> tuple[object, ...]:
+    """Return what of a META item the entry of its user depends on."""
+    return () if item is None else (item.get("name"), item.get("created_at"))
+
+
+def order_of(created_at: object, id: str) -> int:
+    """Return the order of an entry, 0 to 2⁶² - 1: its microsecond since 1970, then a hash of its id.
+
+    What has no moment that can be read comes last.
+    """
+    try:
+        moment = from_iso(created_at) if isinstance(created_at, str) else _EPOCH
+    except (ValueError, OverflowError):
+        moment = _EPOCH
+    microseconds = max(0, (moment - _EPOCH) // timedelta(microseconds=1))
+    return min(microseconds << _HASH_BITS | zlib.crc32(id.encode()) >> 32 - _HASH_BITS, _LATEST)
+
+
+def _words(text: object) -> str:
+    if not isinstance(text, str):
+        return ""
+    words = " ".join(folding.words(text[:MOST_CHARACTERS])[:MOST_WORDS])
+    if len(words.encode(errors="ignore")) <= MOST_WORD_BYTES:
+        return words
+    return words.encode()[:MOST_WORD_BYTES].decode(errors="ignore").rpartition(" ")[0]
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> list[str]:
+    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple | set | frozenset) else []

@@ -1,0 +1,74 @@
+"""What the search index is built from: posts with their tags, and users, as the table has them (FEED-P6)."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from datastore.attributes import Item
+from datastore.feeds.search_entries import TAG_PREFIX, post_entry, post_id_of, tag_of, user_entry, user_id_of
+from datastore.keyspace.feeds import search as keys
+from datastore.keyspace.feeds.posts import partition
+from datastore.keyspace.feeds.users import META
+from datastore.records import DAMAGE
+from datastore.search import SCANNED, Entry
+from datastore.store import Store
+
+
+@dataclass(slots=True)
+class ScannedPage:
+    """The entries of one page of a scan, how many items could not be read, and the items that were looked at."""
+
+    posts: list[Entry] = field(default_factory=list)
+    users: list[Entry] = field(default_factory=list)
+    damaged: int = 0
+    scanned: int = 0
+
+
+async def current_post(store: Store, post_id: str, version: str) -> Entry:
+    """FEED-P6: the entry of a post as it is now, with the tags that its TAG items name."""
+    values = {"partition": partition(post_id), "first": keys.FIRST_INDEXED, "last": keys.LAST_INDEXED}
+    items = [item async for item in store.query_all(keys.INDEXED_POST, values)]
+    return _entry_of(post_id, version, items)
+
+
+async def scanned(open_store: Callable[[], Store]) -> AsyncIterator[ScannedPage]:
+    """FEED-P6: the entries of all posts and users, page by page. Each page is read by a store of its own.
+
+    The items of one post follow each other. Those at the end of a page wait for the rest of their post on the next.
+    """
+    values = {"meta": META, "tag": TAG_PREFIX}
+    start: Item | None = None
+    waiting: list[Item] = []
+    while True:
+        page = await open_store().scan_page(keys.SCAN_INDEXED, values, start=start)
+        start = page.next_start
+        items = waiting + page.items
+        whole = len(items)
+        if start is not None:
+            while whole and items[whole - 1]["PK"] == items[-1]["PK"]:
+                whole -= 1
+        waiting = items[whole:]
+        yield _page(items[:whole], page.scanned)
+        if start is None:
+            return
+
+
+def _page(items: list[Item], scanned: int) -> ScannedPage:
+    by_partition: dict[str, list[Item]] = {}
+    for item in items:
+        by_partition.setdefault(item["PK"], []).append(item)
+    page = ScannedPage(scanned=scanned)
+    for group in by_partition.values():
+        try:
+            if (post_id := post_id_of(group[0])) is not None:
+                page.posts.append(_entry_of(post_id, SCANNED, group))
+            elif (user_id := user_id_of(group[0])) is not None:
+                page.users.append(user_entry(user_id, SCANNED, group[0]))
+        except DAMAGE:
+            page.damaged += 1
+    return page
+
+
+def _entry_of(post_id: str, version: str, items: list[Item]) -> Entry:
+    meta: Mapping[str, Any] | None = next((item for item in items if item["SK"] == META), None)
+    return post_entry(post_id, version, meta, [tag_of(item) for item in items if item["SK"] != META])

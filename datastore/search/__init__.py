@@ -1,0 +1,156 @@
+"""The search index of the feed: what it stores, and what both of its implementations do.
+
+The index holds words and ids, and is derived from the table `feed`: it can be built again at any time. Search results
+are candidates. Whoever shows them reads the items themselves, and checks there who may see them.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from msgspec import Struct
+
+from datastore.errors import Unavailable
+from datastore.search.queries import Query
+
+# The version of entries that a scan brings: any change in the stream is newer.
+SCANNED = ""
+
+
+class Kind(StrEnum):
+    """What can be searched for."""
+
+    POSTS = "posts"
+    USERS = "users"
+
+
+class Entry(Struct, frozen=True):
+    """The state of one post or user in the index.
+
+    `version` orders the states of one id: the padded sequence number of the change that led to it, or `SCANNED`.
+    `order` decides among equally relevant entries, the highest first: see `feeds.search_entries.order_of`. With
+    `removed` the entry is found by no search and remains for its version alone, so that a late change does not bring
+    it back.
+    """
+
+    id: str
+    version: str
+    order: int = 0
+    words: str = ""
+    tags: str = ""
+    author: str = ""
+    visibility: str = ""
+    removed: bool = False
+
+
+class Position(Struct, frozen=True):
+    """The place of a result: its relevance, its order, and its id for entries that tie."""
+
+    score: int
+    order: int
+    id: str
+
+
+class Hit(Struct, frozen=True):
+    """A result: its place, and what is known of its author and its visibility before the item is read."""
+
+    position: Position
+    author: str
+    visibility: str
+
+    @property
+    def id(self) -> str:
+        return self.position.id
+
+
+class Audience(Struct, frozen=True):
+    """The caller for whom posts are searched. It narrows the candidates and grants nothing.
+
+    Posts that are known to be hidden from the caller are left out: of others the private ones, and for a caller who is
+    not signed in (None) those for followers too.
+    """
+
+    user_id: str | None
+
+
+class Status(Struct, frozen=True):
+    """The state of the index. `source` is the ARN of the stream it follows, `built_at` when its last build ended.
+
+    `building` is the id of a rebuild that has begun and not ended.
+    """
+
+    entries: dict[Kind, int]
+    source: str | None = None
+    built_at: datetime | None = None
+    building: str | None = None
+
+
+class SearchIndex(Protocol):
+    """An index that any number of processes share. Each method raises `Unavailable` while the index cannot be used.
+
+    A rebuild fills a second index and then swaps: `begin` creates it, from then on `write` applies to both, `fill`
+    adds scanned entries to it alone where nothing newer is, and `finish` puts it in the place of the first. The caller
+    scans after `begin` with consistent reads: a change that `write` applied to the first index alone was made before
+    `begin`, so the scan finds it.
+    """
+
+    async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+        """Apply entries, each unless the index has its id at the same version or a later one."""
+
+    async def search(
+        self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
+    ) -> list[Hit]:
+        """Return up to `limit` results behind `after`, the most relevant first; all without an audience."""
+
+    async def begin(self) -> str:
+        """Begin a rebuild in the place of one that has not ended. Return its id."""
+
+    async def fill(self, build: str, kind: Kind, entries: Sequence[Entry]) -> None:
+        """Add scanned entries to the index that is being built. Raises `BuildReplaced`."""
+
+    async def finish(self, build: str, source: str, now: datetime) -> None:
+        """Put the built index in the place of the present one. Raises `BuildReplaced`."""
+
+    async def status(self) -> Status:
+        """Return the state of the index."""
+
+    async def aclose(self) -> None:
+        """Release files and connections."""
+
+
+class BuildReplaced(Exception):
+    """Another rebuild began after this one, which therefore has no index to fill any more."""
+
+    def __init__(self) -> None:
+        super().__init__("Another rebuild of the search index began meanwhile: this one has stopped.")
+
+
+class NoIndex:
+    """The index of a store in AWS for which none is configured."""
+
+    def _refusal(self) -> Unavailable:
+        return Unavailable("Search is not set up here: the operator sets GATEWAY_SEARCH_URL.")
+
+    async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+        raise self._refusal()
+
+    async def search(
+        self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
+    ) -> list[Hit]:
+        raise self._refusal()
+
+    async def begin(self) -> str:
+        raise self._refusal()
+
+    async def fill(self, build: str, kind: Kind, entries: Sequence[Entry]) -> None:
+        raise self._refusal()
+
+    async def finish(self, build: str, source: str, now: datetime) -> None:
+        raise self._refusal()
+
+    async def status(self) -> Status:
+        raise self._refusal()
+
+    async def aclose(self) -> None:
+        pass

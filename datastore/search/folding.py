@@ -1,0 +1,79 @@
+"""Words of texts in the form in which they are compared: without case, accents and compatibility forms."""
+
+import re
+from unicodedata import category, combining, normalize
+
+from datastore.characters import BLANK
+
+LONGEST_WORD = 64  # characters; of a longer one these count
+# Letters that have no decomposition, and are written without their strokes where a keyboard lacks them.
+_STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ŧ": "t", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d"})
+# Canonical combining classes of marks that are a part of their letter: of Japanese and Indic scripts.
+# https://www.unicode.org/reports/tr44/#Canonical_Combining_Class_Values
+_KEPT_MARKS = (0, 7, 8, 9)
+_ASCII_WORD = re.compile(r"[a-z0-9_]+")
+# Scripts that are written without spaces: Han, kana, Thai, Lao, Myanmar, Khmer.
+_UNSPACED = re.compile(
+    "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\U00020000-\U0003ffff]+)"
+)
+
+
+def folded(text: str) -> str:
+    """Return the text as it is compared. Folding it again changes nothing."""
+    if text.isascii():
+        return text.lower()
+    plain = normalize("NFKD", normalize("NFKD", BLANK.sub("", text)).casefold())
+    kept = "".join(sign for sign in plain if combining(sign) in _KEPT_MARKS)
+    return normalize("NFC", kept.translate(_STROKES))
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text for the index, in their order.
+
+    A run of a script without spaces becomes its pairs of characters and its last character: whatever stands inside of
+    it is found, also a single character.
+    """
+    found: list[str] = []
+    for word in _split(text):
+        for number, run in enumerate(_UNSPACED.split(word)):
+            if run and number % 2:
+                found += [*_pairs(run), run[-1]]
+            elif run:
+                found.append(run[:LONGEST_WORD])
+    return found
+
+
+def asked_words(text: str) -> list[str]:
+    """Return the words of a query's text, which `words` of a text that holds it has, too."""
+    found: list[str] = []
+    for word in _split(text):
+        for number, run in enumerate(_UNSPACED.split(word)):
+            if run and number % 2:
+                found += _pairs(run) or [run]
+            elif run:
+                found.append(run[:LONGEST_WORD])
+    return found
+
+
+def tag(name: str) -> str:
+    """Return a tag as it is compared, empty for a name without letters and digits."""
+    return "".join(_split(name))[:LONGEST_WORD]
+
+
+def _pairs(run: str) -> list[str]:
+    return [run[at : at + 2] for at in range(len(run) - 1)]
+
+
+def _split(text: str) -> list[str]:
+    """Return the runs of letters, digits, marks and underscores, at least one of them a letter or a digit."""
+    plain = folded(text)
+    if plain.isascii():
+        runs = _ASCII_WORD.findall(plain)
+    else:
+        runs = "".join(sign if _in_word(sign) else " " for sign in plain).split(" ")
+    return [run for run in runs if any(map(str.isalnum, run))]
+
+
+def _in_word(sign: str) -> bool:
+    return sign == "_" or sign.isalnum() or category(sign)[0] == "M"

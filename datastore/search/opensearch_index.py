@@ -1,0 +1,283 @@
+"""The search index in OpenSearch, for gateways on several hosts.
+
+One OpenSearch index holds posts and users. The alias BASE names the index that is searched, and BASE-building the one
+that a rebuild fills. Entries are written through aliases alone (`require_alias`), so that a write which comes after an
+index was deleted does not create it anew. https://docs.opensearch.org/latest/api-reference/
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import opensearchpy
+from opensearchpy.exceptions import ConnectionError, ConnectionTimeout, NotFoundError, TransportError
+
+from datastore.breaker import Breaker, Terms
+from datastore.errors import Internal, Throttled, Unavailable
+from datastore.moments import from_iso, iso
+from datastore.search import Audience, BuildReplaced, Entry, Hit, Kind, Position, Status
+from datastore.search.opensearch_queries import MAPPING, SETTINGS, UPSERT, search_body
+from datastore.search.queries import Query
+
+T = TypeVar("T")
+
+SEARCH_SECONDS, WRITE_SECONDS = 2.0, 20.0
+AT_ONCE = 16
+PIECE = 200  # entries in one request: four megabytes at the most
+REFUSAL = "Search is not available at the moment; try again."
+MISSING = 404
+TOO_MANY = 429
+
+logger = logging.getLogger(__name__)
+
+
+class OpenSearchIndex:
+    """The index at a URL, which may hold a user and a password. `prefix` is that of the tables.
+
+    At most 16 requests are under way at a time. While the host is away a circuit breaker refuses calls at once.
+    """
+
+    def __init__(self, url: str, prefix: str, *, terms: Terms = Terms(failures=3)) -> None:  # noqa: B008 - frozen
+        self._url = url
+        self._base = f"gateway-{prefix}search".lower()
+        self._building = f"{self._base}-building"
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._breaker = Breaker(self._probe, terms)
+        self._has_client = False
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the circuit breaker is open."""
+        return self._breaker.away
+
+    async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+        # Asked after the changes were made: a rebuild that is not seen here scans after them.
+        building = await self._ask(lambda client: client.indices.exists_alias(name=self._building))
+        aliases = [self._base, self._building] if building else [self._base]
+        for at in range(0, len(entries), PIECE):
+            piece = entries[at : at + PIECE]
+            if self._base in await self._upsert(kind, piece, aliases):
+                await self._create_first()
+                if await self._upsert(kind, piece, [self._base]):
+                    raise Unavailable(REFUSAL)
+
+    async def search(
+        self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
+    ) -> list[Hit]:
+        body = search_body(kind, query, limit, after, audience)
+        try:
+            answer = await self._ask(
+                lambda client: client.search(
+                    index=self._base, body=body, params={"allow_partial_search_results": "false"}
+                ),
+                SEARCH_SECONDS,
+            )
+        except NotFoundError:
+            return []  # nothing was written yet
+        return [_hit(one) for one in answer["hits"]["hits"]]
+
+    async def begin(self) -> str:
+        build = uuid4().hex
+        for index in await self._indices_of(self._building):
+            await self._ask(lambda client, index=index: client.indices.delete(index=index))  # type: ignore[misc]
+        await self._create(build, {self._building: {}, self._filling(build): {}})
+        return build
+
+    async def fill(self, build: str, kind: Kind, entries: Sequence[Entry]) -> None:
+        for at in range(0, len(entries), PIECE):
+            if await self._upsert(kind, entries[at : at + PIECE], [self._filling(build)]):
+                raise BuildReplaced
+
+    async def finish(self, build: str, source: str, now: datetime) -> None:
+        index = self._index(build)
+        if await self._indices_of(self._building) != [index]:
+            raise BuildReplaced
+        meta = {"_meta": {"source": source, "built_at": iso(now)}}
+        await self._ask(lambda client: client.indices.put_mapping(index=index, body=meta))
+        await self._ask(lambda client: client.indices.refresh(index=index))
+        actions: list[dict[str, Any]] = [
+            {"remove_index": {"index": old}} for old in await self._indices_of(self._base) if old != index
+        ]
+        actions += [{"remove": {"index": index, "alias": alias}} for alias in (self._building, self._filling(build))]
+        actions.append({"add": {"index": index, "alias": self._base}})
+        await self._ask(lambda client: client.indices.update_aliases(body={"actions": actions}))
+
+    async def status(self) -> Status:
+        indices = await self._indices_of(self._base)
+        building = await self._indices_of(self._building)
+        build = building[0].removeprefix(f"{self._base}-") if building else None
+        if not indices:
+            return Status(dict.fromkeys(Kind, 0), building=build)
+        mapping = await self._ask(lambda client: client.indices.get_mapping(index=indices[0]))
+        meta = mapping[indices[0]]["mappings"].get("_meta", {})
+        entries = {kind: await self._count(indices[0], kind) for kind in Kind}
+        built_at = meta.get("built_at")
+        return Status(entries, meta.get("source"), from_iso(built_at) if built_at else None, build)
+
+    async def refresh(self) -> None:
+        """Have what was written found at once, not within a second."""
+        await self._ask(lambda client: client.indices.refresh(index=self._base))
+
+    async def aclose(self) -> None:
+        self._breaker.shut()
+        if self._has_client:
+            await self._client.close()
+
+    # Requests
+
+    @cached_property
+    def _client(self) -> opensearchpy.AsyncOpenSearch:
+        # It logs every request, and failures that are told here.
+        logging.getLogger("opensearch").setLevel(logging.CRITICAL)
+        self._has_client = True
+        return opensearchpy.AsyncOpenSearch(
+            hosts=[self._url], timeout=WRITE_SECONDS, max_retries=0, maxsize=AT_ONCE, http_compress=False
+        )
+
+    async def _probe(self, seconds: float) -> bool:
+        try:
+            await self._client.info(params={"request_timeout": seconds})
+        except ConnectionError:
+            return False
+        except TransportError:
+            return True
+        return True
+
+    async def _ask(
+        self,
+        ask: Callable[[opensearchpy.AsyncOpenSearch], Awaitable[T]],
+        seconds: float = WRITE_SECONDS,
+    ) -> T:
+        """Return the answer. Raises `NotFoundError`, and what the datastore raises of its own store."""
+        loop = asyncio.get_running_loop()
+        if self._breaker.away and not await self._breaker.wait(loop.time() + seconds):
+            raise Unavailable(REFUSAL)
+        sent = loop.time()
+        try:
+            async with asyncio.timeout(seconds), self._slots:
+                sent = loop.time()
+                answer = await ask(self._client)
+        except (ConnectionTimeout, TimeoutError) as problem:
+            self._breaker.failed(sent, silent=True)
+            raise Unavailable(REFUSAL) from problem
+        except ConnectionError as problem:
+            self._breaker.failed(sent)
+            raise Unavailable(REFUSAL) from problem
+        except TransportError as problem:
+            self._breaker.answered()
+            raise _refusal(problem) from problem
+        self._breaker.answered()
+        return answer
+
+    async def _upsert(self, kind: Kind, entries: Sequence[Entry], aliases: Sequence[str]) -> set[str]:
+        """Write entries through aliases. Return the aliases that name no index.
+
+        Raises `Unavailable` or `Throttled` for what may be tried again, and `Internal` for what is refused.
+        """
+        body: list[dict[str, Any]] = []
+        for entry in entries:
+            for alias in aliases:
+                body += [
+                    {"update": {"_index": alias, "_id": _id(kind, entry.id), "retry_on_conflict": 5}},
+                    UPSERT | {"script": UPSERT["script"] | {"params": {"entry": _document(kind, entry)}}},
+                ]
+        answer = await self._ask(lambda client: client.bulk(body=body, params={"require_alias": "true"}))
+        missing: set[str] = set()
+        if answer["errors"]:
+            for number, one in enumerate(answer["items"]):
+                result = one["update"]
+                if "error" in result:
+                    alias = aliases[number % len(aliases)]
+                    _check_item(result, optional=alias == self._building)
+                    missing.add(alias)
+        return missing - {self._building}
+
+    async def _create_first(self) -> None:
+        """Create the index, unless another process has done so."""
+        try:
+            await self._create("first", {self._base: {}})
+        except Internal:
+            if not await self._indices_of(self._base):
+                raise
+
+    async def _create(self, name: str, aliases: dict[str, Any]) -> None:
+        body = {"settings": SETTINGS, "mappings": MAPPING, "aliases": aliases}
+        await self._ask(lambda client: client.indices.create(index=self._index(name), body=body))
+
+    async def _indices_of(self, alias: str) -> list[str]:
+        try:
+            found: Iterable[str] = await self._ask(lambda client: client.indices.get_alias(name=alias))
+        except NotFoundError:
+            return []
+        return sorted(found)
+
+    async def _count(self, index: str, kind: Kind) -> int:
+        only = [{"term": {"kind": kind.value}}, {"term": {"removed": False}}]
+        body = {"query": {"bool": {"filter": only}}}
+        answer = await self._ask(lambda client: client.count(index=index, body=body))
+        return int(answer["count"])
+
+    def _index(self, build: str) -> str:
+        return f"{self._base}-{build}"
+
+    def _filling(self, build: str) -> str:
+        return f"{self._base}-{build}-filling"
+
+
+def _refusal(problem: TransportError) -> Exception:
+    status = problem.status_code
+    if status == MISSING:
+        return problem
+    logger.warning("The search host refuses a request: %s %s", status, problem.error)
+    if status == TOO_MANY:
+        return Throttled("Search has too much to do at the moment; try again.")
+    # Rights and passwords are mended by the operator: until then search is away.
+    if status in (401, 403) or (isinstance(status, int) and status >= 500):
+        return Unavailable(REFUSAL)
+    return Internal("The search host refused a request.")
+
+
+def _check_item(result: dict[str, Any], *, optional: bool) -> None:
+    """Raise what one item of a bulk request failed with, unless its alias names no index.
+
+    One that is `optional` may be gone, or be two for a moment, when rebuilds begin and end.
+    """
+    status = result["status"]
+    if status == MISSING or (optional and status == 400):
+        return
+    logger.warning("The search host refuses an entry: %s %s", status, result["error"].get("type"))
+    if status == TOO_MANY:
+        raise Throttled("Search has too much to do at the moment; try again.")
+    if status == 409 or status >= 500:
+        raise Unavailable(REFUSAL)
+    raise Internal("The search host refused an entry.")
+
+
+def _id(kind: Kind, id: str) -> str:
+    """Return the document's id: at most 512 bytes are allowed, which the id of a user may exceed."""
+    return sha256(f"{kind}:{id}".encode()).hexdigest()
+
+
+def _document(kind: Kind, entry: Entry) -> dict[str, Any]:
+    return {
+        "kind": kind.value,
+        "id": entry.id,
+        "version": entry.version,
+        "order": entry.order,
+        "words": entry.words,
+        "tags": entry.tags,
+        "author": entry.author,
+        "visibility": entry.visibility,
+        "removed": entry.removed,
+    }
+
+
+def _hit(found: dict[str, Any]) -> Hit:
+    score, order, id = found["sort"]
+    source = found["_source"]
+    return Hit(Position(round(score), order, id), source["author"], source["visibility"])

@@ -1,0 +1,82 @@
+"""Requests to OpenSearch: how entries are stored, and queries in its query language.
+
+https://docs.opensearch.org/latest/query-dsl/
+"""
+
+from typing import Any
+
+from datastore.search import Audience, Kind, Position
+from datastore.search.queries import Query, Term
+
+SETTINGS = {"index": {"number_of_shards": 1, "number_of_replicas": 1}}
+# Words come folded and split. Positions serve phrases; nothing is scored by frequency, which changes as posts come.
+_WORDS = {"type": "text", "analyzer": "whitespace", "norms": False, "index_prefixes": {}}
+MAPPING = {
+    "dynamic": "strict",
+    "properties": {
+        "kind": {"type": "keyword"},
+        "id": {"type": "keyword"},
+        "version": {"type": "keyword", "index": False, "doc_values": False},
+        "order": {"type": "long"},
+        "words": _WORDS,
+        "tags": _WORDS,
+        "author": {"type": "keyword"},
+        "visibility": {"type": "keyword"},
+        "removed": {"type": "boolean"},
+    },
+}
+# Versions have the same number of digits, and the one of scanned entries is empty: text order is their order.
+NEWER = (
+    "if (ctx.op == 'create' || ctx._source.version.compareTo(params.entry.version) < 0)"
+    " { ctx._source.clear(); ctx._source.putAll(params.entry) } else { ctx.op = 'none' }"
+)
+UPSERT: dict[str, Any] = {"scripted_upsert": True, "upsert": {}, "script": {"lang": "painless", "source": NEWER}}
+
+
+def search_body(
+    kind: Kind, query: Query, limit: int, after: Position | None, audience: Audience | None
+) -> dict[str, Any]:
+    """Return the body of a search: what must match is a filter, and the score is the tier of `fts_queries.tiers`."""
+    *others, last = query.terms
+    needed = [_whole(term) for term in others]
+    needed.append({"bool": {"should": [_whole(last), _beginning(last)], "minimum_should_match": 1}})
+    filters = [{"term": {"kind": kind.value}}, {"term": {"removed": False}}, *needed]
+    better = [_scored(_whole(last))]
+    if query.phrase:
+        better.append(_scored({"match_phrase": {"words": " ".join(query.phrase)}}))
+    body: dict[str, Any] = {
+        "size": limit,
+        "query": {
+            "bool": {"filter": filters, "should": better, "minimum_should_match": 0, "must_not": _hidden(audience)}
+        },
+        "sort": [{"_score": "desc"}, {"order": "desc"}, {"id": "asc"}],
+        "_source": ["author", "visibility"],
+        "track_total_hits": False,
+    }
+    return body if after is None else body | {"search_after": [after.score, after.order, after.id]}
+
+
+def _field(term: Term) -> str:
+    return "tags" if term.tag else "words"
+
+
+def _whole(term: Term) -> dict[str, Any]:
+    return {"term": {_field(term): {"value": term.text}}}
+
+
+def _beginning(term: Term) -> dict[str, Any]:
+    return {"prefix": {_field(term): {"value": term.text}}}
+
+
+def _scored(query: dict[str, Any]) -> dict[str, Any]:
+    return {"constant_score": {"filter": query, "boost": 1}}
+
+
+def _hidden(audience: Audience | None) -> list[dict[str, Any]]:
+    """Return what matches the posts that are known to be hidden from the caller."""
+    if audience is None:
+        return []
+    if audience.user_id is None:
+        return [{"terms": {"visibility": ["private", "followers"]}}]
+    of_others = [{"bool": {"must_not": [{"term": {"author": {"value": audience.user_id}}}]}}]
+    return [{"bool": {"filter": [{"term": {"visibility": "private"}}, *of_others]}}]

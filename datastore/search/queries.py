@@ -1,0 +1,52 @@
+"""Search queries: what a caller writes, as the terms to search for. Nothing in it is an operator."""
+
+from msgspec import Struct
+
+from datastore.errors import BadUserInput
+from datastore.search import folding
+
+LONGEST_QUERY = 200  # characters
+MOST_TERMS = 10
+
+
+class Term(Struct, frozen=True):
+    """A word, or with `tag` the name of a tag: letters, digits, marks and underscores alone."""
+
+    text: str
+    tag: bool = False
+
+
+class Query(Struct, frozen=True):
+    """All of its terms must match; of the last one the beginning is enough."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def phrase(self) -> tuple[str, ...]:
+        """Return the words where they may stand next to each other: two or more, and no tag among them."""
+        texts = tuple(term.text for term in self.terms)
+        return texts if len(texts) > 1 and not any(term.tag for term in self.terms) else ()
+
+
+def query_of(text: str, *, tags: bool) -> Query:
+    """Return the query in a text. With `tags` a word behind `#` is a tag, else `#` is no part of a word.
+
+    Raises `BadUserInput` for a text without a word, of more than 200 characters, or of more than 10 words.
+    """
+    if len(text) > LONGEST_QUERY:
+        raise BadUserInput(f"`query` may have at most {LONGEST_QUERY} characters, not {len(text)}.", field="query")
+    terms: list[Term] = []
+    for part in text.split():
+        terms += _terms(part, tags)
+    if not terms:
+        raise BadUserInput("`query` must have at least one letter or digit.", field="query")
+    if len(terms) > MOST_TERMS:
+        raise BadUserInput(f"`query` may have at most {MOST_TERMS} words, not {len(terms)}.", field="query")
+    return Query(tuple(dict.fromkeys(terms)) if any(term.tag for term in terms) else tuple(terms))
+
+
+def _terms(part: str, tags: bool) -> list[Term]:
+    if not (tags and part.startswith("#")):
+        return [Term(word) for word in folding.asked_words(part)]
+    name = folding.tag(part)
+    return [Term(name, tag=True)] if name else []

@@ -1,0 +1,161 @@
+"""Keeps the search index in step with the table `feed`: a consumer of its stream beside the feed's other handlers.
+
+It has leases and checkpoints of its own, so a search host that is away holds up nothing else.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from prometheus_client import CollectorRegistry, Counter
+
+from datastore.feeds.search_entries import (
+    indexed_of_post,
+    indexed_of_user,
+    post_entry,
+    post_id_of,
+    user_entry,
+    user_id_of,
+    version_of,
+)
+from datastore.feeds.search_source import current_post
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.feeds.users import META
+from datastore.search import Entry, Kind, SearchIndex
+from datastore.shards import Wire
+from datastore.store import Store
+from datastore.streams import Change
+from pipelines.streams.batches import RETRIES, Batches
+from pipelines.streams.consumer import Consumer
+from pipelines.streams.metrics import StreamMetrics
+from pipelines.streams.shard_work import Pace
+
+GROUP = "search"
+AT_ONCE = 8
+
+logger = logging.getLogger(__name__)
+
+
+class SearchMetrics:
+    """The figures of the index for Prometheus: what its consumer has done and how far it is behind the stream."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.stream = StreamMetrics(registry, "search_stream")
+        self._indexed = Counter("search_indexed", "Entries written to the search index.", ["kind"], registry=registry)
+        self._failures = Counter("search_failures", "Writes to the search index that failed.", registry=registry)
+
+    def indexed(self, kind: Kind, entries: int) -> None:
+        self._indexed.labels(kind.value).inc(entries)
+
+    def failed(self) -> None:
+        self._failures.inc()
+
+
+class SearchSync:
+    """The handler that writes posts and users to the index.
+
+    An entry carries the sequence number of its change, and the index keeps the newest: changes may come late and more
+    than once. A post whose tags stand in its META item is taken from the record. The tags of any other are TAG items,
+    which come on their own: then the post is read as it is now, which holds the change and those before it.
+    """
+
+    name = GROUP
+
+    def __init__(self, index: SearchIndex, open_store: Callable[[], Store], metrics: SearchMetrics) -> None:
+        self._index = index
+        self._open_store = open_store
+        self._metrics = metrics
+
+    async def handle(self, changes: Sequence[Change]) -> None:
+        users: dict[str, Entry] = {}
+        posts: dict[str, Change] = {}
+        for change in changes:
+            if (user := _user(change)) is not None:
+                users[user.id] = user
+            elif (post_id := _post_id(change)) is not None:
+                posts[post_id] = _newer(posts.get(post_id), change)
+        await self._write(Kind.USERS, list(users.values()))
+        await self._write(Kind.POSTS, await self._entries(posts))
+
+    async def _entries(self, posts: dict[str, Change]) -> list[Entry]:
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def entry(post_id: str, change: Change) -> Entry:
+            if _is_whole(change):
+                return post_entry(post_id, version_of(change.sequence), change.new)
+            async with slots:
+                return await current_post(self._open_store(), post_id, version_of(change.sequence))
+
+        return await asyncio.gather(*[entry(post_id, change) for post_id, change in posts.items()])
+
+    async def _write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+        if not entries:
+            return
+        try:
+            await self._index.write(kind, entries)
+        except Exception:
+            self._metrics.failed()
+            raise
+        self._metrics.indexed(kind, len(entries))
+
+
+class SearchPipeline:
+    """One instance of the consumer that keeps the index. Any number may run on the same tables."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        prefix: str,
+        open_store: Callable[[], Store],
+        index: SearchIndex,
+        *,
+        instance_id: str,
+        now: Callable[[], datetime],
+        metrics: SearchMetrics,
+        pace: Pace = Pace(),  # noqa: B008 - frozen
+    ) -> None:
+        stream = metrics.stream
+        handler = SearchSync(index, open_store, metrics)
+        batches = Batches([handler], open_store, now, stream, retries=RETRIES, outage=pace.outage)
+        self.consumer = Consumer(
+            wire, FEED, prefix, batches, open_store, instance_id, now, stream, group=GROUP, pace=pace
+        )
+
+    async def run(self) -> None:
+        """Run until cancelled; the leases are given back then."""
+        await self.consumer.run()
+
+
+def _user(change: Change) -> Entry | None:
+    """Return the entry of the user that a change is about, None where nothing indexed has changed."""
+    user_id = user_id_of(change.keys)
+    if user_id is None or indexed_of_user(change.old) == indexed_of_user(change.new):
+        return None
+    return user_entry(user_id, version_of(change.sequence), change.new)
+
+
+def _post_id(change: Change) -> str | None:
+    """Return the id of the post that a change is about, None where nothing indexed has changed."""
+    post_id = post_id_of(change.keys)
+    if post_id is None:
+        return None
+    if change.keys["SK"] != META:
+        # The META item beside a TAG item with a copy of all tags has them too, and comes by itself.
+        has_copy = "tags" in (change.new or change.old or {})
+        return None if change.kind == "MODIFY" or has_copy else post_id
+    return None if indexed_of_post(change.old) == indexed_of_post(change.new) else post_id
+
+
+def _newer(known: Change | None, change: Change) -> Change:
+    """Return the later of two changes of a post's items: they come in the order of each item."""
+    if known is None or version_of(known.sequence) < version_of(change.sequence):
+        return change
+    return known
+
+
+def _is_whole(change: Change) -> bool:
+    """Whether the record alone tells the post's entry: it was deleted, or its META item has its tags."""
+    if change.keys["SK"] != META:
+        return False
+    return change.new is None or "deleted_at" in change.new or "tags" in change.new

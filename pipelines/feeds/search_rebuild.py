@@ -1,0 +1,100 @@
+"""Builds the search index anew from the table, beside the consumer that keeps it in step.
+
+The new index is filled while the present one is searched, and takes its place at once in the end. From the beginning on
+the consumer writes to both, and what it writes is newer than what the scan brings: no item is lost, and none that was
+deleted comes back. A rebuild that is killed leaves the present index as it is; the next one begins from the start.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from datastore.backoff import Backoff
+from datastore.feeds.search_source import ScannedPage, scanned
+from datastore.keyspace.feeds.table import FEED
+from datastore.search import Kind, SearchIndex
+from datastore.shards import Wire, stream_of
+from datastore.store import Store
+from pipelines.streams.outages import is_outage, waited_out
+
+PIECE = 500
+WAITING = Backoff(first=0.1, most=5.0, tries=8)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildProgress:
+    """What a rebuild has done so far: the items it has looked at, and what it has indexed of them."""
+
+    scanned: int = 0
+    posts: int = 0
+    users: int = 0
+    damaged: int = 0
+
+
+class Rebuild:
+    """A rebuild of the index. `open_store` opens a store for each page, and `told` hears of the progress after it."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        prefix: str,
+        open_store: Callable[[], Store],
+        index: SearchIndex,
+        now: Callable[[], datetime],
+        told: Callable[[RebuildProgress], None] = lambda _: None,
+    ) -> None:
+        self._wire = wire
+        self._prefix = prefix
+        self._open_store = open_store
+        self._index = index
+        self._now = now
+        self._told = told
+
+    async def run(self) -> RebuildProgress:
+        """Return what was done when the new index is in place.
+
+        Raises `BuildReplaced` when another rebuild began meanwhile, and what the store raises. An index that is away
+        is waited for.
+        """
+        source = await stream_of(self._wire, FEED.name, self._prefix)
+        build = await self._index.begin()
+        progress = RebuildProgress()
+        async for page in scanned(self._open_store):
+            await self._fill(build, page)
+            progress = _after(progress, page)
+            self._told(progress)
+        await self._index.finish(build, source, self._now())
+        if progress.damaged:
+            logger.warning("%d items of the feed could not be read, and are not in the search index.", progress.damaged)
+        return progress
+
+    async def run_if_needed(self) -> None:
+        """Build an index that was never built, or was built from another table than the one that is there now."""
+        source = await stream_of(self._wire, FEED.name, self._prefix)
+        if (await self._index.status()).source == source:
+            return
+        done = await self.run()
+        logger.info("The search index was built: %d posts and %d users.", done.posts, done.users)
+
+    async def _fill(self, build: str, page: ScannedPage) -> None:
+        for kind, entries in ((Kind.POSTS, page.posts), (Kind.USERS, page.users)):
+            for at in range(0, len(entries), PIECE):
+                fill = partial(self._index.fill, build, kind, entries[at : at + PIECE])
+                await waited_out(fill, _tell, backoff=WAITING, passes=is_outage)
+
+
+def _after(progress: RebuildProgress, page: ScannedPage) -> RebuildProgress:
+    return RebuildProgress(
+        progress.scanned + page.scanned,
+        progress.posts + sum(not entry.removed for entry in page.posts),
+        progress.users + sum(not entry.removed for entry in page.users),
+        progress.damaged + page.damaged,
+    )
+
+
+def _tell(problem: Exception) -> None:
+    logger.warning("The search index is waited for: %s", problem)

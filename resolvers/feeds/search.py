@@ -1,0 +1,68 @@
+"""Searches of the feed: FEED-N5, FEED-N6."""
+
+from typing import Annotated
+
+import strawberry
+
+from datastore.declarations import AccessPattern
+from datastore.feeds.posts import Post
+from datastore.feeds.searches import Found, Record
+from datastore.feeds.users import User
+from datastore.keyspace.feeds import search as keys
+from datastore.pages import Page
+from datastore.search import Position
+from datastore.search.queries import LONGEST_QUERY, MOST_TERMS, Query, query_of
+from resolvers.arguments import After, First
+from resolvers.connections import Connection, Listing, Paging, PlainEdge
+from resolvers.context import Context, Info
+
+# What of a result's place is in its cursor.
+PLACE = ("id", "order", "score")
+LIMITS = f"1 to {LONGEST_QUERY} characters, at most {MOST_TERMS} words"
+PostQuery = Annotated[
+    str,
+    strawberry.argument(
+        description="Words that the text holds, all of them; the last may be the beginning of one. A word behind # is "
+        f"a tag. {LIMITS}."
+    ),
+]
+UserQuery = Annotated[
+    str,
+    strawberry.argument(
+        description=f"Words that the name holds, all of them; the last may be the beginning of one. {LIMITS}."
+    ),
+]
+
+
+async def search_posts(info: Info, query: PostQuery, first: First = None, after: After = None) -> Connection[Post]:
+    context, asked = info.context, query_of(query, tags=True)
+    of = _listing(context, keys.SEARCH_POSTS, "Query.searchPosts", asked)
+    span = of.span(Paging(first, after))
+    found = await context.searches.posts(asked, span.size, _position(span.start))
+    return _connection(of, found, after is not None)
+
+
+async def search_users(info: Info, query: UserQuery, first: First = None, after: After = None) -> Connection[User]:
+    context, asked = info.context, query_of(query, tags=False)
+    of = _listing(context, keys.SEARCH_USERS, "Query.searchUsers", asked)
+    span = of.span(Paging(first, after))
+    found = await context.searches.users(asked, span.size, _position(span.start))
+    return _connection(of, found, after is not None)
+
+
+def _listing(context: Context, pattern: AccessPattern, field: str, query: Query) -> Listing:
+    """Return the results as a list: its cursors are good for the same words and the same caller alone."""
+    terms = [("#" if term.tag else "") + term.text for term in query.terms]
+    caller = None if context.identity is None else context.identity.user_id
+    return Listing(context.services.cursors, pattern, field, {"query": terms, "caller": caller}, PLACE)
+
+
+def _position(start: dict[str, object] | None) -> Position | None:
+    return None if start is None else Position(int(str(start["score"])), int(str(start["order"])), str(start["id"]))
+
+
+def _connection(of: Listing, found: Found[Record], has_previous: bool) -> Connection[Record]:
+    places = [{"score": place.score, "order": place.order, "id": place.id} for place, _ in found.results]
+    page = Page(places, found.has_next, has_previous)
+    records = [record for _, record in found.results]
+    return Connection(page, [PlainEdge(of, place, record) for place, record in zip(places, records, strict=True)])

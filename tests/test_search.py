@@ -1,0 +1,299 @@
+"""searchPosts and searchUsers through GraphQL, on the real engine."""
+
+from typing import Any
+
+import pytest
+from conftest import Answer, Served
+from feed_changes import feed_changes, put, remove
+
+from datastore.feeds import searches
+from datastore.search import Kind
+from edge.settings import Misconfigured, Settings
+from resolvers.access import Role
+
+POSTS = """query ($query: String!, $first: Int, $after: String) {
+  searchPosts(query: $query, first: $first, after: $after) {
+    nodes { postId text visibility likeCount author { name } }
+    edges { cursor }
+    pageInfo { hasNextPage hasPreviousPage endCursor }
+  }
+}"""
+IDS = """query ($query: String!, $first: Int, $after: String) {
+  searchPosts(query: $query, first: $first, after: $after) {
+    nodes { postId } edges { cursor } pageInfo { hasNextPage endCursor }
+  }
+}"""
+USERS = """query ($query: String!, $first: Int, $after: String) {
+  searchUsers(query: $query, first: $first, after: $after) {
+    nodes { userId name } pageInfo { hasNextPage endCursor }
+  }
+}"""
+CREATE = "mutation ($input: CreatePostInput!) { createPost(input: $input) { postId } }"
+JOIN = "mutation ($name: String!) { createUser(input: {name: $name}) { userId } }"
+
+
+async def sync(served: Served) -> None:
+    """Hand the index all changes that there are, also those that it has had before."""
+    assert served.gateway.database is not None
+    await served.gateway.background.search_sync().handle(await feed_changes(served.gateway.database))
+
+
+async def join(served: Served, **names: str) -> None:
+    for user, name in names.items():
+        assert (await served.ask(JOIN, {"name": name}, user=user)).errors is None
+        served.clock.forward(seconds=1)
+
+
+async def write(served: Served, post_id: str, text: str, user: str = "ada", visibility: str = "PUBLIC") -> None:
+    served.clock.forward(seconds=1)
+    given = {"postId": post_id, "text": text, "visibility": visibility}
+    assert (await served.ask(CREATE, {"input": given}, user=user)).errors is None
+
+
+async def find(served: Served, query: str, user: str | None = None, **given: Any) -> list[str]:
+    """The ids of the posts of one page."""
+    role = given.pop("role", Role.USER)
+    answer = await served.ask(IDS, {"query": query, **given}, user=user, role=role)
+    assert answer.errors is None
+    return ids(answer)
+
+
+def ids(answer: Answer) -> list[str]:
+    return [node["postId"] for node in answer.data["searchPosts"]["nodes"]]
+
+
+@pytest.fixture
+async def world(served: Served) -> Served:
+    await join(served, ada="Ada Lovelace", bob="Bob Stone", eve="Adaline Noor")
+    return served
+
+
+async def test_posts_are_found_by_words_and_tags(world: Served) -> None:
+    await write(world, "p1", "A walk along the harbour #evening")
+    await write(world, "p2", "Evening at the café by the harbour", "bob")
+    await sync(world)
+
+    answer = await world.ask(POSTS, {"query": "HARBOUR cafe"})
+
+    assert answer.errors is None
+    page = answer.data["searchPosts"]
+    assert page["nodes"] == [
+        {
+            "postId": "p2",
+            "text": "Evening at the café by the harbour",
+            "visibility": "PUBLIC",
+            "likeCount": 0,
+            "author": {"name": "Bob Stone"},
+        }
+    ]
+    assert (page["pageInfo"]["hasNextPage"], page["pageInfo"]["hasPreviousPage"]) == (False, False)
+    assert await find(world, "evening") == ["p2", "p1"]
+    assert await find(world, "#evening") == ["p1"]
+    assert await find(world, "even") == ["p2", "p1"]
+    assert await find(world, "nowhere") == []
+
+
+async def test_a_page_reads_its_posts_in_one_batch(world: Served) -> None:
+    for number in range(5):
+        await write(world, f"p{number}", "word")
+    await sync(world)
+
+    answer = await world.ask(IDS, {"query": "word", "first": 3}, user="bob")
+
+    assert ids(answer) == ["p4", "p3", "p2"]
+    assert answer.made == ["BatchGetItem feed"]
+    assert (await world.ask(IDS, {"query": "nothing"})).made == []
+
+
+async def test_posts_show_only_to_those_who_may_see_them(world: Served) -> None:
+    await write(world, "public", "secret garden")
+    await write(world, "followers", "secret garden", visibility="FOLLOWERS")
+    await write(world, "private", "secret garden", visibility="PRIVATE")
+    assert (await world.ask('mutation { follow(userId: "ada") { userId } }', user="bob")).errors is None
+    await sync(world)
+
+    assert await find(world, "secret") == ["public"]
+    assert await find(world, "secret", "eve") == ["public"]
+    assert await find(world, "secret", "bob") == ["followers", "public"]
+    assert await find(world, "secret", "ada") == ["private", "followers", "public"]
+    assert await find(world, "secret", "root", role=Role.ADMIN) == ["private", "followers", "public"]
+
+
+async def test_what_is_hidden_shows_in_no_page_or_cursor_or_count(world: Served) -> None:
+    """A page is as full as if hidden posts were not there, whatever the index says of them."""
+    for number in range(12):
+        await write(world, f"hidden{number}", "word", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
+        await write(world, f"shown{number}", "word", "bob")
+    await sync(world)
+
+    shown: list[str] = []
+    after: str | None = None
+    for page in range(4):
+        answer = await world.ask(IDS, {"query": "word", "first": 3, "after": after}, user="eve")
+        assert len(ids(answer)) == 3
+        assert answer.data["searchPosts"]["pageInfo"]["hasNextPage"] is (page < 3)
+        shown += ids(answer)
+        after = answer.data["searchPosts"]["pageInfo"]["endCursor"]
+
+    assert shown == [f"shown{number}" for number in range(11, -1, -1)]
+
+
+async def test_an_index_that_is_behind_shows_nothing_that_was_deleted_or_hidden(world: Served) -> None:
+    await write(world, "p1", "word")
+    await write(world, "p2", "word")
+    await sync(world)
+    assert (await world.ask('mutation { deletePost(postId: "p2") { postId } }', user="ada")).errors is None
+
+    assert await find(world, "word", first=1) == ["p1"]
+    await sync(world)
+    assert await find(world, "word") == ["p1"]
+    assert (await world.gateway.search.status()).entries[Kind.POSTS] == 1
+
+
+async def test_the_rounds_of_a_search_are_bounded(world: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searches, "MOST_ROUNDS", 2)
+    await write(world, "oldest", "word", "bob")
+    for number in range(8):
+        await write(world, f"hidden{number}", "word", visibility="FOLLOWERS")
+    await sync(world)
+
+    assert await find(world, "word", "eve", first=1) == []  # two candidates, then four: the ninth is not reached
+    monkeypatch.setattr(searches, "MOST_ROUNDS", 3)
+    assert await find(world, "word", "eve", first=1) == ["oldest"]
+
+
+async def test_paging_goes_on_while_posts_come_and_go(world: Served) -> None:
+    for number in range(9):
+        await write(world, f"p{number}", "some word")
+    await sync(world)
+    first = await world.ask(IDS, {"query": "word", "first": 4})
+    end = first.data["searchPosts"]["pageInfo"]["endCursor"]
+
+    await write(world, "new", "word")
+    for gone in ("p5", "p2"):  # the one that the cursor stands on, and one that is still to come
+        assert (await world.ask(f'mutation {{ deletePost(postId: "{gone}") {{ postId }} }}', user="ada")).errors is None
+    await sync(world)
+
+    assert ids(first) == ["p8", "p7", "p6", "p5"]
+    assert await find(world, "word", after=end) == ["p4", "p3", "p1", "p0"]
+
+
+async def test_cursors_are_good_for_the_same_words_and_caller_alone(world: Served) -> None:
+    for number in range(3):
+        await write(world, f"p{number}", "some word")
+    await sync(world)
+    answer = await world.ask(IDS, {"query": "Wörd", "first": 1}, user="bob")
+    cursor = answer.data["searchPosts"]["pageInfo"]["endCursor"]
+
+    async def codes(query: str, user: str | None) -> list[str]:
+        return (await world.ask(IDS, {"query": query, "first": 1, "after": cursor}, user=user)).codes
+
+    assert await codes("word", "bob") == []  # the same words
+    assert await codes("some", "bob") == ["BAD_CURSOR"]
+    assert await codes("word", "eve") == ["BAD_CURSOR"]
+    assert await codes("word", None) == ["BAD_CURSOR"]
+    users = await world.ask(USERS, {"query": "word", "after": cursor}, user="bob")
+    assert users.codes == ["BAD_CURSOR"]
+
+
+async def test_users_are_found_by_their_names(world: Served) -> None:
+    await sync(world)
+
+    async def names(query: str) -> list[str]:
+        answer = await world.ask(USERS, {"query": query})
+        assert answer.errors is None
+        return [node["name"] for node in answer.data["searchUsers"]["nodes"]]
+
+    assert await names("ada") == ["Ada Lovelace", "Adaline Noor"]
+    assert await names("LOVE") == ["Ada Lovelace"]
+    assert await names("#stone") == ["Bob Stone"]
+    changed = await world.ask('mutation { updateUser(input: {name: "Robert Vale"}) { name } }', user="bob")
+    assert changed.errors is None
+    await sync(world)
+    assert await names("stone") == []
+    assert await names("vale") == ["Robert Vale"]
+
+
+async def test_pages_of_users(world: Served) -> None:
+    await sync(world)
+    first = (await world.ask(USERS, {"query": "ad", "first": 1})).data["searchUsers"]
+    given = {"query": "ad", "first": 1, "after": first["pageInfo"]["endCursor"]}
+    second = (await world.ask(USERS, given)).data["searchUsers"]
+
+    assert [node["userId"] for node in first["nodes"] + second["nodes"]] == ["eve", "ada"]
+    assert (first["pageInfo"]["hasNextPage"], second["pageInfo"]["hasNextPage"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("  ", "`query` must have at least one letter or digit."),
+        ("x" * 201, "`query` may have at most 200 characters, not 201."),
+        ("a b c d e f g h i j k", "`query` may have at most 10 words, not 11."),
+    ],
+)
+@pytest.mark.parametrize("asked", [POSTS, USERS])
+async def test_what_no_query_is_gets_a_clear_error(served: Served, asked: str, query: str, told: str) -> None:
+    answer = await served.ask(asked, {"query": query})
+
+    assert [error["message"] for error in answer.errors or ()] == [told]
+    assert (answer.errors or [{}])[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "query"}
+    assert answer.calls == []
+
+
+# Items of other programs: their keys and the attributes of the documents alone.
+
+
+async def test_posts_without_text_are_found_by_their_tag_items(world: Served) -> None:
+    database = world.gateway.database
+    assert database is not None
+    meta = {"PK": "POST#other", "SK": "META", "author_id": "ada", "created_at": "2026-06-25T12:00:00Z"}
+    tag = {"PK": "POST#other", "SK": "TAG#DynamoDB"}
+    await put(database, {**meta, "visibility": "public", "media_ref": "s3://a"}, tag, {"PK": "USER#x", "SK": "META"})
+    await put(database, {"PK": "POST#other", "SK": "COMMENT#c1", "user_id": "bob", "text_len": 3})
+    await sync(world)
+    assert (await world.gateway.search.status()).entries == {Kind.POSTS: 1, Kind.USERS: 3}
+
+    await remove(database, tag)
+    await sync(world)
+    assert (await world.gateway.search.status()).entries[Kind.POSTS] == 0
+
+
+async def test_damaged_items_do_not_stop_the_index(world: Served) -> None:
+    database = world.gateway.database
+    assert database is not None
+    odd: list[dict[str, Any]] = [
+        {"PK": "POST#a", "SK": "META", "text": 7, "tags": "word", "created_at": "yesterday"},
+        {
+            "PK": "POST#b",
+            "SK": "META",
+            "text": "word",
+            "tags": {"word"},
+            "created_at": 5,
+            "visibility": [],
+            "author_id": 1,
+        },
+        {"PK": "USER#u", "SK": "META", "name": ["word"]},
+        {"PK": "POST#", "SK": "TAG#"},
+        {"PK": "POST#c", "SK": "TAG#" + "%" * 50},
+    ]
+    await put(database, *odd)
+    await write(world, "good", "word")
+    await sync(world)
+
+    answer = await world.ask(IDS, {"query": "word"})
+    nodes = answer.data["searchPosts"]["nodes"]
+    assert nodes == [{"postId": "good"}, None]  # of a damaged post nothing shows but that it is damaged
+    assert answer.codes == ["INTERNAL"]
+    done = await world.gateway.background.search_rebuild().run()
+    assert (done.posts, done.users) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["search.example.com", "ftp://a", "https://", "https://user@host", "https://a?b", "https://a:port", "http://[x"],
+)
+def test_a_url_of_no_search_host_is_refused_without_telling_it(url: str) -> None:
+    with pytest.raises(Misconfigured, match="GATEWAY_SEARCH_URL must") as refused:
+        Settings(secret="s" * 40, search_url=url)
+    assert "user@host" not in str(refused.value)
