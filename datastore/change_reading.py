@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from datastore.change_log import MOST_BYTES, MOST_CHANGES, REACH_SECONDS, PlaceRefused, Wanted, not_now
+from datastore.change_history import MOST_BYTES, MOST_CHANGES
+from datastore.change_log import REACH_SECONDS, PlaceRefused, Wanted, not_now
 from datastore.change_runs import oldest
 from datastore.change_sizes import size_of
 from datastore.client import RequestRefused

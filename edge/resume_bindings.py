@@ -6,6 +6,7 @@ from typing import Any
 
 from graphql import FieldNode, value_from_ast_untyped
 
+from datastore.resume_ids import Resume, ResumeIds
 from edge.requests import Request
 
 # They say how events are told, not which.
@@ -25,6 +26,12 @@ def binding_of(request: Request) -> bytes:
         return _bound(request.operation.root_field, variables)
     given = {one.name.value: value_from_ast_untyped(one.value, variables) for one in field.arguments or ()}
     return _bound(field.name.value, {name: value for name, value in given.items() if name not in PACING})
+
+
+def resume_of(request: Request, ids: ResumeIds) -> Resume | None:
+    """After which event it goes on; None for one that begins. Raises `BadUserInput`."""
+    after = request.asked.resume_after
+    return None if after is None else ids.open(after, binding_of(request))
 
 
 def _bound(field: str, arguments: Mapping[str, Any]) -> bytes:

@@ -32,7 +32,7 @@ from edge.members import Rights, rights_of
 from edge.operations import Transport
 from edge.pulling import pulled
 from edge.requests import OperationContext, OverBudget, Report, Request
-from edge.resume_bindings import binding_of
+from edge.resume_bindings import binding_of, resume_of
 from edge.resuming import Missed
 from edge.subscribers import Following, Listener, Subscriber, Whereabouts
 from resolvers.progress import Mark, Progress
@@ -132,7 +132,7 @@ class Streams:
         context: OperationContext | None = None
         missed: Missed | None = None
         try:
-            resume = self._resume(request)
+            resume = resume_of(request, self._ids)
             subscriber.take_place()
             async with self._load.turn(payer(request.caller)):
                 await subscriber.admit()
@@ -198,11 +198,6 @@ class Streams:
         context = self._accounts.opened(request)
         context.progress = Progress(resume, self._ids.sealer(binding_of(request)))
         return context
-
-    def _resume(self, request: Request) -> Resume | None:
-        """After which event it goes on. Raises `BadUserInput`."""
-        after = request.asked.resume_after
-        return None if after is None else self._ids.open(after, binding_of(request))
 
     # Those that are equal.
 

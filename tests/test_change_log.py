@@ -63,7 +63,7 @@ def nothing(_: Wanted) -> None:
 
 
 def log(published: list[Entry], **bounds: float) -> Log:
-    return Log(published.append, lambda _: None, Older(nothing), **bounds)  # type: ignore[arg-type]
+    return Log(published.append, lambda _: None, Older(nothing), **bounds)
 
 
 def at(sequence: int) -> Place:
@@ -88,7 +88,7 @@ def told_after(log: Log, place: Place) -> list[int] | None:
 def begun(read: Read = nothing, **bounds: float) -> tuple[Log, Older]:
     """A log of a single shard that was joined at its end, and begins with change 100."""
     older = Older(read)
-    kept = Log(lambda _: None, lambda _: None, older, **bounds)  # type: ignore[arg-type]
+    kept = Log(lambda _: None, lambda _: None, older, **bounds)
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     kept.tell("s", change(100))
     return kept, older
@@ -397,3 +397,25 @@ async def test_what_a_joined_shard_shows_before_it_answers_comes_once() -> None:
     kept.tell("s", change(51))
     assert await waiting is not None
     assert told_after(kept, at(50)) == [51]
+
+
+async def test_a_shard_that_is_newer_than_the_last_listing_is_no_reason_to_start_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(change_log, "LISTED_SECONDS", 0.01)
+    listed: dict[str, str | None] = {"s": None}
+    older = Older(nothing)
+    monkeypatch.setattr(older, "shards", lambda stream: asyncio.sleep(0, dict(listed)))
+    kept = Log(lambda _: None, lambda _: None, older)
+    kept.begin("arn", {"s": "99"}, {"s": None}, NOW)
+    unknown = Place.at(STREAM, NOW, {key_of("arn", "child"): "100"})
+    assert await kept.reach(unknown) is None
+    listed["child"] = "s"
+    waiting = asyncio.create_task(kept.reach(unknown))
+    await until(lambda: key_of("arn", "child") in kept.parents)
+    assert not waiting.done()  # the process has not read so far
+    kept.start("child", "s")
+    for number in (100, 101):
+        kept.tell("child", change(number))
+    assert await waiting is not None
+    assert told_after(kept, unknown) == [101]
