@@ -30,13 +30,16 @@ KEPT = 10_000
 
 
 class Outdated(Conflict):
-    """The item is at another version than the update goes by. `current` is its record, as it is now."""
+    """The item is at another version than the update expects. `current` is its record as it is now.
 
-    def __init__(self, expected: int, version: int, current: object) -> None:
-        # One that is ahead was never told of this item: nobody has changed it.
+    `attribute` is the item's attribute that was compared.
+    """
+
+    def __init__(self, expected: int, version: int, current: object, attribute: str = VERSION) -> None:
+        # The gateway never answered a version that is ahead of the item's: no change of the item explains that.
         how = "this was changed meanwhile: it is" if version > expected else "it is"
         super().__init__(
-            f"`expectedVersion` is {expected}, but {how} at version {version}.",
+            f"`expectedVersion` is {expected}, but {how} at {attribute} {version}.",
             expectedVersion=expected,
             currentVersion=version,
         )
@@ -101,7 +104,7 @@ def updated(
         raise missing()  # something else of the condition did not hold
     if written.repeated and version == expected + 1 and holds(written.item, changes):
         return found
-    outdated = Outdated(expected, version, found)
+    outdated = Outdated(expected, version, found, attribute)
     if written.repeated:
         outdated.extensions["mayHaveBeenApplied"] = True
     raise outdated

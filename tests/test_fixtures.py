@@ -402,7 +402,7 @@ async def pages(served: Served, size: int, arguments: dict[str, Any], *, backwar
     while True:
         answer = await served.ask(BY_LEAGUE, {count: size, place: cursor, **arguments})
         assert answer.errors is None, answer.errors
-        assert set(answer.made) == {"Query cricket-fixtures.leagueCode-startTime-index"}
+        assert set(answer.made) - {"Scan cricket-leagues"} == {"Query cricket-fixtures.leagueCode-startTime-index"}
         page = answer.data["matchesByLeague"]
         found.append([edge["node"]["matchId"] for edge in page["edges"]])
         assert page["pageInfo"]["hasPreviousPage" if not backward else "hasNextPage"] is (cursor is not None)
@@ -426,13 +426,15 @@ async def sixty(served: Served) -> list[Match]:
         for number in range(60)
     ]
     await put(served, *matches)
+    for code in ("IPL", "BBL", "PSL"):
+        await Leagues(served.store(), NOON).put(League(code, code, code))
     return matches
 
 
 async def test_pages_of_a_league_are_the_list_both_ways(served: Served, sixty: list[Match]) -> None:
     chance = random.Random(3)
     for _ in range(12):
-        code, size = chance.choice(("IPL", "BBL", "PSL", "none")), chance.randint(1, 12)
+        code, size = chance.choice(("IPL", "BBL", "PSL")), chance.randint(1, 12)
         start = NOON + timedelta(days=chance.randint(-22, 10))
         end = start + timedelta(days=chance.randint(0, 30))
         arguments = {"code": code, "from": start.isoformat(), "to": end.isoformat()}
@@ -449,6 +451,20 @@ async def test_pages_of_a_league_are_the_list_both_ways(served: Served, sixty: l
         assert [id for page in reversed(back) for id in page] == whole
         assert [len(page) for page in forward[:-1]] == [size] * (len(forward) - 1)
         assert [len(page) for page in back[:-1]] == [size] * (len(back) - 1)
+
+
+async def test_a_league_that_does_not_exist_is_an_error_and_one_without_matches_an_empty_list(
+    served: Served, sixty: list[Match]
+) -> None:
+    later = {"from": "2027-01-01", "to": "2027-02-01"}
+    known, unknown = [await served.ask(BY_LEAGUE, {"code": code, **later}) for code in ("PSL", "NOPE")]
+
+    assert (known.errors, known.data["matchesByLeague"]["edges"]) == (None, [])
+    assert unknown.codes == ["NOT_FOUND"]
+    assert unknown.errors is not None
+    assert unknown.errors[0]["message"] == "There is no league with the code 'NOPE'."
+    # The leagues were read once, and are kept for 30 seconds.
+    assert unknown.made == ["Query cricket-fixtures.leagueCode-startTime-index"]
 
 
 async def test_both_ends_of_a_window_are_in_it(served: Served) -> None:

@@ -16,6 +16,7 @@ from test_fixtures import one, put, system
 
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.cricket import CricketEvent, EventKind
+from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveMatch, active_match_item
 from datastore.streams import Change
 from pipelines.matches.poller import Tick
@@ -189,6 +190,18 @@ async def test_what_cannot_be_followed_is_refused(served: Served) -> None:
         assert message["type"] == "next"
         assert [error["extensions"]["code"] for error in message["payload"]["errors"]] == ["BAD_USER_INPUT"], field
         assert (await listener.message())["type"] == "complete"
+
+
+async def test_scores_of_a_league_that_does_not_exist_cannot_be_followed(served: Served) -> None:
+    await Leagues(served.store(), NOON).put(League("1", "Big Bash League", "BBL"))
+
+    known = await follow(served, 'subscription { liveScores(leagueCode: "BBL") { isSnapshot updates { version } } }')
+    unknown = await follow(served, 'subscription { liveScores(leagueCode: "NOPE") { isSnapshot } }')
+
+    scores = (await known.message())["payload"]["data"]["liveScores"]
+    assert scores == {"isSnapshot": True, "updates": []}
+    refusal = await unknown.message()
+    assert (refusal["type"], refusal["payload"][0]["extensions"]["code"]) == ("error", "NOT_FOUND")
 
 
 async def test_a_match_that_nobody_knows_cannot_be_followed(served: Served) -> None:

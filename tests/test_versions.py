@@ -484,6 +484,7 @@ async def test_a_match_that_is_played_meanwhile_is_another(world: Served) -> Non
     current = refused.errors[0]["extensions"]["current"]
     assert (current["note"], current["round"], current["version"]) == ("Rain", "Final", 1)
     assert current["revision"] == version + 1
+    assert f"it is at revision {version + 1}." in refused.errors[0]["message"]
 
 
 async def test_a_session_is_told_by_its_version_until_it_has_ended(world: Served) -> None:

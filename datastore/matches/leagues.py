@@ -75,6 +75,11 @@ class Leagues:
         leagues = await self._scan(keys.ALL_LEAGUES)
         return leagues if active is None else [league for league in leagues if not league.active]
 
+    async def check_code(self, code: str) -> None:
+        """LG-2: raise `NotFound` unless a league has this code, as the leagues were at most 30 seconds ago."""
+        if all(league.code != code for league in await self.all()):
+            raise NotFound(f"There is no league with the code {code!r}.")
+
     async def active(self) -> Sequence[League]:
         """LG-3 as it is now, for jobs."""
         return _by_name(await self._store.scan(keys.ACTIVE_LEAGUES, active=True))

@@ -155,7 +155,10 @@ async def matches_by_league(
     }
     of = listing(info.context.services.cursors, keys.BY_LEAGUE, "Query.matchesByLeague", said)
     span = of.span(Paging(first, after, last, before))
-    page = await info.context.fixtures.of_league(bounds.code("leagueCode", league_code), start, end, span)
+    code = bounds.code("leagueCode", league_code)
+    page = await info.context.fixtures.of_league(code, start, end, span)
+    if not page.items:
+        await info.context.leagues.check_code(code)
     return connection(of, page, summary_from)
 
 

@@ -138,7 +138,10 @@ async def live_scores(
 
     async def first(context: Context) -> LiveScores:
         matches = ActiveMatches(context.new_store(), context.services.now())
-        return LiveScores(True, [_snapshot(active) for active in await matches.live_in(code)])
+        live = await matches.live_in(code)
+        if code is not None and not live:
+            await context.leagues.check_code(code)
+        return LiveScores(True, [_snapshot(active) for active in live])
 
     def events(begin: Callable[[], Awaitable[LiveScores | None]]) -> AsyncGenerator[LiveScores, None]:
         async def stands() -> Updates:
