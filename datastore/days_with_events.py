@@ -1,4 +1,4 @@
-"""Which days of a window may have events of a magnitude, by the daily statistics (QUAKE-P5, QUAKE-P6)."""
+"""Which days of a window may have events of a magnitude, by the daily statistics (QUAKE-P5, QUAKE-6)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -42,10 +42,11 @@ def years_of(first: str, last: str) -> list[tuple[str, str]]:
 
 
 async def read_days(
-    store: Store, first: str, last: str, attributes: Sequence[str] | None = None
+    store: Store, first: str, last: str, attributes: Sequence[str] | None = None, *, regions: bool = False
 ) -> AsyncIterator[Item]:
-    """QUAKE-P6: the statistics of the days of a span within a year, oldest first."""
-    values: Mapping[str, Any] = {"partition": keys.year(first[:4]), "first": first, "last": last}
+    """QUAKE-6: the statistics of the days of a span within a year, oldest first; by region if `regions`."""
+    partition = keys.regions_of_year(first[:4]) if regions else keys.year(first[:4])
+    values: Mapping[str, Any] = {"partition": partition, "first": first, "last": last}
     async for page in store.query_pages(keys.DAYS, values, attributes=attributes):
         for item in page:
             yield item

@@ -180,8 +180,9 @@ Arguments = Mapping[str, Any]
 class Extent:
     """How far a field reads, where its patterns do not tell: what its cost is estimated by.
 
-    `size` is how many entries its list may have, or the name of the argument that says so. `each` tells that there is a
-    point read for each entry, or for each of as many items, and `reads` how many there are for one. `partitions` is how
+    `size` is how many entries its list may have, or the name of the argument that says so, or how to find it; of a
+    field that is no list it is how often what is beneath it counts. `each` tells that there is a point read for each
+    entry, or for each of as many items, and `reads` how many there are for one. `partitions` is how
     many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
     are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
     writes, by its arguments likewise; as many as its list has if nothing is said. `behind` are write units that are
@@ -189,7 +190,7 @@ class Extent:
     process has it and it knows the field's arguments. `searched` are read units that a search of the index costs.
     """
 
-    size: int | str | None = None
+    size: int | str | Callable[[Arguments, datetime], float] | None = None
     each: bool = False
     reads: int = 1
     partitions: Callable[[Arguments, datetime], float] | float = 1

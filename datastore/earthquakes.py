@@ -13,6 +13,7 @@ from datastore.attributes import Item
 from datastore.day_bounds import KnownBounds
 from datastore.days_with_events import days_that_may_have
 from datastore.decoding import Decoder, number, text
+from datastore.earthquake_totals import Grouping, Statistics, statistics_between
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.parts import split
@@ -162,6 +163,11 @@ class Earthquakes:
             return [each for each, bucket in zip(days, buckets, strict=True) if bucket in kept]
 
         return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, _attributes(fields), narrow=narrow)
+
+    async def statistics(self, start: datetime, end: datetime, by: Grouping) -> Statistics:
+        """QUAKE-6: how many earthquakes there were on the UTC days from the one of `start` to the one of `end`."""
+        first, last = start.astimezone(UTC).date(), end.astimezone(UTC).date()
+        return await statistics_between(self._store, self._now, first, last, by)
 
     async def by_id(self, event_id: str) -> Earthquake | None:
         """QUAKE-5. Raises `Internal` when the item is damaged."""

@@ -111,7 +111,7 @@ class EarthquakeCosts:
         self._loading = asyncio.Lock()
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
-        """QUAKE-P5, QUAKE-P6: read what `units` needs, unless it is known: twelve years at most."""
+        """QUAKE-P5, QUAKE-6: read what `units` needs, unless it is known: twelve years at most."""
         reach = _reach(arguments, now)
         if reach is None or not self._lacks(reach, now):
             return

@@ -130,10 +130,11 @@ class Window:
 class Asked:
     """What a request log tells of a query; what is not known, or was refused, is None."""
 
-    page_size: int
+    page_size: int | None = None
     window: Window | None = None
     min_magnitude: float | None = None
     page: Page | None = None
+    route: str = ROUTE
 
 
 async def earthquakes(
@@ -147,8 +148,8 @@ async def earthquakes(
     before: Before = None,
 ) -> Connection[Earthquake]:
     context, paging = info.context, Paging(first, after, last, before)
-    with _logged(context, Asked(first or last or DEFAULT_PAGE)) as asked:
-        asked.window = window = _window(context.now, start, end)
+    with logged(context, Asked(first or last or DEFAULT_PAGE)) as asked:
+        asked.window = window = window_of(context.now, start, end)
         asked.min_magnitude = least = _magnitude(min_magnitude)
         of = listing(
             context.services.cursors,
@@ -163,7 +164,8 @@ async def earthquakes(
         return connection(of, asked.page, event_with(fields))
 
 
-def _window(now: datetime, start: datetime | None, end: datetime | None) -> Window:
+def window_of(now: datetime, start: datetime | None, end: datetime | None) -> Window:
+    """Return the window of a query's arguments. Raises `BadUserInput` naming the argument that cannot be."""
     until = now if end is None else _moment("end", end)
     since = max(until - DEFAULT_WINDOW, EARLIEST) if start is None else _moment("start", start)
     if since > until:
@@ -180,13 +182,18 @@ def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
 
     They are read as the scalar DateTime is. What cannot be read counts as the longest window.
     """
+    days = days_of_window(arguments, now)
+    return days if days <= 2 * SPARSE else days + 3 + days // 366
+
+
+def days_of_window(arguments: Mapping[str, Any], now: datetime) -> float:
+    """The days alone."""
     try:
         until = given_moment(arguments.get("end")) or now
         since = given_moment(arguments.get("start")) or until - DEFAULT_WINDOW
     except (StrawberryInputCoercionError, OverflowError):
         return 1.0 + LONGEST_WINDOW.days
-    days = 1 + min(max((until.date() - since.date()).days, 0), LONGEST_WINDOW.days)
-    return float(days if days <= 2 * SPARSE else days + 3 + days // 366)
+    return 1.0 + min(max((until.date() - since.date()).days, 0), LONGEST_WINDOW.days)
 
 
 def scanned_for_one(arguments: Mapping[str, Any]) -> float:
@@ -225,7 +232,7 @@ def _magnitude(least: float | None) -> float | None:
 
 
 @contextmanager
-def _logged(context: Context, asked: Asked) -> Iterator[Asked]:
+def logged(context: Context, asked: Asked) -> Iterator[Asked]:
     """Write one request log in the end, however it ends; of fields that are refused for what they ask, one for all."""
     began, error = time.perf_counter(), None
     try:
@@ -253,7 +260,7 @@ def _log(context: Context, asked: Asked, latency_ms: int, error: str | None) -> 
         log_type=LogType.QUERY,
         request_id=context.services.new_id(),
         timestamp=context.now,
-        route=ROUTE,
+        route=asked.route,
         status=200 if error is None else STATUS.get(error, 500),
         latency_ms=latency_ms,
         start_time=window.start if window else None,

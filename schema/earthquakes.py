@@ -1,19 +1,28 @@
 """What the API says about earthquakes: the shape only."""
 
 from collections.abc import AsyncGenerator
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any
 
 import strawberry
 
 from datastore import earthquakes as records
 from datastore.declarations import Extent
+from datastore.earthquake_regions import SeismicRegion
+from datastore.earthquake_totals import Grouping
+from datastore.keyspace import earthquake_statistics as statistics
 from datastore.keyspace import earthquakes as patterns
+from resolvers import earthquake_statistics as resolve_statistics
 from resolvers import earthquakes as resolve
 from resolvers import nodes
 from schema.connections import Connection, Node
 from schema.fields import ask, listen
 
+strawberry.enum(Grouping, name="EarthquakeGrouping", description="What earthquakes are counted by.")
+strawberry.enum(
+    SeismicRegion,
+    description="A region of the world: a rectangle, the first in a fixed list that holds the epicentre.",
+)
 strawberry.enum(records.LogType, description="What a request log is about.")
 
 
@@ -84,6 +93,38 @@ class IngestSummary:
     error: str | None = strawberry.field(description="The stable code of the failure, if it failed.")
 
 
+@strawberry.type(description="The earthquakes of one day, magnitude class or region.")
+class EarthquakeGroup:
+    count: int = strawberry.field(description="How many there were.")
+    greatest_magnitude: float = strawberry.field(description="The greatest magnitude among them.")
+    day: date | None = strawberry.field(description="The UTC day, where they are counted by day.")
+    magnitude_class: int | None = strawberry.field(
+        description="The whole number that their magnitudes begin with (4 is 4.0 up to 5.0), where it is what they are "
+        "counted by. The least and greatest classes, -2 and 9, hold what is beyond as well."
+    )
+    region: SeismicRegion | None = strawberry.field(description="The region, where they are counted by region.")
+
+
+@strawberry.type(
+    description="How many earthquakes there were on whole UTC days. Events of other types, such as quarry blasts, do "
+    "not count. An event is counted a second or two after it is stored."
+)
+class EarthquakeStatistics:
+    start: date = strawberry.field(description="The first day: the UTC day of the argument `start`.")
+    end: date = strawberry.field(description="The last day: the UTC day of the argument `end`.")
+    is_complete: bool = strawberry.field(
+        description="Whether all events of these days are known to be counted. Where they are not, "
+        "`gateway.py statistics rebuild` counts them."
+    )
+    count: int = strawberry.field(description="How many there were in all.")
+    greatest_magnitude: float | None = strawberry.field(description="The greatest magnitude; null without any.")
+    groups: list[EarthquakeGroup] = strawberry.field(
+        description="Those with earthquakes: days newest first, magnitude classes greatest first, regions with the "
+        "most earthquakes first. At most 3,661 days, 12 classes or 20 regions.",
+        metadata={"extent": Extent(size=1)},
+    )
+
+
 @strawberry.type
 class EarthquakeQueries:
     earthquake = ask(
@@ -103,6 +144,17 @@ class EarthquakeQueries:
             model=resolve.EARTHQUAKE_COSTS,
         ),
         description="The earthquakes of a time window, newest first.",
+    )
+    earthquake_statistics = ask(
+        statistics.DAYS,
+        resolver=resolve_statistics.earthquake_statistics,
+        graphql_type=EarthquakeStatistics,
+        extent=Extent(
+            size=resolve_statistics.groups_of,
+            partitions=resolve_statistics.partitions_of,
+            behind=records.LOG_WRITE_UNITS,
+        ),
+        description="How many earthquakes there were, by day, magnitude class or region.",
     )
     request_logs = ask(
         patterns.LOGS_OF_DAY,

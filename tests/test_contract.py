@@ -81,10 +81,12 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     # The post, and for one that is shown to followers only whether the caller follows.
     ("FEED-S1", "postEngagement", {"GetItem", "BatchGetItem"}, Who.ANY),
     # Beside the puts, what the last ingest saw is read and kept.
-    ("QUAKE-1", "ingestEarthquakes", {"GetItem", "PutItem"}, Who.SYSTEM),
+    # The bound of the day's magnitudes is raised before an event is stored.
+    ("QUAKE-1", "ingestEarthquakes", {"GetItem", "PutItem", "UpdateItem"}, Who.SYSTEM),
     ("QUAKE-2", "earthquakes", {"Query"}, Who.ANY),
     ("QUAKE-4", "requestLogs", {"Query"}, Who.ADMIN),
     ("QUAKE-5", "earthquake", {"GetItem", "BatchGetItem"}, Who.ANY),
+    ("QUAKE-6", "earthquakeStatistics", {"GetItem", "BatchGetItem", "Query"}, Who.ANY),
     ("QUAKE-S1", "earthquakeDetected", set(), Who.ANY),
     ("FIX-1", "match", {"GetItem", "BatchGetItem"}, Who.ANY),
     ("FIX-2", "matches", {"GetItem", "BatchGetItem"}, Who.ANY),
@@ -251,12 +253,17 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
     "ingestEarthquakes": (
         'mutation { ingestEarthquakes(feed: "%s") { error } }',
         Role.SYSTEM,
-        ["GetItem earthquake-events", *["PutItem earthquake-events"] * 3],
+        ["GetItem earthquake-events", *["PutItem earthquake-events"] * 3, "UpdateItem earthquake-events"],
     ),
     "earthquakes": (
         '{ earthquakes(start: "2026-06-25T00:00:00Z", minMagnitude: 1) { nodes { place } } }',
         Role.USER,
         ["Query earthquake-events.TimeOrderedIndex"],
+    ),
+    "earthquakeStatistics": (
+        "{ earthquakeStatistics(by: REGION) { count groups { region count } } }",
+        Role.USER,
+        ["GetItem earthquake-events", "Query earthquake-events"],
     ),
     "requestLogs": ("{ requestLogs(type: QUERY) { nodes { route } } }", Role.ADMIN, ["Query earthquake-events"]),
     "earthquake": ('{ earthquake(eventId: "x") { place } }', Role.USER, ["GetItem earthquake-events"]),
@@ -506,6 +513,8 @@ async def put_in_place(served: Served, name: str, feed: str) -> dict[str, str]:
     await play(served)
     assert (await served.ask(OTHER_SETUP, user="grace")).errors is None
     assert (await served.ask(FOLLOWER_SETUP, user="ada")).errors is None
+    # The statistics that its cost is estimated by are read once a minute.
+    assert (await served.ask(ASK["earthquakes"][0], user="ada")).errors is None
     return {
         "confirmSighting": prepared["reportSighting"]["sightingId"],
         "deleteWatch": prepared["createWatch"]["watchId"],

@@ -172,11 +172,11 @@ async def test_statistics_are_read_once_for_many_estimates(years: StoreOptions, 
     for _ in range(3):
         await served.ask(QUERY, last_hour)
 
-    assert calls.count("QUAKE-P6") == 1
+    assert calls.count("QUAKE-6") == 1
     assert calls.count("QUAKE-2") == 3
     served.clock.forward(seconds=61)
     await served.ask(QUERY, last_hour)
-    assert calls.count("QUAKE-P6") == 2
+    assert calls.count("QUAKE-6") == 2
 
 
 async def test_without_complete_statistics_an_estimate_is_made_as_if_every_day_were_read(served: Served) -> None:

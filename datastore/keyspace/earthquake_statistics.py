@@ -139,11 +139,13 @@ SAVE_COVERAGE = AccessPattern(
     who=Who.INTERNAL,
 )
 DAYS = AccessPattern(
-    id="QUAKE-P6",
-    question="The statistics of a year's days: which have events, and how many",
+    id="QUAKE-6",
+    question="Statistics of earthquakes by day, magnitude class or region, from a Query for each year of days",
     table=EARTHQUAKES,
-    operations=("Query",),
-    who=Who.INTERNAL,
+    operations=("GetItem", "BatchGetItem", "Query"),
+    who=Who.ANY,
+    max_age=10,
+    fields=("earthquakeStatistics",),
     key="pk = :partition AND sk BETWEEN :first AND :last",
 )
 

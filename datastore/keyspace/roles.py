@@ -63,7 +63,6 @@ _BEHIND_FIELDS = (
     earthquakes.WRITE_LOG,
     earthquake_statistics.RAISE_BOUND,
     earthquake_statistics.COVERAGE,
-    earthquake_statistics.DAYS,
     active_matches.TICK,
     fixtures.SYNC_SOON,
     fixtures.SYNC_STATE,

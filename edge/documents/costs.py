@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from graphql import (
@@ -56,6 +56,8 @@ Values = dict[str, Any] | Callable[[Given], dict[str, Any]]
 Modelled = tuple[CostModel, Values]
 # Statistics are read for so many fields of an operation. The others are estimated by what is known.
 MOST_LOADED = 4
+# For sizes that depend on no moment.
+EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class TooCostly(BadUserInput):
@@ -286,10 +288,10 @@ class _Values(_Sums):
         values = _arguments(definition, nodes[0].arguments or ())
 
         def amount(given: Given) -> float:
-            size = price.size(values(given) if callable(values) else values)
+            size = price.size(values(given) if callable(values) else values, given.now)
             return 1 + size * (inner(given) if callable(inner) else inner)
 
-        return amount if callable(values) or callable(inner) else 1 + price.size(values) * inner
+        return amount if callable(values) or callable(inner) or price.moves else 1 + price.size(values, EVER) * inner
 
 
 def _together(asked: Iterable[_Part]) -> dict[str, _Asked]:
@@ -323,7 +325,7 @@ def _modelled(model: CostModel, price: Price, values: Values, inner: Amount) -> 
         arguments = values(given) if callable(values) else values
         units = model.units(arguments, given.now)
         own = (priced(given) if callable(priced) else priced) if units is None else units + price.behind
-        return own + price.size(arguments) * (inner(given) if callable(inner) else inner)
+        return own + price.size(arguments, given.now) * (inner(given) if callable(inner) else inner)
 
     return amount
 

@@ -44,6 +44,7 @@ class Price:
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NOT_SAID)
         self.model = self._extent.model
+        self.moves = callable(self._extent.size)  # with the moment
         self.behind = WRITE_PRICE * self._extent.behind
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
@@ -70,11 +71,11 @@ class Price:
     @property
     def counts(self) -> bool:
         """Whether the field holds more than one object, or may."""
-        return self.is_connection or self._is_list or isinstance(self._extent.size, str)
+        return self.is_connection or self._is_list or isinstance(self._extent.size, str) or callable(self._extent.size)
 
-    def size(self, arguments: Arguments) -> float:
+    def size(self, arguments: Arguments, now: datetime) -> float:
         """The objects that the field holds, with the arguments as they came."""
-        return self._size(arguments, self._given(arguments))
+        return self._size(arguments, self._given(arguments), now)
 
     def _given(self, arguments: Arguments) -> int | None:
         """The length of the longest list among the arguments."""
@@ -84,13 +85,15 @@ class Price:
     def measure(self, arguments: Arguments, now: datetime) -> Measured:
         """With the arguments as they came, whatever they are: wrong ones count like none."""
         given = self._given(arguments)
-        size = self._size(arguments, given)
+        size = self._size(arguments, given, now)
         # Of the patterns of one field each answers another case.
         units = max((self._units(pattern, arguments, now, size, given) for pattern in self._distinct), default=0.0)
         return Measured(units, size)
 
-    def _size(self, arguments: Arguments, given: int | None) -> float:
+    def _size(self, arguments: Arguments, given: int | None, now: datetime) -> float:
         extent = self._extent.size
+        if callable(extent):
+            return extent(arguments, now)
         if isinstance(extent, str):
             return _number(arguments.get(extent), 10)
         if self.is_connection:

@@ -1,0 +1,44 @@
+"""Statistics of earthquakes: QUAKE-6."""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import strawberry
+
+from datastore.earthquake_regions import SeismicRegion
+from datastore.earthquake_statistics import GREATEST_CLASS, LEAST_CLASS
+from datastore.earthquake_totals import Grouping, Statistics
+from resolvers.arguments import End, Start
+from resolvers.context import Info
+from resolvers.earthquakes import Asked, days_of_window, logged, window_of
+
+ROUTE = "graphql/earthquakeStatistics"
+DAYS_OF_BLOCK = 27  # whose statistics take 4 KB
+
+By = Annotated[Grouping, strawberry.argument(description="What the groups are.")]
+
+
+async def earthquake_statistics(info: Info, start: Start = None, end: End = None, by: By = Grouping.DAY) -> Statistics:
+    context = info.context
+    with logged(context, Asked(route=ROUTE)) as asked:
+        asked.window = window = window_of(context.now, start, end)
+        return await context.earthquakes.statistics(window.start, window.end, by)
+
+
+def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:
+    """How often the values of the answer count, by the arguments as they came.
+
+    By day, half as often as there are groups: about half of the values are none of a group's.
+    """
+    by = arguments.get("by")
+    if by == Grouping.MAGNITUDE.value:
+        return float(GREATEST_CLASS - LEAST_CLASS + 1)
+    return float(len(SeismicRegion)) if by == Grouping.REGION.value else days_of_window(arguments, now) / 2
+
+
+def partitions_of(arguments: Mapping[str, Any], now: datetime) -> float:
+    """How many blocks of 4 KB are read, by the arguments as they came: of each year, and the item of complete days."""
+    days = days_of_window(arguments, now)
+    return 2.0 + days // 366 + math.ceil(days / DAYS_OF_BLOCK)
