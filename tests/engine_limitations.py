@@ -24,10 +24,10 @@ COVERED = frozenset(
         *("posts", "comments", "follows", "home_feeds", "likes", "leaderboards", "notifications", "users"),
         *("photos", "uploads", "photo_users", "persons", "faces", "photos_of_person", "livestreams"),
         *("earthquakes", "earthquake_pages", "request_logs", "ingest"),
+        *("resume", "resume_gateways", "sighting_subscriptions", "stream_faults"),
         *("fixtures", "leagues", "teams", "devices", "match_follows", "live_activities", "active_matches"),
     )
 )
-NO_LATEST = "an iterator of type LATEST of a shard without records is refused as trimmed at the first record"
 WORDS = "it words its refusals otherwise"
 OTHER_UNITS = "it consumes and reports other units"
 LIMITATIONS: Mapping[str, Mapping[str, str]] = {
@@ -38,8 +38,6 @@ LIMITATIONS: Mapping[str, Mapping[str, str]] = {
         "test_effects.py::test_what_cannot_be_applied_raises_and_leaves_nothing_behind": WORDS,
         "test_attributes.py::test_any_value_comes_back_as_it_was": "it refuses empty attribute names, as AWS does",
         "test_attributes.py::test_a_number_read_and_written_back_is_the_same_text": "it writes 1E+1 as 10, as AWS does",
-        "test_earthquakes.py::test_a_subscriber_gets_what_is_strong_and_near_whoever_writes_it": NO_LATEST,
-        "test_earthquakes.py::test_what_is_no_new_earthquake_is_passed_over": NO_LATEST,
     },
     "ministack": {},
 }

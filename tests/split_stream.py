@@ -10,6 +10,7 @@ import orjson
 from aiohttp import web
 from fault_proxy import Proxy, Seen
 
+from datastore.client import RequestRefused
 from datastore.shards import Wire
 
 SLOTS = 8
@@ -35,12 +36,15 @@ class Part:
 
 @dataclass
 class Parts:
-    """Those of one stream: `real` is the engine's shard. `given`: up to there records have been given to somebody."""
+    """Those of one stream: `real` is the engine's shard. `given`: up to there records have been given to somebody.
+
+    It is the text of the sequence number, as engines want it back; empty before there is one.
+    """
 
     arn: str
     real: str
     all: list[Part]
-    given: int = 0
+    given: str = ""
 
     def named(self, id: str) -> Part:
         return next(part for part in self.all if part.id == id)
@@ -68,7 +72,11 @@ class SplitStream:
     async def answer(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
         """The same for a proxy, `always`."""
         if seen.operation in ("DescribeStream", "GetShardIterator", "GetRecords"):
-            return web.Response(body=orjson.dumps(await self.call(seen.operation, seen.body, timeout=10)))
+            try:
+                return web.Response(body=orjson.dumps(await self.call(seen.operation, seen.body, timeout=10)))
+            except RequestRefused as refused:
+                body = {"__type": f"com.amazonaws.dynamodb.v20120810#{refused.code}", "message": str(refused)}
+                return web.Response(status=400, body=orjson.dumps(body))
         status, headers, content = await proxy.ask(seen)
         return web.Response(status=status, headers=headers, body=content)
 
@@ -78,7 +86,7 @@ class SplitStream:
         parts = await self._of(arn)
         last = await self._last(parts)
         # Between that answer and now more may have been given as the shard's.
-        parts.end(chance.choice(parts.open()), max(last, parts.given), chance)
+        parts.end(chance.choice(parts.open()), max(_number(last), _number(parts.given)), chance)
 
     def shards(self, table: str) -> list[str]:
         """The ids of all that the table's stream has had."""
@@ -123,31 +131,40 @@ class SplitStream:
         told = await self._wire.call("GetRecords", {**payload, "ShardIterator": iterator}, timeout=10)
         records = told["Records"]
         given = [record for record in records if part.has(record)]
-        parts.given = max([parts.given, *map(_sequence, given)])
+        parts.given = max([parts.given, *map(_text, given)], key=_number)
         if had_ended and (not records or _sequence(records[-1]) >= (part.until or 0)):
             return {"Records": given}
         return {"Records": given, "NextShardIterator": _joined(parts, id, told["NextShardIterator"])}
 
-    async def _last(self, parts: Parts) -> int:
-        """The sequence of the engine's last record; 0 before there is one."""
+    async def _last(self, parts: Parts) -> str:
+        """The sequence of the engine's last record; empty before there is one."""
         last, start = parts.given, {"ShardIteratorType": "TRIM_HORIZON"}
         if last:
-            start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": str(last)}
+            start = {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": last}
         asked = {"StreamArn": parts.arn, "ShardId": parts.real, **start}
         iterator = (await self._wire.call("GetShardIterator", asked, timeout=10))["ShardIterator"]
         while True:
             told = await self._wire.call("GetRecords", {"ShardIterator": iterator}, timeout=10)
             if not told["Records"]:
                 return last
-            last, iterator = _sequence(told["Records"][-1]), told["NextShardIterator"]
+            last, iterator = _text(told["Records"][-1]), told["NextShardIterator"]
 
 
 def _joined(parts: Parts, id: str, iterator: str) -> str:
     return orjson.dumps([parts.arn, id, iterator]).decode()
 
 
+def _text(record: Mapping[str, Any]) -> str:
+    text: str = record["dynamodb"]["SequenceNumber"]
+    return text
+
+
+def _number(sequence: str) -> int:
+    return int(sequence or 0)
+
+
 def _sequence(record: Mapping[str, Any]) -> int:
-    return int(record["dynamodb"]["SequenceNumber"])
+    return _number(_text(record))
 
 
 def _slot(record: Mapping[str, Any]) -> int:
