@@ -62,7 +62,7 @@ def gateway(folder: Path) -> Iterator[Process]:
         (["serve", "--store", "somewhere"], "must be embedded, aws, or an http(s) URL"),
         (["serve", "--store", "aws", "--memory"], "Invalid value for --memory"),
         (["serve", "--ingest", "all_year"], "There is no feed 'all_year'"),
-        (["serv"], "No such command 'serv'. Did you mean 'serve'? See gateway.py --help."),
+        (["serv"], "No such command 'serv'. Did you mean 'serve', 'search'? See gateway.py --help."),
         (["--nope"], "No such option: --nope. See gateway.py --help."),
         (["ingest", "earthquakes"], "Missing argument 'source'. See gateway.py ingest earthquakes --help."),
         (["token", "--role", "king"], "'king' is not one of 'user', 'admin', 'system'. See gateway.py token --help."),

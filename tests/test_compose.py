@@ -37,6 +37,7 @@ REPORT = """mutation { reportSighting(input: {area: "Downtown", category: "Cats"
 REPORTED = "subscription { sightingReported { area description } }"
 JOIN = """mutation { createUser(input: {name: "Ada"}) { userId } }"""
 POST = """mutation { createPost(input: {text: "Good morning"}) { postId } }"""
+SEARCH = '{ searchPosts(query: "morn") { nodes { postId } } }'
 LIKE = "mutation ($post: ID!) { likePost(postId: $post) { postId } }"
 LIKES = "query ($post: ID!) { post(id: $post) { likeCount } }"
 
@@ -203,6 +204,9 @@ async def test_two_gateways_a_pipeline_redis_and_the_engine_work_together(compos
         await data(session, two, token, LIKE, post=post)
         while (await data(session, one, token, LIKES, post=post))["post"]["likeCount"] != 1:  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.05)
+        for url in (one, two):
+            while (await data(session, url, token, SEARCH))["searchPosts"]["nodes"] != [{"postId": post}]:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
         assert named() <= told(await figures(session, two))
 

@@ -50,7 +50,7 @@ async def test_what_runs_in_the_background_runs_in_one_of_several_processes() ->
         async with Gateway(settings, StoreOptions(), part=part).running(jobs=False) as gateway:
             jobs = [job.func if isinstance(job, partial) else job for job in gateway._jobs()]
             found[part] = [job.__qualname__ for job in jobs]
-    assert len(found[Part.WHOLE]) == 6
+    assert len(found[Part.WHOLE]) == 9
     assert found[Part.JOBS] == found[Part.WHOLE]
     assert found[Part.SERVING] == []
 
