@@ -36,7 +36,11 @@ ANSWERS = 2
 
 
 class PlaceRefused(Exception):
-    """The stream does not take a position for one of its shard: the table was restored, or is another one."""
+    """The stream does not accept the position of a shard (its `key`): the table was restored, or is another one."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__("The stream does not continue there.")
+        self.key = key
 
 
 def not_now() -> Unavailable:
@@ -283,9 +287,9 @@ class Log(History):
         wanted = self._wanted(lowest)
         try:
             changes = await self._read_older.read(stream, wanted)
-        except PlaceRefused:
-            for one in chosen:
-                one.is_refused = True
+        except PlaceRefused as refused:
+            for one in chosen:  # nothing is known of those that are elsewhere in that shard
+                one.is_refused = one.positions.get(refused.key, START) == lowest.get(refused.key, START)
             return
         if recent is not self._recent:
             return  # another stream is told meanwhile

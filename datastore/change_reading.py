@@ -12,7 +12,7 @@ from datastore.change_runs import oldest
 from datastore.change_sizes import size_of
 from datastore.client import RequestRefused
 from datastore.errors import DomainError
-from datastore.places import idle_since
+from datastore.places import Key, idle_since
 from datastore.positions import sequence_at
 from datastore.shard_places import RETENTION
 from datastore.shards import INVALID, LOST, Page, ShardCursor, ShardGone, Trimmed, Wire, sequence_of, shards_of
@@ -120,7 +120,7 @@ class OlderChanges:
         empty = reached = 0
         spent = nothing = 0.0
         while spent <= self._seconds:
-            page, seconds = await self._page(cursor)
+            page, seconds = await self._page(cursor, one.key)
             changes = _changes(_table(stream), page)
             found.add(one, [change for change in changes if change.time.timestamp() >= earliest])
             begins, reached = one.before(), max(reached, *map(_sequence, page.records), 0)
@@ -142,7 +142,7 @@ class OlderChanges:
             spent += seconds
         raise _TooMuch
 
-    async def _page(self, cursor: ShardCursor) -> tuple[Page, float]:
+    async def _page(self, cursor: ShardCursor, key: Key) -> tuple[Page, float]:
         """The next one, however often it has to be asked for, and how many seconds its answer took."""
         while True:
             began = time.monotonic()
@@ -153,7 +153,7 @@ class OlderChanges:
                     raise
             except RequestRefused as problem:
                 if problem.code == INVALID:
-                    raise PlaceRefused("The stream does not go on there.") from problem
+                    raise PlaceRefused(key) from problem
             await asyncio.sleep(LONG_PAUSE_SECONDS)
 
 

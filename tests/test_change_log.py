@@ -346,14 +346,15 @@ async def test_who_waits_too_long_keeps_the_place(monkeypatch: pytest.MonkeyPatc
     await kept.aclose()
 
 
-async def test_a_place_that_the_stream_refuses_is_too_old() -> None:
+async def test_places_that_the_stream_refuses_spoil_no_others() -> None:
     def read(one: Wanted) -> list[Change]:
         if int(one.start) in range(60, 100):
-            raise PlaceRefused
+            raise PlaceRefused(one.key)
         return all_before(one)
 
     kept, _ = begun(read)
-    assert await kept.reach(at(70)) is None
+    refused = [kept.reach(at(sequence)) for sequence in range(60, 100)]
+    assert await asyncio.gather(*refused) == [None] * 40
     async with asyncio.timeout(0.5):
         assert await kept.reach(at(50)) is not None
 

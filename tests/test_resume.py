@@ -220,6 +220,25 @@ async def test_what_is_no_id_is_refused_by_name(served: Served, transport: type[
 
 
 @TRANSPORTS
+@pytest.mark.parametrize("alter", [lambda id: id + "x", lambda id: id[:-3] + "zzz", lambda id: id[:30] + id[34:]])
+async def test_an_id_that_was_altered_is_refused_by_name(
+    served: Served, transport: type[Client], alter: Callable[[str], str]
+) -> None:
+    """Without the signature it would be taken for a position further on, and nothing would come."""
+    client = transport(served.http, QUAKES, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await put_raw(served, "q0")
+        await anext(events)
+    assert client.last is not None
+    client.last = alter(client.last)
+    async with client.connected(served.url) as events:
+        told = await anext(events)
+    errors = told["payload"] if "payload" in told else told["errors"]
+    assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
+
+
+@TRANSPORTS
 @pytest.mark.parametrize("query", [QUAKES, RECEIVED % "ada"])
 async def test_what_a_subscription_never_says_that_one_knew_is_no_id_of_it(
     served: Served, transport: type[Client], query: str
