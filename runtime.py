@@ -27,6 +27,7 @@ from datastore.keyspace import TABLES
 from datastore.metering import Deadline, Meter
 from datastore.objects.opening import object_store
 from datastore.photos.user_ids import UserIds
+from datastore.read_pace import StreamReads
 from datastore.remembered import RememberedScans
 from datastore.request_logs import RequestLogs
 from datastore.search.opening import search_index
@@ -127,6 +128,8 @@ class Gateway:
         )
         StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
         self.bus = bus_at(settings.bus, store.prefix, self.edge.figures)
+        self.reads = StreamReads()
+        self.reads.show_in(self.edge.figures)
 
     @property
     def background(self) -> Background:
@@ -164,6 +167,7 @@ class Gateway:
                 prefix=self._store.prefix,
                 poll_interval=followed_every(self._store.aws, self.settings.poll_interval),
                 bus=self.bus,
+                reads=self.reads,
                 empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine passes over nothing
                 on_change=lambda change: shared.changed(self._store.prefix, change.table, change.keys),
             )

@@ -18,6 +18,7 @@ from datastore.declarations import Table
 from datastore.hub import Hub, Keeping, Subscription
 from datastore.places import Place
 from datastore.positions import Reached
+from datastore.read_pace import StreamReads
 from datastore.shard_parents import Seen
 from datastore.shards import Wire
 from datastore.sources import Sink, Source
@@ -72,7 +73,7 @@ class ChangeFeed:
 
     `linger`: seconds for which a table is read on when nobody follows it any more. With a `bus`, which is
     closed with it, one process reads each table for all who share that. `on_change` hears of each change before those
-    who follow its table do. `empty_seconds`: see `OlderChanges`.
+    who follow its table do. `empty_seconds`: see `OlderChanges`. `reads` counts the reads of all shards, for metrics.
     """
 
     def __init__(
@@ -88,7 +89,9 @@ class ChangeFeed:
         bus: "Bus | None" = None,
         on_change: Callable[[Change], None] = lambda _: None,
         empty_seconds: float = EMPTY_SECONDS,
+        reads: StreamReads | None = None,
     ) -> None:
+        reads = StreamReads() if reads is None else reads
         self._hub: Hub[Entry] = Hub(lambda entry: on_change(entry.change))
         self._tables: dict[str, _Followed] = {}
         self._heads: dict[str, dict[int, Callable[[], int]]] = {}
@@ -99,7 +102,9 @@ class ChangeFeed:
         self._bus = bus
 
         def make(table: Table, kind: type[R], sink: Sink, start: Reached | None = None) -> R:
-            return kind(wire, prefix, poll_interval, discover_interval, on_error, table, sink, start, new_order)
+            return kind(
+                wire, prefix, poll_interval, discover_interval, on_error, table, sink, start, new_order, reads=reads
+            )
 
         def read(table: Table, sink: Sink) -> Source:
             if bus is None:

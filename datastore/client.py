@@ -45,6 +45,8 @@ __all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "Transacti
 
 ITEM_OPERATIONS = frozenset(get_args(Operation))
 STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
+# Throttled calls that are not repeated here: the reader of the shard lowers its rate instead (datastore/read_pace.py).
+PACED = {"GetRecords"}
 # Operations that change nothing, and may be repeated at once.
 READS = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
@@ -258,7 +260,7 @@ class Client:
             raise problem.final from problem
         if problem.unanswered:
             breaker.failed(tried, silent=problem.late)
-        if delay is None:
+        if delay is None or (call.operation in PACED and isinstance(problem.final, Throttled)):
             raise problem.final from problem
         if breaker.away:
             # Who waits until it is back sends nothing meanwhile, and is not charged.

@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from secrets import token_hex
@@ -23,6 +23,7 @@ from datastore.declarations import Table
 from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.outages import Outage
 from datastore.positions import Reached, joined
+from datastore.read_pace import ReadPace, StreamReads
 from datastore.shard_places import ITERATOR_LIFE, RETENTION, Shard, ancestors
 from datastore.shards import (
     BATCH,
@@ -142,6 +143,7 @@ class StreamReader:
     start: Reached | None = None
     new_order: Callable[[], str] = new_order
     problem: Exception | None = None
+    reads: StreamReads = field(default_factory=StreamReads)
 
     def __post_init__(self) -> None:
         self._stream = ""
@@ -300,10 +302,16 @@ class StreamReader:
         return [Shard(shard.id, shard.parent) for shard in listed]
 
     async def _read(self, shard: Shard) -> None:
+        with self.reads.shard(self.poll_interval) as pace:
+            await self._read_to_end(shard, pace)
+        self._finished.add(shard.id)
+        self._wake.set()
+
+    async def _read_to_end(self, shard: Shard, pace: ReadPace) -> None:
         clock = asyncio.get_running_loop().time
-        ask = partial(self._records, shard)
+        ask = partial(self.reads.read, self.table.name, pace, partial(self._records, shard))
         while True:
-            due = clock() + self.poll_interval
+            asked_at = clock()
             answer = await self._patiently(ask)
             records = answer.get("Records", ())
             await self._publish_all(shard, records)
@@ -311,12 +319,10 @@ class StreamReader:
             if not records:
                 self.sink.answered(shard.id)
             if shard.iterator is None:
-                break
-            if len(records) < BATCH:
+                return
+            if len(records) < BATCH or pace.is_slowed:
                 # Asking and delivering take their share of the interval, so that neither makes what comes next late.
-                await asyncio.sleep(max(0.0, due - clock()))
-        self._finished.add(shard.id)
-        self._wake.set()
+                await asyncio.sleep(max(0.0, asked_at + pace.pause() - clock()))
 
     async def _records(self, shard: Shard) -> dict[str, Any]:
         shard.iterator = shard.iterator or await self._iterator(shard, shard.resume())

@@ -1,0 +1,216 @@
+"""More processes than two read one shard: each lowers its rate, and no subscriber misses a change or gets one twice."""
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import aiohttp
+import pytest
+from bus_hosts import until
+from conftest import Clock, Listener, Served, Tidied, listening
+from earthquake_samples import put_raw
+from fault_proxy import Proxy
+from redis_server import RedisServer
+from shard_limits import ShardLimits, Shared
+from store_engines import free_port
+from test_bus_gateways import figure
+
+from datastore.database import StoreOptions
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.read_pace import FIRST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, ReadPace
+from edge.settings import Settings
+
+QUAKES = "subscription { earthquakeDetected { eventId } }"
+GATEWAYS = 3
+# As often as on AWS.
+POLL_SECONDS = 0.25
+
+
+class Readers:
+    """Several readers of one shard, at a virtual clock."""
+
+    def __init__(self, many: int, seed: int, later: int = 0) -> None:
+        chance = random.Random(seed)
+        self.now = 0.0
+        self.read, self.throttled = Counter[int](), Counter[int]()
+        self._shard = Shared(lambda: self.now)
+        self._paces = [ReadPace(POLL_SECONDS, chance.random) for _ in range(many + later)]
+        self._due = [(0.0 if number < many else 60.0, number) for number in range(many + later)]
+
+    def run(self, until: float) -> None:
+        while self._due[0][0] < until:
+            self.now, number = heapq.heappop(self._due)
+            pace = self._paces[number]
+            if self._shard.admits():
+                pace.answered()
+                self.read[number] += 1
+                pause = pace.pause()
+            else:
+                self.throttled[number] += 1
+                pause = pace.throttled()
+            heapq.heappush(self._due, (self.now + pause, number))
+
+
+@pytest.mark.parametrize(("many", "most_throttled"), [(2, 0.10), (3, 0.10), (10, 0.30)])
+def test_readers_share_the_reads_of_a_shard_evenly(many: int, most_throttled: float) -> None:
+    readers = Readers(many, seed=many)
+    readers.run(120)
+    readers.read.clear()
+    readers.throttled.clear()
+    readers.run(1920)
+
+    total = readers.read.total()
+    assert total > 1800 * 5 / 2
+    assert min(readers.read.values()) > total / many / 2
+    assert readers.throttled.total() < most_throttled * total
+
+
+def test_readers_that_come_later_get_their_share() -> None:
+    readers = Readers(1, seed=4, later=2)
+    readers.run(120)
+    readers.read.clear()
+    readers.run(1920)
+    assert min(readers.read.values()) > readers.read.total() / 3 / 2
+    assert len(readers.read) == 3
+
+
+def test_a_reader_without_others_reads_as_often_as_it_is_set_to() -> None:
+    readers = Readers(1, seed=1)
+    readers.run(100)
+    assert readers.throttled[0] == 0
+    assert readers.read[0] == pytest.approx(400, rel=0.02)
+
+
+def test_a_pace_returns_to_its_interval_and_is_bounded() -> None:
+    pace = ReadPace(POLL_SECONDS, lambda: 0.5)
+    assert pace.throttled() == 2 * POLL_SECONDS > FIRST_INTERVAL_SECONDS
+    for _ in range(20):
+        pace.throttled()
+    assert pace.interval == LONGEST_INTERVAL_SECONDS
+    seconds = 0.0
+    while pace.is_slowed:
+        seconds += pace.pause()
+        pace.answered()
+    assert pace.interval == POLL_SECONDS
+    assert 140 < seconds < 260
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, poll_interval=POLL_SECONDS)
+
+
+@pytest.fixture
+def limits() -> ShardLimits:
+    return ShardLimits()
+
+
+async def gateways(
+    stack: AsyncExitStack, settings: Settings, engine: str, options: StoreOptions, clock: Clock, limits: ShardLimits
+) -> list[Served]:
+    """Three gateways, each behind a proxy of its own, which share the limits of the engine's shards."""
+    http = await stack.enter_async_context(aiohttp.ClientSession())
+    found = []
+    for number in range(GATEWAYS):
+        proxy = await stack.enter_async_context(Proxy(engine))
+        proxy.always = limits.of(f"gateway {number}")
+        another = replace(settings, port=free_port())
+        gateway = Tidied(another, replace(options, store=proxy.url), now=clock)
+        await stack.enter_async_context(gateway.running())
+        await stack.enter_async_context(listening(gateway))
+        found.append(Served(gateway, another.url, http, clock))
+    return found
+
+
+async def told(listener: Listener, many: int) -> list[str]:
+    return [(await listener.event())["earthquakeDetected"]["eventId"] for _ in range(many)]
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records if record.name == "datastore.read_pace"]
+    return [message for message in found if message.startswith("GetRecords is throttled on the stream of")]
+
+
+async def test_gateways_without_a_bus_share_a_shard_and_tell_each_event_once(
+    settings: Settings,
+    engine: str,
+    store_options: StoreOptions,
+    clock: Clock,
+    limits: ShardLimits,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncExitStack() as stack:
+        three = await gateways(stack, settings, engine, store_options, clock, limits)
+        listeners = [await served.listen(QUAKES) for served in three]
+        for served in three:
+            await served.settle(EARTHQUAKES)
+        await until_all_are_throttled(limits, 1)
+        ids = [f"us{number}" for number in range(9)]
+        for number, id in enumerate(ids):
+            await put_raw(three[number % GATEWAYS], id)
+
+        assert [await told(listener, len(ids)) for listener in listeners] == [ids] * GATEWAYS
+        assert [await figure(served, "gateway_stream_shards_read") for served in three] == [1] * GATEWAYS
+        assert min([await figure(served, "gateway_stream_reads_throttled_total") for served in three]) > 0
+        assert min([await figure(served, "gateway_stream_read_interval_seconds") for served in three]) > POLL_SECONDS
+        for listener in listeners:
+            await listener.socket.close()
+    assert len(warnings(caplog)) == GATEWAYS
+    assert "Set GATEWAY_BUS" in warnings(caplog)[0]
+
+
+async def test_one_gateway_reads_by_the_bus_and_all_share_the_shard_while_redis_is_away(
+    settings: Settings,
+    redis: RedisServer,
+    engine: str,
+    store_options: StoreOptions,
+    clock: Clock,
+    limits: ShardLimits,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with AsyncExitStack() as stack:
+        three = await gateways(stack, replace(settings, bus=redis.url), engine, store_options, clock, limits)
+        listeners = [await served.listen(QUAKES) for served in three]
+        for served in three:
+            await served.settle(EARTHQUAKES)
+        ids = [f"us{number}" for number in range(15)]
+        for id in ids[:5]:
+            await put_raw(three[0], id)
+        by_bus = [await told(listener, 5) for listener in listeners]
+        assert (len(limits.read), limits.throttled.total(), warnings(caplog)) == (1, 0, [])
+
+        redis.kill()
+        await until_all_are_throttled(limits, 1)
+        for id in ids[5:10]:
+            await put_raw(three[0], id)
+        directly = [await told(listener, 5) for listener in listeners]
+        redis.start()
+        await until(lambda: [reads_directly(served) for served in three] == [False] * GATEWAYS)
+        for id in ids[10:]:
+            await put_raw(three[0], id)
+        again = [await told(listener, 5) for listener in listeners]
+
+        assert (by_bus, directly, again) == ([ids[:5]] * GATEWAYS, [ids[5:10]] * GATEWAYS, [ids[10:]] * GATEWAYS)
+        assert sum([await figure(served, "gateway_stream_shards_read") for served in three]) == 1
+        for listener in listeners:
+            await listener.socket.close()
+
+
+def reads_directly(served: Served) -> bool:
+    bus = served.gateway.bus
+    assert bus is not None
+    return bus.is_away or bus.gauges()["gateway_bus_tables_direct"][1]() > 0
+
+
+async def until_all_are_throttled(limits: ShardLimits, times: int) -> None:
+    await until(lambda: len(limits.throttled) == GATEWAYS and min(limits.throttled.values()) >= times)
