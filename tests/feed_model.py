@@ -134,6 +134,10 @@ class Model:
         """Of each user: kind, post, comment and number of actors, and the actor where it is one."""
         found: dict[str, Counter[tuple[str, str | None, str | None, int, str]]] = {user: Counter() for user in users}
         for (kind, recipient, post, comment, _), actors in self.told.items():
+            if post is not None and not self.live(post):
+                continue
+            if post is not None and comment is not None and (post, comment) not in self.comments:
+                continue
             for group in [actors] if kind == "LIKE" else [{actor} for actor in actors]:
                 actor = next(iter(group)) if len(group) == 1 else ""
                 found[recipient][kind, post, comment, len(group), actor] += 1

@@ -72,7 +72,7 @@ CONTRACT: list[tuple[str, str, set[Operation], Who]] = [
     ("FEED-W6", "createUser", {"PutItem"}, Who.USER),
     ("FEED-W6", "updateUser", {"UpdateItem"}, Who.USER),
     # Where it is refused, the post: it must be one that the caller may see.
-    ("FEED-W6", "deleteComment", {"DeleteItem", "GetItem", "BatchGetItem"}, Who.USER),
+    ("FEED-W6", "deleteComment", {"GetItem", "BatchGetItem", "UpdateItem"}, Who.USER),
     # Its tags are read before.
     ("FEED-W6", "deletePost", {"GetItem", "BatchGetItem", "TransactWriteItems"}, Who.USER),
     # Which authors are merged into the feed.
@@ -222,7 +222,7 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
     "deleteComment": (
         'mutation { deleteComment(postId: "p1", commentId: "c1") { text } }',
         Role.USER,
-        ["DeleteItem feed"],
+        ["GetItem feed"],
     ),
     "likePost": (
         'mutation { likePost(postId: "p1") { createdAt } }',

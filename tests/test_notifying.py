@@ -15,8 +15,10 @@ from feed_items import (
     following_item,
     inserted,
     like_item,
+    modified,
     post_item,
     removed,
+    tombstone,
     user_item,
 )
 
@@ -137,6 +139,7 @@ async def test_likes_within_five_minutes_are_one_notification_of_the_last_who_li
 
 async def test_who_likes_again_within_the_window_is_one_who_liked(database: Database) -> None:
     post = post_item("p1")
+    await put(database, post)
     first, second = (like_item(post, "bob", NOON + seconds * MINUTE / 60) for seconds in (1, 50))
 
     await handler(database).handle([inserted(first), removed(first)])
@@ -316,7 +319,45 @@ async def test_the_recipients_of_a_batch_are_looked_up_together(database: Databa
 async def test_what_is_of_no_concern_costs_no_call(database: Database) -> None:
     post = post_item("p1")
 
-    assert await calls_for(database, [removed(like_item(post)), inserted(user_item("ada")), removed(post)]) == []
+    assert await calls_for(database, [inserted(user_item("ada")), removed(post)]) == []
+
+
+async def test_likes_that_were_taken_back_cost_one_read_of_their_posts(database: Database) -> None:
+    posts = [post_item(f"p{number}") for number in range(3)]
+    await put(database, *posts)
+
+    calls = await calls_for(database, [removed(like_item(post, user)) for post in posts for user in ("bob", "cleo")])
+
+    assert [(call.operation, call.units) for call in calls] == [("BatchGetItem", 3)]
+
+
+async def test_notifications_of_what_was_deleted_are_deleted_and_do_not_come_back(database: Database) -> None:
+    await put(database, user_item("cleo"), user_item("dan"))
+    gone, stays = post_item("gone", mentions=["cleo"]), post_item("stays")
+    await put(database, stays, tombstone(gone))
+    told_of_gone = [gone, like_item(gone, "bob"), like_item(gone, "dan"), comment_item(gone, "c1", mentions=["dan"])]
+    told_of_stays = [like_item(stays), comment_item(stays, "c2", mentions=["dan"]), comment_item(stays, "c3")]
+    await tell(database, *told_of_gone, *told_of_stays)
+    taken_back = [
+        modified(gone, tombstone(gone)),
+        *[removed(item) for item in told_of_gone[1:]],
+        removed(told_of_stays[0]),
+        modified(told_of_stays[1], deleted_comment(told_of_stays[1])),
+    ]
+
+    await handler(database).handle(taken_back)
+    left = await told(database)
+    await tell(database, *told_of_gone, *told_of_stays)  # a record that was kept as a dead letter is replayed
+    await handler(database).handle(taken_back)
+
+    assert left == [("ada", "comment", "bob", 1), ("ada", "like", "bob", 1)]
+    assert await told(database) == left
+
+
+def deleted_comment(comment: Item) -> Item:
+    """What is left of a comment that was deleted."""
+    kept = {name: value for name, value in comment.items() if name not in ("text", "text_len", "mentions")}
+    return {**kept, "deleted_at": "2026-06-25T12:00:00.000Z", "expiresAt": 1}
 
 
 async def calls_for(database: Database, changes: Sequence[Change]) -> list[Call]:

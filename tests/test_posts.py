@@ -507,7 +507,7 @@ async def test_a_damaged_post_spoils_its_own_place_only(served: Served) -> None:
     for sort in ("META", "TAG#cats"):
         (item,) = await stored(served, "p1", sort)
         assert item is not None
-        await served.store().write_all(FEED, puts=[{name: item[name] for name in item if name != "text"}])
+        await served.store().write_all(FEED, puts=[{**item, "tags": 5}])
 
     for user in (None, "fan"):
         answer = await served.ask(
@@ -538,6 +538,7 @@ async def test_a_deleted_post_is_gone_from_everywhere_and_leaves_a_tombstone(ser
             "SK": "META",
             "author_id": "ada",
             "created_at": iso(NOON),
+            "visibility": "public",
             "deleted_at": iso(moment),
             "expiresAt": to_seconds(moment + timedelta(days=30)),
         },

@@ -1,27 +1,35 @@
 """Comments: what one is, and how the table keeps it."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 from msgspec import Struct
 
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, text, texts
+from datastore.decoding import Decoder, count, text, texts
 from datastore.errors import Conflict, Forbidden
 from datastore.feeds.posts import Post
 from datastore.feeds.visibility import VISIBILITIES, Visibility
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.parts import second_part
-from datastore.moments import from_iso, iso
+from datastore.moments import from_iso, iso, to_seconds
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
 from datastore.store import Store
+from datastore.streams import Change
+
+# A comment's id is refused once it is a day old, so a tombstone that lives longer is of no use.
+TOMBSTONE_LIFETIME = timedelta(days=2)
 
 
 class Comment(Struct, frozen=True, gc=False):
-    """A comment on a post, with the post's author and visibility. `mentions` are the ids of users it names."""
+    """A comment on a post, with the post's author and visibility. `mentions` are the ids of users it names.
+
+    Author and visibility are None where another program wrote the item without them.
+    """
 
     post_id: str
     comment_id: str
@@ -29,13 +37,14 @@ class Comment(Struct, frozen=True, gc=False):
     created_at: datetime
     text: str
     mentions: tuple[str, ...]
-    post_author: str
-    post_visibility: Visibility
+    post_author: str | None
+    post_visibility: Visibility | None
+    stored_length: int | None = None
 
     @property
     def text_length(self) -> int:
-        """In characters."""
-        return len(self.text)
+        """In characters; as it is stored, where another program stored a length and no text."""
+        return self.stored_length if self.stored_length is not None and not self.text else len(self.text)
 
 
 def is_comment(item_keys: Mapping[str, str]) -> bool:
@@ -48,11 +57,30 @@ comment_from = Decoder(
     comment_id=text("SK", second_part),
     user_id=text("user_id"),
     created_at=text("created_at", from_iso),
-    text=text("text"),
+    text=text("text", default=""),
     mentions=texts("mentions", default=()),
-    post_author=text("post_author"),
-    post_visibility=text("post_visibility", VISIBILITIES),
+    post_author=text("post_author", default=None),
+    post_visibility=text("post_visibility", VISIBILITIES, default=None),
+    stored_length=count("text_len", default=None),
 )
+
+
+def commented(change: Change) -> Comment | None:
+    """The comment that a change brought, or None."""
+    return _live_comment(change.new) if is_comment(change.keys) and not _is_live(change.old) else None
+
+
+def uncommented(change: Change) -> Comment | None:
+    """The comment, as it was, that a change took away, or None."""
+    return _live_comment(change.old) if is_comment(change.keys) and not _is_live(change.new) else None
+
+
+def _is_live(item: Mapping[str, Any] | None) -> bool:
+    return item is not None and "deleted_at" not in item
+
+
+def _live_comment(item: Mapping[str, Any] | None) -> Comment | None:
+    return comment_from(item) if item is not None and _is_live(item) else None
 
 
 class Comments:
@@ -70,34 +98,48 @@ class Comments:
     async def by_key(self, post_id: str, comment_id: str, pattern: AccessPattern = keys.COMMENT) -> Comment | None:
         """FEED-N2: one comment, whoever may see its post; reads of one tick go out together."""
         found = await self._store.find(pattern, keys.comment(post_id, comment_id))
-        return None if found is None else found.record(comment_from)
+        return found.record(comment_from) if found is not None and _is_live(found.raw) else None
 
     async def add(self, post: Post, comment_id: str, user_id: str, text: str, mentions: Sequence[str]) -> Comment:
         """FEED-W3: the comment on a post that the user may see, or the one that is the user's there.
 
-        Raises `Conflict` for an id that is another user's.
+        Raises `Conflict` for an id that is another user's, or of a comment that was deleted.
         """
         comment = Comment(
             post.post_id, comment_id, user_id, self._now, text, tuple(mentions), post.author_id, post.visibility
         )
-        written = await self._store.put(keys.ADD_COMMENT, _comment_item(comment))
-        there = record(comment_from, written.item) or comment
-        if there.user_id != user_id:
+        written = await self._store.put(keys.ADD_COMMENT, _comment_item(post, comment))
+        there = comment if written.item is None else record(_live_comment, written.item)
+        if there is None or there.user_id != user_id:
             raise Conflict(f"The comment id {comment_id!r} is taken: choose another.")
         return there
 
     async def delete(self, post_id: str, comment_id: str, user_id: str) -> Comment | None:
-        """FEED-W6: the comment that was deleted, or None if there was none.
+        """FEED-W6: the comment that was deleted, or None if there was none. It leaves a tombstone.
 
         Raises `Forbidden` for one that is neither the user's nor on the user's post.
         """
-        written = await self._store.delete(keys.DELETE_COMMENT, keys.comment(post_id, comment_id), me=user_id)
-        if not written.ok and written.item is not None:
+        key = keys.comment(post_id, comment_id)
+        comment = record(_live_comment, await self._store.get(keys.DELETE_COMMENT, key))
+        if comment is None:
+            return None
+        if user_id not in (comment.user_id, await self._author_of_post(comment)):
             raise Forbidden("Only its author, or the author of the post, may delete a comment.")
-        return record(comment_from, written.item)
+        gone = to_seconds(self._now + TOMBSTONE_LIFETIME)
+        written = await self._store.update(
+            keys.DELETE_COMMENT, key, author=comment.user_id, now=iso(self._now), gone=gone
+        )
+        return comment if written.ok or written.repeated else None
+
+    async def _author_of_post(self, comment: Comment) -> str | None:
+        """The author of a comment's post, which is read where another program wrote the comment without it."""
+        if comment.post_author is not None:
+            return comment.post_author
+        post = await self._store.get(keys.DELETE_COMMENT, post_keys.post(comment.post_id))
+        return None if post is None else post.get("author_id")
 
 
-def _comment_item(comment: Comment) -> Item:
+def _comment_item(post: Post, comment: Comment) -> Item:
     key = keys.comment(comment.post_id, comment.comment_id)
     item = {
         "PK": key.partition,
@@ -106,7 +148,7 @@ def _comment_item(comment: Comment) -> Item:
         "created_at": iso(comment.created_at),
         "text": comment.text,
         "text_len": comment.text_length,
-        "post_author": comment.post_author,
-        "post_visibility": comment.post_visibility.value,
+        "post_author": post.author_id,
+        "post_visibility": post.visibility.value,
     }
     return item | ({"mentions": list(comment.mentions)} if comment.mentions else {})

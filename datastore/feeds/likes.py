@@ -19,13 +19,16 @@ from datastore.store import Store
 
 
 class Like(Struct, frozen=True, gc=False):
-    """Somebody's liking of a post, with the post's author and visibility."""
+    """Somebody's liking of a post, with the post's author and visibility.
+
+    Both are None where another program wrote the item without them.
+    """
 
     post_id: str
     user_id: str
     created_at: datetime
-    post_author: str
-    post_visibility: Visibility
+    post_author: str | None
+    post_visibility: Visibility | None
 
 
 def is_like(item_keys: Mapping[str, str]) -> bool:
@@ -37,8 +40,8 @@ like_from = Decoder(
     post_id=text("PK", second_part),
     user_id=text("SK", second_part),
     created_at=text("created_at", from_iso),
-    post_author=text("post_author"),
-    post_visibility=text("post_visibility", VISIBILITIES),
+    post_author=text("post_author", default=None),
+    post_visibility=text("post_visibility", VISIBILITIES, default=None),
 )
 
 
@@ -61,7 +64,7 @@ class Likes:
     async def like(self, post: Post, user_id: str) -> Like:
         """FEED-W2: the like of a post that the user may see, or the one that is there."""
         like = Like(post.post_id, user_id, self._now, post.author_id, post.visibility)
-        written = await self._store.put(keys.LIKE_POST, _like_item(like))
+        written = await self._store.put(keys.LIKE_POST, _like_item(post, like))
         return record(like_from, written.item) or like
 
     async def unlike(self, post_id: str, user_id: str) -> Like | None:
@@ -70,12 +73,12 @@ class Likes:
         return record(like_from, written.item)
 
 
-def _like_item(like: Like) -> Item:
+def _like_item(post: Post, like: Like) -> Item:
     key = keys.like(like.post_id, like.user_id)
     return {
         "PK": key.partition,
         "SK": key.sort,
         "created_at": iso(like.created_at),
-        "post_author": like.post_author,
-        "post_visibility": like.post_visibility.value,
+        "post_author": post.author_id,
+        "post_visibility": post.visibility.value,
     }

@@ -1,6 +1,6 @@
 """Notifications: what one is, and how the table keeps it until it is read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from operator import itemgetter
@@ -90,6 +90,12 @@ def told(notification: Notification) -> Write:
     }
     present = {name: value for name, value in about.items() if value is not None}
     return Write(FEED, key, add={"actor_count": notification.actor_count}, set={**fixed, **present})
+
+
+async def retract(store: Store, notifications: Sequence[Notification]) -> None:
+    """FEED-P6: delete unread notifications. A repeat changes nothing."""
+    places = [keys.notification(one.user_id, one.created_at, one.name) for one in notifications]
+    await store.write_all(keys.RETRACT, deletes=list(dict.fromkeys(places)))
 
 
 class Notifications:

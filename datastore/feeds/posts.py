@@ -26,9 +26,12 @@ from datastore.records import raw_parsed
 from datastore.store import Action, Store
 from datastore.streams import Change
 
-# For so long a deleted post's id is nobody's.
+# For so long a deleted post's id cannot be used.
 TOMBSTONE_LIFETIME = timedelta(days=30)
-PUBLIC = encode(Visibility.PUBLIC)
+PUBLIC, PRIVATE = encode(Visibility.PUBLIC), encode(Visibility.PRIVATE)
+# What the item of a tag copies of its post. Items of other programs need not have any of it.
+COPIED = ("author_id", "visibility", "text", "media_ref", "tags")
+COPIED_ALWAYS = frozenset({"author_id", "visibility", "text"})
 
 
 class Post(Struct, frozen=True, gc=False):
@@ -53,6 +56,10 @@ def is_post(item_keys: Mapping[str, str]) -> bool:
     return item_keys["SK"] == META and item_keys["PK"].startswith("POST#")
 
 
+def is_tag(item_keys: Mapping[str, str]) -> bool:
+    return item_keys["SK"].startswith(keys.TAG_PREFIX) and item_keys["PK"].startswith("POST#")
+
+
 def is_live(item: Mapping[str, Any] | None) -> bool:
     """Whether it is a post and no tombstone."""
     return item is not None and "deleted_at" not in item
@@ -63,14 +70,14 @@ def _moment_at(position: str) -> datetime:
     return from_iso(moment)
 
 
-# The post in an item of the table, of GSI1, or of a tag in GSI2.
+# The post in an item of GSI1, or of a tag in GSI2.
 post_from = Decoder(
     Post,
     post_id=text("PK", second_part),
     author_id=text("author_id", default=text("GSI1PK", second_part)),
-    created_at=text("GSI1SK", _moment_at, default=text("GSI2SK", _moment_at)),
+    created_at=text("GSI1SK", _moment_at, default=text("GSI2SK", _moment_at, default=text("created_at", from_iso))),
     visibility=text("visibility", VISIBILITIES),
-    text=text("text"),
+    text=text("text", default=""),
     media_ref=text("media_ref", default=None),
     tags=texts("tags", default=()),
     likes=count("likes", default=0, given="GSI1PK"),
@@ -78,20 +85,24 @@ post_from = Decoder(
     # The item of a tag, and what GSI2 brings of it, have neither.
     mentions=texts("mentions", default=(), given="created_at"),
 )
+# The post in its own item, which has all of it.
+whole_post_from = post_from.but(
+    likes=count("likes", default=0), comments=count("comments", default=0), mentions=texts("mentions", default=())
+)
 
 
 def written(change: Change) -> Post | None:
     """The post that a change brought, or None."""
     if change.kind != "INSERT" or not is_post(change.keys) or change.new is None or not is_live(change.new):
         return None
-    return post_from(change.new)
+    return whole_post_from(change.new)
 
 
 def deleted(change: Change) -> Post | None:
     """The post, as it was, that a change took away, or None."""
     if not is_post(change.keys) or change.old is None or not is_live(change.old) or is_live(change.new):
         return None
-    return post_from(change.old)
+    return whole_post_from(change.old)
 
 
 class Posts:
@@ -121,7 +132,7 @@ class Posts:
 
     async def _living(self, post_id: str, pattern: AccessPattern) -> Post | None:
         found = await self._store.find(pattern, keys.post(post_id))
-        return found.record(post_from) if found is not None and is_live(found.raw) else None
+        return found.record(whole_post_from) if found is not None and is_live(found.raw) else None
 
     async def by_author(self, author_id: str, span: Span, *, leads_on: bool = False) -> Page:
         """FEED-002: the posts of an author that the viewer may see, newest first.
@@ -140,13 +151,31 @@ class Posts:
         return await read_page(self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, keep=keep, leads_on=leads_on)
 
     async def by_tag(self, name: str, span: Span) -> Page:
-        """FEED-007: the posts with a tag that the viewer may see, newest first; private ones nobody finds by it."""
+        """FEED-007: the posts with a tag that the viewer may see, newest first; private ones are never among them."""
         values = {"partition": keys.by_tag(name)}
         viewer = self._sight.viewer
         signed_in = viewer.user_id is not None
         shown = {} if signed_in or viewer.sees_all else {"public": Visibility.PUBLIC.value}
-        keep = self._seen if signed_in and not viewer.sees_all else None
-        return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, keep=keep)
+        return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, keep=self._tagged)
+
+    async def _tagged(self, items: list[Raw]) -> list[Raw]:
+        """Return the items of a tag whose posts the viewer may see, completed where they copy too little of them.
+
+        The posts of those that other programs wrote without copies are read in one batch.
+        """
+        if any(not item.keys() >= COPIED_ALWAYS for item in items):
+            completed = await asyncio.gather(*map(self._with_copies, items))
+            items = [item for item in completed if item is not None]
+        return items if self._sight.viewer.sees_all else await self._seen(items)
+
+    async def _with_copies(self, item: Raw) -> Raw | None:
+        """Return the item of a tag with what it copies of its post; None for a post that no tag leads to."""
+        if item.keys() >= COPIED_ALWAYS:
+            return item
+        found = await self._store.find(keys.POSTS_BY_TAG, keys.post(second_part(item["PK"]["S"])))
+        if found is None or not is_live(found.raw) or found.raw.get("visibility") == PRIVATE:
+            return None
+        return {**{name: found.raw[name] for name in COPIED if name in found.raw}, **item}
 
     async def _seen(self, items: list[Raw]) -> list[Raw]:
         """Those of a page that the viewer may see; whether they follow the authors is read in one batch."""
@@ -242,7 +271,7 @@ def _as_it_stands(cancelled: TransactionCancelled, post: Post) -> Post:
     item = cancelled.items[0]
     if item is None or not is_live(item) or item.get("author_id") != post.author_id:
         raise Conflict(f"The id {post.post_id} is taken.") from cancelled
-    return post_from(item)
+    return whole_post_from(item)
 
 
 def _post_item(post: Post) -> Item:

@@ -12,7 +12,8 @@ from datetime import datetime
 from datastore import effects
 from datastore.effects import Effect, Write
 from datastore.feeds.boards import Boards
-from datastore.feeds.comments import Comment, comment_from, is_comment
+from datastore.feeds.comments import Comment, commented, uncommented
+from datastore.feeds.completion import completed, tagged
 from datastore.feeds.follows import Follow, following_from, is_following
 from datastore.feeds.likes import Like, is_like, like_from
 from datastore.feeds.metrics import Counted, author_month, tag_windows
@@ -47,6 +48,7 @@ class Counters:
 
     async def handle(self, changes: Sequence[Change]) -> None:
         now = self._now()
+        changes = await completed(self._open_store, changes)
         counted = [
             Effect(effects.name_of(self.name, change), tuple(writes))
             for change in changes
@@ -75,16 +77,20 @@ def writes_of(change: Change, now: datetime) -> list[Write]:
         return _of_post(post, 1, now)
     if (post := deleted(change)) is not None:
         return _of_post(post, -1, now)
+    if (comment := commented(change)) is not None:
+        return _of_answer(comment, "comments", 1)
+    if (comment := uncommented(change)) is not None:
+        return _of_answer(comment, "comments", -1)
     step = STEPS.get(change.kind, 0)
     item = change.new if step > 0 else change.old
     if not step or item is None:
         return []
     if is_like(change.keys):
         return _of_answer(like_from(item), "likes", step)
-    if is_comment(change.keys):
-        return _of_answer(comment_from(item), "comments", step)
     if is_following(change.keys):
         return _of_follow(following_from(item), step)
+    if (tag := tagged(change, item)) is not None:
+        return tag_windows(tag[:1], tag[1], step, now)
     return []
 
 
@@ -102,8 +108,9 @@ def _of_post(post: Post, step: int, now: datetime) -> list[Write]:
 def _of_answer(answer: Like | Comment, counted: Counted, step: int) -> list[Write]:
     """A like or a comment: it counts for the author's month where the post is public and another's."""
     writes = [Write(FEED, posts.post(answer.post_id), add={counted: step}, only_if=posts.NOT_DELETED)]
-    if answer.post_visibility is Visibility.PUBLIC and answer.user_id != answer.post_author:
-        writes.append(author_month(answer.post_author, answer.created_at, counted, step))
+    author_id = answer.post_author
+    if answer.post_visibility is Visibility.PUBLIC and author_id is not None and answer.user_id != author_id:
+        writes.append(author_month(author_id, answer.created_at, counted, step))
     return writes
 
 

@@ -1,7 +1,11 @@
-"""Tells users what others did: likes, comments, follows and mentions; nobody of what they did themselves.
+"""Notifies users of what others did: likes, comments, follows and mentions; nobody of what they did themselves.
 
 Each is told once under a mark that says what it is about, not which record brought it: who likes, takes it back and
 likes again within a window is one liker, and who follows again on the same day is not told of again.
+
+The unread notifications of a deleted post or comment are deleted. Their keys follow from the item that was deleted, so
+nothing is searched for. A record and the deletion of its item are handled in their order; the mark of a notification is
+put with its deletion too, so that a record that is handled late, as from a dead letter, creates it no more.
 """
 
 import asyncio
@@ -12,12 +16,14 @@ from hashlib import sha256
 
 from datastore import effects
 from datastore.effects import Effect
-from datastore.feeds.comments import Comment, comment_from, is_comment
+from datastore.feeds.comments import Comment, commented, uncommented
+from datastore.feeds.completion import completed
 from datastore.feeds.follows import Follow, following_from, is_following
 from datastore.feeds.likes import Like, is_like, like_from
-from datastore.feeds.notifications import LIFETIME, LIKES_WINDOW, Notification, NotificationKind, told
-from datastore.feeds.posts import Post, written
+from datastore.feeds.notifications import LIFETIME, LIKES_WINDOW, Notification, NotificationKind, retract, told
+from datastore.feeds.posts import Post, deleted, written
 from datastore.feeds.recipients import Recipients
+from datastore.feeds.remains import Remains
 from datastore.feeds.visibility import Visibility
 from datastore.moments import epoch_ms, from_epoch_ms, iso
 from datastore.store import Store
@@ -48,34 +54,69 @@ class Notifications:
 
     async def handle(self, changes: Sequence[Change]) -> None:
         now = self._now()
+        changes = await completed(self._open_store, changes)
         news = [piece for change in changes for piece in news_of(change) if piece.notification.expires_at > now]
-        if not news:
-            return
-        store = self._open_store()
+        if news:
+            await self._notify(self._open_store(), news, now)
+        taken_back = [change for change in changes if _is_taken_back(change)]
+        if taken_back:
+            await self._retract(self._open_store(), taken_back, now)
+
+    async def _notify(self, store: Store, news: Sequence[News], now: datetime) -> None:
         recipients = Recipients(store)
         wanted = await asyncio.gather(*[_is_wanted(recipients, piece) for piece in news])
         # What is not told is marked too: a record that comes again, after somebody joined, changes nothing.
         decided = [
-            Effect(f"{self.name}:{_digest(*piece.mark)}", (told(piece.notification),) if is_wanted else ())
+            Effect(self._effect(piece), (told(piece.notification),) if is_wanted else ())
             for piece, is_wanted in zip(news, wanted, strict=True)
         ]
         await effects.apply(store, decided, now)
+
+    async def _retract(self, store: Store, changes: Sequence[Change], now: datetime) -> None:
+        """Delete the unread notifications of what was deleted; those of a like only where its post is gone.
+
+        Whether the posts of likes are gone is read in one batch.
+        """
+        likes = [like_from(change.old) for change in changes if is_like(change.keys) and change.old is not None]
+        gone = await Remains(store).gone(like.post_id for like in likes) if likes else set[str]()
+        news = [piece for like in likes if like.post_id in gone for piece in _of_like(like)]
+        news += [piece for change in changes for piece in _news_deleted(change)]
+        news = [piece for piece in news if piece.notification.expires_at > now]
+        await effects.apply(store, [Effect(self._effect(piece), ()) for piece in news], now)
+        await retract(store, [piece.notification for piece in news])
+
+    def _effect(self, piece: News) -> str:
+        return f"{self.name}:{_digest(*piece.mark)}"
 
 
 async def _is_wanted(recipients: Recipients, piece: News) -> bool:
     return piece.seen_by is None or await recipients.may_be_told(piece.notification.user_id, *piece.seen_by)
 
 
+def _is_taken_back(change: Change) -> bool:
+    """Whether a like, comment or post is no more."""
+    is_unliked = change.kind == "REMOVE" and is_like(change.keys)
+    return is_unliked or uncommented(change) is not None or deleted(change) is not None
+
+
+def _news_deleted(change: Change) -> list[News]:
+    """What a comment or post that is no more was to others."""
+    if (comment := uncommented(change)) is not None:
+        return _of_comment(comment)
+    post = deleted(change)
+    return [] if post is None else _of_post(post)
+
+
 def news_of(change: Change) -> list[News]:
     """What a change is to others; nothing if it is of no concern."""
+    if (comment := commented(change)) is not None:
+        return _of_comment(comment)
     if change.kind != "INSERT" or change.new is None:
         return []
     if (post := written(change)) is not None:
         return _of_post(post)
     if is_like(change.keys):
         return _of_like(like_from(change.new))
-    if is_comment(change.keys):
-        return _of_comment(comment_from(change.new))
     if is_following(change.keys):
         return _of_follow(following_from(change.new))
     return []
@@ -83,7 +124,7 @@ def news_of(change: Change) -> list[News]:
 
 def _of_like(like: Like) -> list[News]:
     """Likes of one post within a window are one notification, dated to its beginning."""
-    if like.user_id == like.post_author:
+    if like.post_author is None or like.user_id == like.post_author:
         return []
     window = window_of(like.created_at)
     notification = _notification(
@@ -94,6 +135,8 @@ def _of_like(like: Like) -> list[News]:
 
 def _of_comment(comment: Comment) -> list[News]:
     """The post's author is told of the comment; those it mentions of that, unless they are the author."""
+    if comment.post_author is None or comment.post_visibility is None:
+        return []
     about = comment.post_id, comment.comment_id
     mentioned = (user for user in comment.mentions or () if user != comment.post_author)
     news = _mentions(

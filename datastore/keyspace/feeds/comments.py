@@ -1,4 +1,7 @@
-"""Comments: `POST#<id>` / `COMMENT#<commentId>`. The ids are UUIDs of version 7, so their order is time order."""
+"""Comments: `POST#<id>` / `COMMENT#<commentId>`. The ids are UUIDs of version 7, so their order is time order.
+
+A deleted comment leaves a tombstone under its key for two days: an item with `deleted_at`, which no list shows.
+"""
 
 from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.feeds.posts import partition
@@ -21,6 +24,7 @@ COMMENTS = AccessPattern(
     who=Who.ANY,
     fields=("comments", "Post.comments"),
     key="PK = :partition AND begins_with(SK, :prefix)",
+    filter=("attribute_not_exists(deleted_at)",),
 )
 COMMENT = AccessPattern(
     id="FEED-N2",
@@ -57,11 +61,13 @@ DELETE_COMMENT = AccessPattern(
     id="FEED-W6",
     question="Delete one's comment, or one on one's post; a repeat changes nothing",
     table=FEED,
-    # The post, where it is refused: who may not see it is not told that there is a comment.
-    operations=("DeleteItem", "GetItem", "BatchGetItem"),
+    # The comment is read before. The post is read where the comment does not name its author, and where it is refused:
+    # a caller who may not see the post learns of no comment.
+    operations=("GetItem", "BatchGetItem", "UpdateItem"),
     who=Who.USER,
     fields=("deleteComment",),
-    condition="user_id = :me OR post_author = :me",
+    condition="user_id = :author AND attribute_not_exists(deleted_at)",
+    update="SET deleted_at = :now, expiresAt = :gone REMOVE #text, text_len, mentions",
     consistent=True,
 )
 

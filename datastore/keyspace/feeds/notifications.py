@@ -73,4 +73,12 @@ RECIPIENT = AccessPattern(
     consistent=True,
 )
 
-PATTERNS = (UNREAD, NOTIFICATION, MARK_READ, NOTIFICATION_RECEIVED, RECIPIENT)
+RETRACT = AccessPattern(
+    id="FEED-P6",
+    question="Delete the unread notifications of a deleted post or comment",
+    table=FEED,
+    operations=("BatchWriteItem",),
+    who=Who.INTERNAL,
+)
+
+PATTERNS = (UNREAD, NOTIFICATION, MARK_READ, NOTIFICATION_RECEIVED, RECIPIENT, RETRACT)

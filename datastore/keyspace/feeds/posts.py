@@ -8,6 +8,8 @@ from datastore.keyspace.feeds.users import META
 from datastore.keyspace.parts import Key, join, split
 from datastore.moments import iso
 
+TAG_PREFIX = "TAG#"
+
 
 def partition(post_id: str) -> str:
     """The item collection of a post: itself, its tags, comments and likes."""
@@ -98,14 +100,15 @@ POSTS_BY_TAG = AccessPattern(
     id="FEED-007",
     question="The posts with a tag that the caller may see, newest first",
     table=FEED,
-    # For posts shown to followers only: whether a signed-in caller is one.
+    # For posts shown to followers only: whether a signed-in caller is one. The posts of items without copies.
     operations=("GetItem", "BatchGetItem", "Query"),
     who=Who.ANY,
     fields=("postsByTag",),
     index="GSI2",
     key="GSI2PK = :partition",
-    # For callers who are not signed in. Private posts are not in the index.
-    filter=("visibility = :public",),
+    # For callers who are not signed in. Private posts of ours are not in the index. Items that other programs wrote
+    # without copies name no visibility: their posts are read.
+    filter=("(visibility = :public OR attribute_not_exists(visibility))",),
     descending=True,
 )
 CREATE_POST = AccessPattern(
@@ -132,7 +135,8 @@ DELETE_POST = AccessPattern(
     condition="author_id = :me AND attribute_not_exists(deleted_at)",
     update=(
         "SET deleted_at = :now, expiresAt = :gone"
-        " REMOVE GSI1PK, GSI1SK, #text, media_ref, tags, mentions, likes, comments, visibility"
+        # Author and visibility stay: what other programs' likes and comments counted for is known by them.
+        " REMOVE GSI1PK, GSI1SK, #text, media_ref, tags, mentions, likes, comments"
     ),
     # A post that was just written can be deleted.
     consistent=True,
@@ -140,6 +144,15 @@ DELETE_POST = AccessPattern(
 IS_LIVE = AccessPattern(
     id="FEED-P4",
     question="Whether a post is still there",
+    table=FEED,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="PK = POST#<id>, SK = META",
+    consistent=True,
+)
+POST_OF_ITEMS = AccessPattern(
+    id="FEED-P7",
+    question="The author and visibility of a post, for likes, comments and tags of other programs that name neither",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -183,6 +196,7 @@ PATTERNS = (
     CREATE_POST,
     DELETE_POST,
     IS_LIVE,
+    POST_OF_ITEMS,
     POSTS_SINCE,
     REMAINS,
     CLEAN_UP,
