@@ -144,12 +144,10 @@ class Background:
         return StatisticsRebuild(self._patient_store, self.now)
 
     def search_jobs(self) -> Iterator[Job]:
-        """Those that keep the search index, if there is one. One beside local data is built when it must be."""
-        if isinstance(self.search, NoIndex):
-            return
-        yield self.search_pipeline().run
-        if isinstance(self.search, SqliteIndex):
-            yield self._build_search
+        """Return the jobs that keep the search index, if there is one. One beside local data is built as needed."""
+        if not isinstance(self.search, NoIndex):
+            yield self.search_pipeline().run
+            yield self._build_search if isinstance(self.search, SqliteIndex) else self._check_search
 
     def search_pipeline(self, **given: Any) -> SearchPipeline:
         """A consumer that keeps the search index; `given` is for it."""
@@ -171,12 +169,17 @@ class Background:
         """The handler of the search index, for changes that come from elsewhere than the stream."""
         return SearchSync(self.search, self._patient_store, self.search_metrics)
 
-    def search_rebuild(self, told: Callable[[RebuildProgress], None] = lambda _: None) -> Rebuild:
-        return Rebuild(self.client, self.store.prefix, self._patient_store, self.search, self.now, told)
+    def search_rebuild(self, on_progress: Callable[[RebuildProgress], None] = lambda _: None) -> Rebuild:
+        return Rebuild(self.client, self.store.prefix, self._patient_store, self.search, self.now, on_progress)
 
     async def _build_search(self) -> None:
         await self.search_rebuild().run_if_needed()
         await asyncio.Event().wait()  # it is done for good
+
+    async def _check_search(self) -> None:
+        if await self.search_rebuild().is_needed():
+            logger.warning("The search index was not built from this table: run `gateway.py search rebuild` once.")
+        await asyncio.Event().wait()
 
     def demo(self) -> Demo:
         return Demo(

@@ -75,7 +75,7 @@ def rebuild(
     async def build(gateway: Gateway) -> None:
         _check(gateway)
         try:
-            done = await gateway.background.search_rebuild(_tell).run()
+            done = await gateway.background.search_rebuild(_show).run()
         except BuildReplaced as problem:
             raise mistake(problem) from None
         typer.echo(_line(done))
@@ -111,7 +111,7 @@ def _check(gateway: Gateway) -> None:
         raise mistake("tables in AWS need an OpenSearch for their index: set GATEWAY_SEARCH_URL.", 2)
 
 
-def _tell(progress: RebuildProgress) -> None:
+def _show(progress: RebuildProgress) -> None:
     if notes.is_terminal:
         notes.print(f"{_line(progress)} of {progress.scanned} items", end="\r")
 

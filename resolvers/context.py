@@ -217,14 +217,14 @@ class Context:
         self._note(store)
         return store
 
-    def _opened(self) -> Store:
+    def _opened(self, meter: Meter | None = None) -> Store:
         services = self.services
         store = Store(
             services.client,
             prefix=services.prefix,
             deadline=Deadline(services.deadline_seconds),
             token=services.new_id,
-            meter=self.meter,
+            meter=self.meter if meter is None else meter,
         )
         store.sharing = self._sharing
         store.repeats = self.is_again
@@ -312,7 +312,9 @@ class Context:
     @_Made
     def searches(self) -> Searches:
         """Searches of the feed."""
-        return Searches(self.services.search, self.posts, self.users, self.sight, self.store.meter)
+        store = self._opened(Meter())
+        self._note(store)
+        return Searches(self.services.search, store, self.now, Sight(store, self.viewer), self.meter)
 
     @_Made
     def comments(self) -> Comments:

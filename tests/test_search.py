@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 from conftest import Answer, Served
 from feed_changes import feed_changes, put, remove
+from rights import refused
 
 from datastore.feeds import searches
+from datastore.keyspace.roles import GATEWAY
+from datastore.metering import Call
 from datastore.search import Kind
 from edge.settings import Misconfigured, Settings
 from resolvers.access import Role
@@ -98,11 +101,38 @@ async def test_a_page_reads_its_posts_in_one_batch(world: Served) -> None:
         await write(world, f"p{number}", "word")
     await sync(world)
 
+    made: list[Call] = []
+    assert world.gateway.database is not None
+    world.gateway.database.client.on_call = made.append
+
     answer = await world.ask(IDS, {"query": "word", "first": 3}, user="bob")
 
     assert ids(answer) == ["p4", "p3", "p2"]
-    assert answer.made == ["BatchGetItem feed"]
-    assert (await world.ask(IDS, {"query": "nothing"})).made == []
+    assert [call.operation for call in made] == ["BatchGetItem"]
+    assert [list(refused(GATEWAY, call.operation, call.request)) for call in made] == [[]]
+    made.clear()
+    assert ids(await world.ask(IDS, {"query": "nothing"})) == []
+    assert made == []
+
+
+async def test_a_search_costs_the_same_whatever_is_found_and_hidden(world: Served) -> None:
+    """Else a budget would tell how many posts with some words are hidden from the caller."""
+    for number in range(9):
+        await write(world, f"p{number}", "hidden word", visibility="FOLLOWERS")
+    await write(world, "shown", "other word", "bob")
+    await sync(world)
+    costs = []
+    for query in ("hidden", "other", "nothing"):
+        world.reports.clear()
+        await world.ask(IDS, {"query": query, "first": 5}, user="eve")
+        (report,) = world.reports
+        costs.append((report.price, report.estimate, report.calls, report.withheld))
+
+    assert costs == [(6.0, 6.0, 0, 0)] * 3
+    answer = await world.ask(USERS, {"query": "ada", "first": 5})
+    assert answer.errors is None
+    (report,) = world.reports
+    assert report.price == report.estimate == 3.5
 
 
 async def test_posts_show_only_to_those_who_may_see_them(world: Served) -> None:

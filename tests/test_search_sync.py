@@ -81,7 +81,7 @@ class Syncing:
             raise Unavailable("The process is no more.")
         return await self._database.client.call(*arguments, **options)  # type: ignore[arg-type]
 
-    def told(self, name: str, **labels: str) -> float | None:
+    def figure(self, name: str, **labels: str) -> float | None:
         return self.figures.registry.get_sample_value(name, labels)
 
 
@@ -103,8 +103,8 @@ async def finds(index: Flaky, text: str, ids: Sequence[str]) -> None:
             await asyncio.sleep(0.01)
 
 
-def rebuild(database: Database, index: SqliteIndex, told: list[RebuildProgress] | None = None) -> Rebuild:
-    progress = [] if told is None else told
+def rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress] | None = None) -> Rebuild:
+    progress = [] if pages is None else pages
     return Rebuild(database.client, database.prefix, lambda: store_of(database), index, now, progress.append)
 
 
@@ -119,10 +119,10 @@ async def test_the_consumer_keeps_the_index_in_step(database: Database, index: F
         await remove(database, second)
         await finds(index, "hello", [])
         assert await index.found("ada", Kind.USERS) == ["ada"]
-        assert instance.told("search_indexed_total", kind="users") == 1
-        assert (instance.told("search_indexed_total", kind="posts") or 0) >= 4
+        assert instance.figure("search_indexed_total", kind="users") == 1
+        assert (instance.figure("search_indexed_total", kind="posts") or 0) >= 4
         shards = [shard for shard in instance.pipeline.consumer.working]
-        await until(lambda: instance.told("search_stream_lag_seconds", table=FEED.name, shard=shards[0]) == 0)
+        await until(lambda: instance.figure("search_stream_lag_seconds", table=FEED.name, shard=shards[0]) == 0)
 
 
 async def test_its_checkpoints_are_its_own(database: Database, index: Flaky) -> None:
@@ -152,12 +152,12 @@ async def test_what_was_written_while_the_index_was_away_is_caught_up(database: 
     index.away = True
     async with syncing(database, index) as instance:
         await put(database, *[post_item(f"p{number}") for number in range(5)], tombstone(post_item("p3")))
-        await until(lambda: (instance.told("search_failures_total") or 0) >= 3)
+        await until(lambda: (instance.figure("search_failures_total") or 0) >= 3)
         assert await index.found("hello") == []
 
         index.away = False
         await finds(index, "hello", ["p0", "p1", "p2", "p4"])
-        assert instance.told("search_stream_dead_letters_total", table=FEED.name, handler=GROUP) is None
+        assert instance.figure("search_stream_dead_letters_total", table=FEED.name, handler=GROUP) is None
 
 
 async def test_counts_and_items_of_other_kinds_write_nothing(database: Database, index: Flaky) -> None:
@@ -223,18 +223,18 @@ async def test_a_rebuild_beside_the_consumer_loses_and_revives_nothing(database:
                 if over.is_set():
                     break
 
-        told: list[RebuildProgress] = []
+        pages: list[RebuildProgress] = []
         disturbing = asyncio.create_task(disturb())
         for _ in range(3):
-            await rebuild(database, index, told).run()
+            await rebuild(database, index, pages).run()
         over.set()
         await disturbing
         await finds(index, "hello", sorted(alive))
         await rebuild(database, index).run()
         assert set(await index.found("hello")) == alive
 
-    assert told[-1].scanned >= 60
-    assert told[-1].damaged == 0
+    assert pages[-1].scanned >= 60
+    assert pages[-1].damaged == 0
 
 
 async def test_a_rebuild_mends_what_the_index_missed(database: Database, index: Flaky) -> None:
@@ -272,10 +272,10 @@ async def test_items_of_one_post_on_two_pages_of_the_scan_are_one_entry(database
     large = [{"PK": "POST#o", "SK": f"TAG#{number:02}", "padding": "x" * 300_000} for number in range(8)]
     await put(database, meta, *large)
 
-    told: list[RebuildProgress] = []
-    await rebuild(database, index, told).run()
+    pages: list[RebuildProgress] = []
+    await rebuild(database, index, pages).run()
 
-    assert len(told) > 1
+    assert len(pages) > 1
     assert await index.found("#00") == await index.found("#07") == ["o"]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -14,15 +15,17 @@ from datastore.keyspace.feeds import search as keys
 from datastore.metering import Meter
 from datastore.search import Audience, Hit, Kind, Position, SearchIndex
 from datastore.search.queries import Query
+from datastore.store import Store
 
 Record = TypeVar("Record")
 
-# How often the index is asked for one page, and for how many candidates at a time. A caller's page ends where so many
+# How often the index is asked for one page, and for how many candidates at a time. A caller's list ends where so many
 # in a row are hidden from them.
-MOST_ROUNDS = 4
+MOST_ROUNDS = 3
 MOST_CANDIDATES = 200
-# What one request to the index counts for, in read units.
+# What a search is charged with, in read units: so many, and for each result that the page may have.
 SEARCH_UNITS = 1.0
+POST_UNITS, USER_UNITS = 1.0, 0.5
 
 
 class Found(Struct, Generic[Record], frozen=True):
@@ -33,23 +36,29 @@ class Found(Struct, Generic[Record], frozen=True):
 
 
 class Searches:
-    """One method for each access pattern."""
+    """One method for each access pattern.
 
-    def __init__(self, index: SearchIndex, posts: Posts, users: Users, sight: Sight, meter: Meter) -> None:
+    `meter` is charged with the same units whatever a search finds: a budget that followed the reads would tell a caller
+    how many posts with some words are hidden from them. So `store` has a meter of its own.
+    """
+
+    def __init__(self, index: SearchIndex, store: Store, now: datetime, sight: Sight, meter: Meter) -> None:
         self._index = index
-        self._posts = posts
-        self._users = users
+        self._posts = Posts(store, now, sight)
+        self._users = Users(store, now)
         self._sight = sight
         self._meter = meter
 
     async def posts(self, query: Query, size: int, after: Position | None) -> Found[Post]:
         """FEED-N5: the posts that match and that the viewer may see, the most relevant first."""
+        self._meter.charge(SEARCH_UNITS + size * POST_UNITS)
         viewer = self._sight.viewer
         audience = None if viewer.sees_all else Audience(viewer.user_id)
         return await self._page(Kind.POSTS, query, size, after, audience, self._visible)
 
     async def users(self, query: Query, size: int, after: Position | None) -> Found[User]:
         """FEED-N6: the users whose names match, the most relevant first."""
+        self._meter.charge(SEARCH_UNITS + size * USER_UNITS)
         return await self._page(Kind.USERS, query, size, after, None, self._user)
 
     async def _page(
@@ -65,7 +74,6 @@ class Searches:
         found: list[tuple[Position, Record | Internal]] = []
         limit = size + 1
         for _ in range(MOST_ROUNDS):
-            self._meter.charge(SEARCH_UNITS)
             hits = await self._index.search(kind, query, limit, after, audience)
             found += await _read(hits, read)
             if len(found) > size or len(hits) < limit:

@@ -5,6 +5,7 @@ the consumer writes to both, and what it writes is newer than what the scan brin
 deleted comes back. A rebuild that is killed leaves the present index as it is; the next one begins from the start.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from functools import partial
 from datastore.backoff import Backoff
 from datastore.feeds.search_source import ScannedPage, scanned
 from datastore.keyspace.feeds.table import FEED
-from datastore.search import Kind, SearchIndex
+from datastore.search import BuildReplaced, Kind, SearchIndex
 from datastore.shards import Wire, stream_of
 from datastore.store import Store
 from pipelines.streams.outages import is_outage, waited_out
 
 PIECE = 500
+PAUSE_SECONDS = 5.0
 WAITING = Backoff(first=0.1, most=5.0, tries=8)
 
 logger = logging.getLogger(__name__)
@@ -36,7 +38,7 @@ class RebuildProgress:
 
 
 class Rebuild:
-    """A rebuild of the index. `open_store` opens a store for each page, and `told` hears of the progress after it."""
+    """A rebuild of the index. `open_store` opens a store for each page, after which `on_progress` is called."""
 
     def __init__(
         self,
@@ -45,14 +47,14 @@ class Rebuild:
         open_store: Callable[[], Store],
         index: SearchIndex,
         now: Callable[[], datetime],
-        told: Callable[[RebuildProgress], None] = lambda _: None,
+        on_progress: Callable[[RebuildProgress], None] = lambda _: None,
     ) -> None:
         self._wire = wire
         self._prefix = prefix
         self._open_store = open_store
         self._index = index
         self._now = now
-        self._told = told
+        self._on_progress = on_progress
 
     async def run(self) -> RebuildProgress:
         """Return what was done when the new index is in place.
@@ -66,25 +68,31 @@ class Rebuild:
         async for page in scanned(self._open_store):
             await self._fill(build, page)
             progress = _after(progress, page)
-            self._told(progress)
+            self._on_progress(progress)
         await self._index.finish(build, source, self._now())
         if progress.damaged:
             logger.warning("%d items of the feed could not be read, and are not in the search index.", progress.damaged)
         return progress
 
+    async def is_needed(self) -> bool:
+        """Whether the index was never built, or was built from another table than the one that is there now."""
+        return (await self._index.status()).source != await stream_of(self._wire, FEED.name, self._prefix)
+
     async def run_if_needed(self) -> None:
-        """Build an index that was never built, or was built from another table than the one that is there now."""
-        source = await stream_of(self._wire, FEED.name, self._prefix)
-        if (await self._index.status()).source == source:
-            return
-        done = await self.run()
-        logger.info("The search index was built: %d posts and %d users.", done.posts, done.users)
+        """Build the index unless it is that of the table. Another process may build it at the same time."""
+        while await self.is_needed():
+            try:
+                done = await self.run()
+            except BuildReplaced:
+                await asyncio.sleep(PAUSE_SECONDS)  # for the other rebuild to end
+            else:
+                logger.info("The search index was built: %d posts and %d users.", done.posts, done.users)
 
     async def _fill(self, build: str, page: ScannedPage) -> None:
         for kind, entries in ((Kind.POSTS, page.posts), (Kind.USERS, page.users)):
             for at in range(0, len(entries), PIECE):
                 fill = partial(self._index.fill, build, kind, entries[at : at + PIECE])
-                await waited_out(fill, _tell, backoff=WAITING, passes=is_outage)
+                await waited_out(fill, _log_outage, backoff=WAITING, passes=is_outage)
 
 
 def _after(progress: RebuildProgress, page: ScannedPage) -> RebuildProgress:
@@ -96,5 +104,5 @@ def _after(progress: RebuildProgress, page: ScannedPage) -> RebuildProgress:
     )
 
 
-def _tell(problem: Exception) -> None:
+def _log_outage(problem: Exception) -> None:
     logger.warning("The search index is waited for: %s", problem)
