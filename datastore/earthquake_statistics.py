@@ -118,6 +118,7 @@ class StatisticsWriter:
             store = self._open_store()
             before = await store.get(keys.DAY_BEFORE_RECOUNT, keys.day(day))
             counted = [item async for item in store.query_all(keys.COUNTED_EVENTS, {"partition": keys.counted_on(day)})]
+            await _raise_bound(store, day, before, counted)
             try:
                 await store.transact(keys.RECOUNT, _replacing(day, (before or {}).get("recounts"), counted))
                 return
@@ -275,6 +276,13 @@ def _counted(place: Key, item: Item) -> Item | None:
         "region": region_of(float(item["lat"]), float(item["lon"])).value,
         "natural": is_natural(item.get("type")),
     }
+
+
+async def _raise_bound(store: Store, day: str, before: Item | None, counted: Sequence[Item]) -> None:
+    """Raise a bound that is too low although it was raised once: the table may have lost its items since."""
+    greatest = max((float(item["mag"]) for item in counted), default=-math.inf)
+    if greatest > (before or {}).get("greatest", -math.inf):
+        await store.update(keys.RAISE_BOUND, keys.day(day), greatest=greatest)
 
 
 def _replacing(day: str, recounts: int | None, counted: Sequence[Item]) -> list[Action]:

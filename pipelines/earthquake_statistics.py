@@ -25,6 +25,8 @@ from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.shard_work import Pace
 
 CHECK_SECONDS = 60.0
+# After the first check by which the consumer does not keep up; twice as long after each further one.
+CHECK_AGAIN_SECONDS = 2.0
 # A stream keeps changes for 24 hours. One that was not read for longer may have lost some.
 LONGEST_PAUSE = timedelta(hours=23)
 # With a larger lag the consumer does not keep up.
@@ -76,23 +78,31 @@ class EarthquakeStatisticsPipeline:
             tasks.create_task(self._check_forever())
 
     async def _check_forever(self) -> None:
+        again = CHECK_AGAIN_SECONDS
         while True:
+            keeps_up = False
             try:
-                await self.check()
+                keeps_up = await self.check()
             except (DomainError, RequestRefused) as problem:
                 logger.warning("The statistics of earthquakes could not be checked, which is tried again: %s", problem)
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS if keeps_up else again)
+            again = CHECK_AGAIN_SECONDS if keeps_up else min(2 * again, CHECK_SECONDS)
 
-    async def check(self) -> None:
-        """Note that the statistics are kept up; build those of a small table that has none."""
+    async def check(self) -> bool:
+        """Note that the statistics are kept up, if they are; build those of a small table that has none.
+
+        Whether they are kept up by this process.
+        """
         coverage = await coverage_of(self._open_store())
         if coverage is None:
             await self._build()
         elif self._now() - from_epoch_ms(coverage.checked_at_ms) > LONGEST_PAUSE:
             logger.error("The stream of %s was not read for a day: its statistics may lack events.", EARTHQUAKES.name)
             await self._build()
-        elif self._metrics.lag_of(EARTHQUAKES.name) <= MOST_LAG_SECONDS:
+        keeps_up = self._metrics.lag_of(EARTHQUAKES.name) <= MOST_LAG_SECONDS
+        if keeps_up:
             await keep_up(self._open_store(), self._now())
+        return keeps_up
 
     async def _build(self) -> None:
         if not await self._rebuild.all_days(SMALL_TABLE_PAGES):

@@ -13,6 +13,7 @@ from datastore.attributes import Item
 from datastore.earthquake_regions import region_of
 from datastore.earthquake_statistics import is_natural, magnitude_class
 from datastore.streams import Change
+from pipelines.earthquake_statistics import EarthquakeStatisticsPipeline
 
 Counts = dict[str, dict[str, dict[str, list[float]]]]
 
@@ -53,11 +54,12 @@ def _add(groups: dict[str, list[float]], name: str, magnitude: float) -> None:
 
 
 @asynccontextmanager
-async def counting(served: Served) -> AsyncIterator[None]:
+async def counting(served: Served) -> AsyncIterator[EarthquakeStatisticsPipeline]:
     """While the consumer of the stream counts."""
-    task = asyncio.create_task(served.gateway.background.earthquake_statistics().run())
+    pipeline = served.gateway.background.earthquake_statistics()
+    task = asyncio.create_task(pipeline.run())
     try:
-        yield
+        yield pipeline
     finally:
         task.cancel()
         await asyncio.wait([task])

@@ -29,7 +29,15 @@ from resolvers.access import Role
 
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]
-LISTENING = {"engine": 8001, "redis": 6379, "bus": 6379, "gateway-1": 8000, "gateway-2": 8000, "feed-pipeline": 9100}
+LISTENING = {
+    "engine": 8001,
+    "redis": 6379,
+    "bus": 6379,
+    "gateway-1": 8000,
+    "gateway-2": 8000,
+    "feed-pipeline": 9100,
+    "earthquake-pipeline": 9100,
+}
 GIVEN = {"GATEWAY_SECRET": SECRET, "GATEWAY_ENGINE_KEY": "k" * 40}
 READY_SECONDS = 40.0
 
@@ -73,7 +81,7 @@ class Composed:
         set_by_both = of_the_image() | {key: str(value) for key, value in SERVICES[name].get("environment", {}).items()}
         volume = next(iter(SERVICES[name].get("volumes", [f"{name}:/data"]))).partition(":")[0]
         told = {key: self.here(name, value) for key, value in set_by_both.items()}
-        if name == "feed-pipeline":
+        if name.endswith("-pipeline"):
             del told["GATEWAY_PORT"]  # whose value it has by chance
         given = {
             "GATEWAY_DATA_DIR": str(self._folder / volume),
@@ -183,7 +191,7 @@ def test_the_bus_has_a_redis_that_evicts_nothing_and_room_for_ten_tables() -> No
 
 
 async def test_two_gateways_a_pipeline_redis_and_the_engine_work_together(composed: Composed) -> None:
-    for name in ("gateway-1", "gateway-2", "feed-pipeline"):
+    for name in ("gateway-1", "gateway-2", "feed-pipeline", "earthquake-pipeline"):
         await composed.start(name)
     one, two = composed.url("gateway-1"), composed.url("gateway-2")
     token = Tokens(TokenSettings(secret=SECRET)).issue("ada", Role.USER)

@@ -14,6 +14,7 @@ from datastore.database import StoreOptions
 from datastore.earthquake_regions import SeismicRegion, region_of
 from datastore.earthquake_statistics import StatisticsRebuild, StatisticsWriter, changed_items, coverage_of, merged
 from datastore.earthquakes import Earthquake, event_item
+from datastore.keyspace.earthquake_statistics import day as day_key
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
 from datastore.metering import Call
@@ -135,6 +136,18 @@ async def test_the_bound_of_a_day_is_raised_before_an_event_is_stored(served: Se
     assert await bounds(served) == {TODAY: 6.5}
 
 
+async def test_a_bound_that_the_table_has_lost_is_raised_again(served: Served) -> None:
+    events = [quake("us1"), quake("us2", magnitude=6.5)]
+    await store(served, *events)
+    handler = CountEarthquakes(served.store)
+    await handler.handle(changes_of((None, event_item(event)) for event in events))
+    await served.store().write_all(EARTHQUAKES, deletes=[day_key(TODAY)])
+
+    await handler.handle(changes_of([(None, event_item(events[0]))]))
+
+    assert await bounds(served) == {TODAY: 6.5}
+
+
 async def test_a_process_raises_a_bound_once(served: Served, tmp_path: Any) -> None:
     if not FEED.is_file():
         pytest.skip("the folder of real feeds, ../shared/data/usgs, is not here")
@@ -213,8 +226,6 @@ async def test_a_stream_that_was_not_read_for_a_day_makes_the_statistics_incompl
 ) -> None:
     pipeline: EarthquakeStatisticsPipeline = served.gateway.background.earthquake_statistics()
     await pipeline.check()
-    served.clock.forward(hours=22)
-    await pipeline.check()
     kept_up = await coverage_of(served.store())
     monkeypatch.setattr("pipelines.earthquake_statistics.SMALL_TABLE_PAGES", 0)
     served.clock.forward(hours=24)
@@ -226,6 +237,25 @@ async def test_a_stream_that_was_not_read_for_a_day_makes_the_statistics_incompl
     assert kept_up.spans
     assert late is not None
     assert late.spans == ()
+
+
+async def test_a_process_notes_that_it_keeps_up_once_it_has_read_the_stream(served: Served) -> None:
+    idle = served.gateway.background.earthquake_statistics()
+    await idle.check()  # builds what there is not yet
+    served.clock.forward(minutes=1)
+    before = await idle.check()
+    noted_before = await coverage_of(served.store())
+    async with counting(served) as pipeline:
+        await put_raw(served, "theirs")
+        await counted(served)
+
+        after = await pipeline.check()
+
+    noted = await coverage_of(served.store())
+    assert (before, after) == (False, True)
+    assert noted_before is not None
+    assert noted is not None
+    assert noted.checked_at_ms - noted_before.checked_at_ms == 60_000
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What the consumers of streams tell of themselves, for Prometheus."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -10,19 +11,22 @@ LOCAL = "127.0.0.1"
 
 
 class ShardLag:
-    """How far the handling of one shard is behind its writes."""
+    """How far the handling of one shard is behind its writes. It `is_known` once the shard was read."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
         self._caught_up_at = now()
         self._since: datetime | None = None
+        self.is_known = False
 
     def behind(self, since: datetime) -> None:
         """Not all is handled: the oldest change that waits is from `since`, or a little later."""
         self._since = since
+        self.is_known = True
 
     def caught_up(self) -> None:
         self._since = None
+        self.is_known = True
         self._caught_up_at = self._now()
 
     def in_doubt(self) -> None:
@@ -69,8 +73,14 @@ class StreamMetrics:
                 self._lag.remove(table, shard_id)
 
     def lag_of(self, table: str) -> float:
-        """Return the largest lag of the table's shards that this process reads, in seconds."""
-        return max((lag.seconds() for (name, _), lag in self._lags.items() if name == table), default=0.0)
+        """Return the largest lag of the table's shards that this process reads, in seconds.
+
+        It is infinite while one of them was not read yet, and where this process reads none.
+        """
+        lags = [lag for (name, _), lag in self._lags.items() if name == table]
+        if not lags or not all(lag.is_known for lag in lags):
+            return math.inf
+        return max(lag.seconds() for lag in lags)
 
     def handled(self, table: str, handler: str, changes: int) -> None:
         self._records.labels(table, handler, "handled").inc(changes)
