@@ -67,7 +67,7 @@ def rebuild(
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
-    """Build the index anew from the table, while the present one is searched; it takes its place in the end.
+    """Rebuild the index from the table while the present one is searched, and replace that in the end.
 
     What is written meanwhile is not lost. A rebuild that is interrupted changes nothing; run it again.
     """

@@ -255,7 +255,7 @@ async def test_pages_of_users(world: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "message"),
     [
         ("  ", "`query` must have at least one letter or digit."),
         ("x" * 201, "`query` may have at most 200 characters, not 201."),
@@ -263,10 +263,10 @@ async def test_pages_of_users(world: Served) -> None:
     ],
 )
 @pytest.mark.parametrize("asked", [POSTS, USERS])
-async def test_what_no_query_is_gets_a_clear_error(served: Served, asked: str, query: str, told: str) -> None:
+async def test_what_no_query_is_gets_a_clear_error(served: Served, asked: str, query: str, message: str) -> None:
     answer = await served.ask(asked, {"query": query})
 
-    assert [error["message"] for error in answer.errors or ()] == [told]
+    assert [error["message"] for error in answer.errors or ()] == [message]
     assert (answer.errors or [{}])[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "query"}
     assert answer.calls == []
 

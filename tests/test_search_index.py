@@ -323,7 +323,7 @@ async def test_nothing_a_caller_writes_is_an_operator(index: SearchIndex) -> Non
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "at least one letter or digit"),
         (" \t# ＃ … 🙂 __", "at least one letter or digit"),
@@ -331,8 +331,8 @@ async def test_nothing_a_caller_writes_is_an_operator(index: SearchIndex) -> Non
         (" ".join("abcdefghijk"), "at most 10 words, not 11"),
     ],
 )
-def test_a_query_has_bounds(text: str, told: str) -> None:
-    with pytest.raises(BadUserInput, match=told) as refused:
+def test_a_query_has_bounds(text: str, message: str) -> None:
+    with pytest.raises(BadUserInput, match=message) as refused:
         query_of(text, tags=True)
     assert refused.value.extensions == {"code": "BAD_USER_INPUT", "field": "query"}
 

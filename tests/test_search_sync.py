@@ -9,20 +9,26 @@ from pathlib import Path
 
 import pytest
 from conftest import NOON
-from consumers import QUICK, leases_of, now, until
+from consumers import QUICK, leases_of, letters_of, now, until
 from feed_changes import put, remove, store_of
 from feed_items import inserted, like_item, modified, post_item, tombstone, user_item
 
 from datastore.database import Database, StoreOptions
+from datastore.dead_letters import DeadLetters, letter_of
 from datastore.errors import Unavailable
+from datastore.keyspace.feeds.posts import IS_LIVE
+from datastore.keyspace.feeds.posts import post as post_key
 from datastore.keyspace.feeds.table import FEED
 from datastore.search import BuildReplaced, Entry, Kind, NoIndex
 from datastore.search.opening import search_index
 from datastore.search.queries import query_of
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.shards import stream_of
+from datastore.streams import encode_change
+from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import GROUP, SearchMetrics, SearchPipeline, SearchSync
 from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
+from pipelines.streams.letters import Replay
 from pipelines.streams.metrics import StreamMetrics
 
 
@@ -202,6 +208,40 @@ async def test_posts_of_other_programs_are_read_with_their_tags_once_a_batch(dat
 
     assert await index.found("#two") == ["o"]
     assert [call.operation for call in store.meter.calls] == ["Query"]
+
+
+async def test_an_index_that_is_away_holds_up_no_counts(database: Database, index: Flaky) -> None:
+    index.away = True
+    pipeline = FeedPipeline(
+        database.client, database.prefix, lambda: store_of(database), instance_id="feed", now=now, pace=QUICK
+    )
+    feeding = asyncio.create_task(pipeline.run())
+    async with syncing(database, index) as instance:
+        await put(database, user_item("ada"), post := post_item("p1"))
+        await until(lambda: (instance.figure("search_failures_total") or 0) > 0)
+        await put(database, like_item(post))
+        async with asyncio.timeout(20):
+            while (await likes_of(database, "p1")) != 1:  # noqa: ASYNC110 - the stream has no event
+                await asyncio.sleep(0.01)
+        assert await index.found("hello") == []
+    feeding.cancel()
+    await asyncio.wait([feeding])
+
+
+async def likes_of(database: Database, post_id: str) -> int | None:
+    item = await store_of(database).get(IS_LIVE, post_key(post_id))
+    return None if item is None else item["likes"]
+
+
+async def test_a_dead_letter_of_the_index_is_replayed(database: Database, index: Flaky) -> None:
+    change = inserted(post_item("p1", tags=["x"]))
+    sync = SearchSync(index, lambda: store_of(database), SearchMetrics(StreamMetrics().registry))
+    letter = letter_of(FEED.name, sync.name, encode_change(change), ValueError("refused"), 6, now())
+    await DeadLetters(store_of(database)).bury(letter)
+
+    assert await Replay([sync], lambda: store_of(database), now).replay(letter) is None
+    assert await index.found("hello") == ["p1"]
+    assert await letters_of(database) == []
 
 
 # Rebuilds

@@ -1,4 +1,4 @@
-"""Entries of the search index from items of the table `feed`, whoever wrote them."""
+"""Entries of the search index from items of the table `feed`, also of those that other programs wrote."""
 
 import zlib
 from collections.abc import Iterable, Mapping

@@ -5,6 +5,7 @@ import tempfile
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from datastore.database import StoreOptions
 from datastore.search import NoIndex, SearchIndex
@@ -37,7 +38,8 @@ def search_index(store: StoreOptions, url: str | None) -> SearchIndex:
         return NoIndex()
     name = f"{store.prefix}feed.sqlite"
     if store.data_dir is None:
-        return SqliteIndex(Path(tempfile.mkdtemp(prefix="gateway-search-")) / name, temporary=True)
+        folder = Path(tempfile.gettempdir()) / f"gateway-search-{uuid4().hex}"
+        return SqliteIndex(folder / name, temporary=True)
     folder = _in_memory(store.data_dir) if store.memory else store.data_dir / "search"
     return SqliteIndex(folder / name)
 

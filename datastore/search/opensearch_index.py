@@ -2,7 +2,7 @@
 
 One OpenSearch index holds posts and users. The alias BASE names the index that is searched, and BASE-building the one
 that a rebuild fills. Entries are written through aliases alone (`require_alias`), so that a write which comes after an
-index was deleted does not create it anew. https://docs.opensearch.org/latest/api-reference/
+index was deleted does not create it again. https://docs.opensearch.org/latest/api-reference/
 """
 
 import asyncio
@@ -132,7 +132,7 @@ class OpenSearchIndex:
 
     @cached_property
     def _client(self) -> opensearchpy.AsyncOpenSearch:
-        # It logs every request, and failures that are told here.
+        # It logs every request, and each failure that is logged here already.
         logging.getLogger("opensearch").setLevel(logging.CRITICAL)
         self._has_client = True
         return opensearchpy.AsyncOpenSearch(

@@ -155,7 +155,7 @@ def _newer(known: Change | None, change: Change) -> Change:
 
 
 def _is_whole(change: Change) -> bool:
-    """Whether the record alone tells the post's entry: it was deleted, or its META item has its tags."""
+    """Return whether the entry follows from the record alone: the post was deleted, or its META item has its tags."""
     if change.keys["SK"] != META:
         return False
     return change.new is None or "deleted_at" in change.new or "tags" in change.new

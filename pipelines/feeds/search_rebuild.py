@@ -1,4 +1,4 @@
-"""Builds the search index anew from the table, beside the consumer that keeps it in step.
+"""Rebuilds the search index from the table, beside the consumer that keeps it in step.
 
 The new index is filled while the present one is searched, and takes its place at once in the end. From the beginning on
 the consumer writes to both, and what it writes is newer than what the scan brings: no item is lost, and none that was
@@ -18,7 +18,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.search import BuildReplaced, Kind, SearchIndex
 from datastore.shards import Wire, stream_of
 from datastore.store import Store
-from pipelines.streams.outages import is_outage, waited_out
+from pipelines.streams.outages import is_any_refusal, is_outage, waited_out
 
 PIECE = 500
 PAUSE_SECONDS = 5.0
@@ -75,7 +75,13 @@ class Rebuild:
         return progress
 
     async def is_needed(self) -> bool:
-        """Whether the index was never built, or was built from another table than the one that is there now."""
+        """Return whether the index was never built, or was built from another table than the present one.
+
+        A store or an index that is away is waited for.
+        """
+        return await waited_out(self._is_of_another_table, _log_outage, backoff=WAITING, passes=is_any_refusal)
+
+    async def _is_of_another_table(self) -> bool:
         return (await self._index.status()).source != await stream_of(self._wire, FEED.name, self._prefix)
 
     async def run_if_needed(self) -> None:
