@@ -97,6 +97,8 @@ class History:
         key = self._key(shard)
         if key not in self._frontier:
             self.start(shard, parent)
+        elif int(change.sequence) <= (sequence_at(self._frontier[key]) or -1):
+            return  # a reader whose iterator has expired begins before where others saw the shard
         number = self.last_number = self.last_number + 1
         if key in self._frontier:
             self._frontier[key] = change.sequence

@@ -389,6 +389,20 @@ async def test_a_shard_that_was_joined_is_where_others_saw_it_once_it_has_answer
     assert kept.last_place.positions == {S: "50"}
 
 
+async def test_a_reader_that_begins_again_before_where_others_saw_a_shard_tells_nothing_twice() -> None:
+    """So it does once the iterator of a shard has expired that it joined at its end."""
+    published: list[Entry] = []
+    kept = Log(published.append, lambda _: None, Older(lambda _: []))
+    kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
+    waiting = asyncio.create_task(kept.reach(at(50)))
+    while not waiting.done():
+        await asyncio.sleep(0)
+        kept.answered("s")
+    for number in (49, 50, 51):
+        kept.tell("s", change(number))
+    assert [entry.sequence for entry in published] == [51]
+
+
 async def test_what_a_joined_shard_shows_before_it_answers_comes_once() -> None:
     kept = Log(lambda _: None, lambda _: None, Older(lambda _: [change(51)]))
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)

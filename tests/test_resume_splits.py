@@ -122,6 +122,36 @@ async def test_each_event_comes_once_and_in_order_however_often_shards_split_and
         assert had == [number for of, number in written if of == key]
 
 
+@pytest.mark.parametrize("seed", [3, 11, *range(20, 26)])
+async def test_each_event_comes_once_though_iterators_expire_and_shards_have_shown_no_record(
+    stack: AsyncExitStack, seed: int
+) -> None:
+    chance = random.Random(seed)
+    script = Splitting(3)
+    client = Feeds(script, stack)
+    feeds = [
+        client.feed(linger=chance.choice([0, 0.05, 30]), poll_interval=chance.choice([0.001, 0.02])) for _ in range(3)
+    ]
+    written: list[tuple[str, int]] = []
+    async with client.following(feeds[0]) as events:
+        written.append(("k0", script.put("k0")))
+        client.had.append(await anext(events))
+        client.place = decode(events.place.encode())
+    for _ in range(15):
+        for _ in range(chance.randrange(4)):
+            key = chance.choice([*script.of])
+            written.append((key, script.put(key)))
+            if chance.random() < 0.2:
+                script.split(chance.choice(script.open))
+        script.generation += chance.random() < 0.1
+        await client.read(chance.choice(feeds), chance.randint(0, len(written) - len(client.had)))
+    await client.read(feeds[2], len(written) - len(client.had))
+
+    for key in script.of:
+        had = [number_of(change) for change in client.had if change.keys["pk"] == key]
+        assert had == [number for of, number in written if of == key]
+
+
 async def test_one_resumes_elsewhere_though_the_shard_and_its_children_have_ended(stack: AsyncExitStack) -> None:
     script = Splitting()
     client = Feeds(script, stack)
