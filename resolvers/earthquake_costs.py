@@ -79,7 +79,7 @@ class _Year:
         by_class = [[0] * length for _ in CLASSES]
         bounds: list[float] = [-math.inf] * length
         for one in days:
-            at = (date(int(one.day[:4]), int(one.day[4:6]), int(one.day[6:])) - self.start).days
+            at = (_date(one.day) - self.start).days
             bounds[at] = -math.inf if one.bound is None else max(one.bound, LEAST_CLASS)
             for tallies in (one.natural, one.other):
                 for name, tally in tallies.items():
@@ -108,6 +108,7 @@ class EarthquakeCosts:
         self._open_store = open_store
         self._years: dict[int, _Year] = {}
         self._coverage: tuple[Coverage | None, datetime] | None = None
+        self._complete: list[tuple[date, date]] = []
         self._loading = asyncio.Lock()
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
@@ -140,6 +141,7 @@ class EarthquakeCosts:
             reads = asyncio.gather(*(_read_year(store, year) for year in stale))
             coverage, read = await asyncio.gather(coverage_of(store), reads)
             self._coverage = coverage, now
+            self._complete = [(_date(first), _date(last)) for first, last in coverage.spans] if coverage else []
             if len(self._years) + len(stale) > MOST_YEARS:
                 self._years.clear()
             for year, days in zip(stale, read, strict=True):
@@ -161,8 +163,7 @@ class EarthquakeCosts:
         coverage = self._coverage[0] if self._coverage is not None else None
         if coverage is None or not is_kept_up(coverage, now):
             return False
-        first, last = f"{reach.start:%Y%m%d}", f"{reach.end:%Y%m%d}"
-        return any(since <= first and last <= until for since, until in coverage.spans)
+        return any(since <= reach.start and reach.end <= until for since, until in self._complete)
 
 
 class _Walk:
@@ -293,7 +294,11 @@ def _is_magnitude(least: object) -> bool:
 
 def _elapsed(moment: datetime) -> float:
     """The share of its day that has passed."""
-    return (moment - moment.replace(hour=0, minute=0, second=0, microsecond=0)) / DAY
+    return (moment.hour * 3600 + moment.minute * 60 + moment.second) / 86_400
+
+
+def _date(day: str) -> date:
+    return date(int(day[:4]), int(day[4:6]), int(day[6:]))
 
 
 async def _read_year(store: Store, year: int) -> list[DayStatistics]:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from conftest import NOON, Served
+from conftest import NOON, UNBOUGHT, Served
 from earthquake_samples import put_raw, quake
 from store_engines import Engines
 
@@ -21,6 +21,7 @@ from datastore.earthquakes import LOG_WRITE_UNITS, Earthquake, event_item
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.metering import WRITE_PRICE, Deadline
 from datastore.store import Store
+from edge.settings import Settings
 
 DAYS = 1_100
 QUERIES = 60
@@ -155,12 +156,21 @@ async def test_a_page_passes_in_a_catalogue_of_crowded_days(served: Served) -> N
     assert estimate == 1_900
 
 
-async def test_queries_at_once_are_not_held_up_by_what_they_may_cost(years: StoreOptions, served: Served) -> None:
-    year = {"start": (NOON - timedelta(days=3_000)).isoformat(), "least": 7, "first": 25}
+class TestBudgets:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        """What an address without a token has by default, and next to nothing comes back."""
+        capacity = replace(UNBOUGHT, anonymous_budget_units=2_500, anonymous_budget_units_per_second=1e-6)
+        return replace(settings, capacity=capacity)
 
-    answers = await asyncio.gather(*(served.ask(QUERY, year) for _ in range(4)))
+    async def test_queries_at_once_are_not_held_up_by_what_they_may_cost(
+        self, years: StoreOptions, served: Served
+    ) -> None:
+        ten_years = {"start": (NOON - timedelta(days=3_660)).isoformat(), "least": 7, "first": 25}
 
-    assert [answer.errors for answer in answers] == [None] * 4
+        answers = await asyncio.gather(*(served.ask(QUERY, ten_years) for _ in range(4)))
+
+        assert [answer.errors for answer in answers] == [None] * 4
 
 
 async def test_statistics_are_read_once_for_many_estimates(years: StoreOptions, served: Served) -> None:
