@@ -233,7 +233,7 @@ ASK: dict[str, tuple[str, Role, list[str]]] = {
     "follow": (
         'mutation { follow(userId: "%s") { followedAt } }',
         Role.USER,
-        ["BatchGetItem feed", "TransactWriteItems feed"],
+        ["BatchGetItem feed", "Query feed", "TransactWriteItems feed"],
     ),
     "unfollow": (
         'mutation { unfollow(userId: "grace") { followedAt } }',

@@ -1,25 +1,29 @@
 """Who follows whom: what an edge is, and how the table keeps it twice, for both ends."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
+from datastore.declarations import AccessPattern
 from datastore.decoding import Decoder, text
 from datastore.errors import BadUserInput, Conflict, NotFound
 from datastore.feeds.users import no_profile
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds import users as user_keys
-from datastore.keyspace.parts import second_part
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import Key, key_of, second_part
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
 from datastore.store import Action, Store
 
 UNFOLLOW_TRIES = 5
+MOST_EDGES = 50  # of one follower to one user; a transaction has at most 100 actions
 # Each followed author who is merged costs a Query for every page of the feed.
 MOST_FOLLOWED = 5000
 
@@ -35,6 +39,11 @@ class Follow(Struct, frozen=True, gc=False):
 def is_following(item_keys: Mapping[str, str]) -> bool:
     """Whether it is the follower's side of an edge: the pipeline goes by it, since it is one item for all time."""
     return item_keys["SK"].startswith(keys.FOLLOWING_PREFIX) and item_keys["PK"].startswith("USER#")
+
+
+def is_edge(item_keys: Mapping[str, str]) -> bool:
+    """Whether it is the followee's side of a follow."""
+    return item_keys["SK"].startswith(keys.FOLLOWER_PREFIX) and item_keys["PK"].startswith("FOLLOWEE#")
 
 
 def _edge(followee_id: str, sort: str) -> Follow:
@@ -80,14 +89,17 @@ class Follows:
         there = await self._before(follower_id, followee_id)
         if there is not None:
             return there
-        follow = Follow(follower_id, followee_id, from_iso(iso(self._now)))
+        edges = await self._edges(follower_id, followee_id)
+        follow = edge_from(edges[0]) if edges else Follow(follower_id, followee_id, from_iso(iso(self._now)))
         try:
-            await self._store.transact(keys.FOLLOW, _following(follow))
+            await self._store.transact(keys.FOLLOW, adoption(edges) if edges else _following(follow))
         except TransactionCancelled as cancelled:
             there = record(following_from, cancelled.items[0])
-            if there is None:
-                raise
-            return there
+            if there is not None:
+                return there
+            if cancelled.reasons[-1] == "ConditionalCheckFailed":  # the edge was deleted meanwhile
+                raise Conflict("This follow changes too often at the moment; try again.", retryable=True) from cancelled
+            raise
         return follow
 
     async def _before(self, follower_id: str, followee_id: str) -> Follow | None:
@@ -113,18 +125,58 @@ class Follows:
     async def unfollow(self, follower_id: str, followee_id: str) -> Follow | None:
         """FEED-W4: the follow that was taken back, or None if there was none."""
         for _ in range(UNFOLLOW_TRIES):
-            key = keys.following(follower_id, followee_id)
-            follow = record(following_from, await self._store.get(keys.UNFOLLOW, key))
+            following = await self._store.get(keys.UNFOLLOW, keys.following(follower_id, followee_id))
+            edges = await self._edges(follower_id, followee_id) if has_more_edges(following) else []
+            follow = record(following_from, following) or (edge_from(edges[0]) if edges else None)
             if follow is None:
                 return None
             try:
-                await self._store.transact(keys.UNFOLLOW, _unfollowing(follow))
+                await self._store.transact(keys.UNFOLLOW, _unfollowing(follow, following, edges))
             except TransactionCancelled as cancelled:
                 if cancelled.reasons[0] != "ConditionalCheckFailed":
                     raise
                 continue  # it was taken back meanwhile, and perhaps made anew
             return follow
         raise Conflict("This follow changes too often at the moment; try again.", retryable=True)
+
+    async def _edges(self, follower_id: str, followee_id: str) -> list[Item]:
+        """FEED-W4: the edges of one follower to one user, the oldest first."""
+        return await edges_of(self._store, keys.EDGES_OF_FOLLOWER, follower_id, followee_id)
+
+
+async def edges_of(store: Store, pattern: AccessPattern, follower_id: str, followee_id: str) -> list[Item]:
+    """Return the edges of one follower to one user, the oldest first; at most as many as a transaction deletes."""
+    values = {"partition": keys.followee(followee_id), "prefix": keys.edges_prefix(follower_id)}
+    page = await store.query(pattern, values, limit=MOST_EDGES)
+    return sorted(page.items, key=lambda item: edge_from(item).since)
+
+
+def edge_of(following: Mapping[str, Any]) -> Key:
+    """Return the key of the edge that belongs to the follower's side of a follow."""
+    follow = following_from(following)
+    edge = keys.edge(follow.followee_id, follow.follower_id, follow.since)
+    return Key(edge.partition, following.get("edge", edge.sort))
+
+
+def has_more_edges(following: Mapping[str, Any] | None) -> bool:
+    """Whether there may be edges that the follower's side of a follow does not name."""
+    return following is None or "more_edges" in following
+
+
+def adoption(edges: Sequence[Item]) -> list[Action]:
+    """Return what makes edges of another program a follow: the follower's side of the first of them."""
+    edge = key_of(FEED, edges[0])
+    follow = edge_from(edges[0])
+    following = following_item(follow)
+    if edge != edge_of(following):
+        following["edge"] = edge.sort
+    if len(edges) > 1:
+        following["more_edges"] = True
+    marked = {"since": iso(follow.since)}
+    return [
+        Action("Put", item=following, condition=keys.ADOPT_EDGE.condition),
+        Action("Update", key=edge, update="SET since = :since", condition="attribute_exists(PK)", values=marked),
+    ]
 
 
 def _following(follow: Follow) -> list[Action]:
@@ -134,14 +186,16 @@ def _following(follow: Follow) -> list[Action]:
     ]
 
 
-def _unfollowing(follow: Follow) -> list[Action]:
-    since = {"since": iso(follow.since)}
-    following = keys.following(follow.follower_id, follow.followee_id)
-    edge = keys.edge(follow.followee_id, follow.follower_id, follow.since)
-    return [
-        Action("Delete", key=following, condition=keys.UNFOLLOW.condition, values=since),
-        Action("Delete", key=edge),
-    ]
+def _unfollowing(follow: Follow, following: Item | None, edges: Sequence[Item]) -> list[Action]:
+    places = [key_of(FEED, edge) for edge in edges]
+    key = keys.following(follow.follower_id, follow.followee_id)
+    if following is None:
+        # Edges alone: a follow that was made since they were read must not lose its edge only.
+        first = Action("Delete", key=key, condition=keys.FOLLOW.condition)
+    else:
+        first = Action("Delete", key=key, condition=keys.UNFOLLOW.condition, values={"since": following["since"]})
+        places.append(edge_of(following))
+    return [first, *[Action("Delete", key=place) for place in dict.fromkeys(places)]]
 
 
 def following_item(follow: Follow) -> Item:
@@ -158,4 +212,5 @@ def edge_item(follow: Follow) -> Item:
         "SK": key.sort,
         "GSI_FOLPK": key.partition,
         "GSI_FOLSK": keys.edge_position(follow.since, follow.follower_id),
+        "since": iso(follow.since),
     }

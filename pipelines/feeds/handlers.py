@@ -6,6 +6,7 @@ from datetime import datetime
 from datastore.store import Store
 from pipelines.feeds.cleanup import Cleanup
 from pipelines.feeds.counters import Counters
+from pipelines.feeds.edges import Edges
 from pipelines.feeds.fan_out import MOST_FOLLOWERS, FanOut
 from pipelines.feeds.followings import Followings
 from pipelines.feeds.notifications import Notifications
@@ -20,6 +21,7 @@ def feed_handlers(
         Counters(open_store, now),
         Notifications(open_store, now),
         FanOut(open_store, now, most_followers=fan_out_bound),
+        Edges(open_store),
         Followings(open_store, now),
         Cleanup(open_store),
     ]

@@ -12,7 +12,7 @@ import pytest
 from conftest import NOON, Answer, Served
 from consumers import letters_of
 from feed_changes import feed_changes, store_of
-from feed_documents import comment, delete, like, post, tag, user, write
+from feed_documents import comment, delete, edge, like, post, tag, user, write
 from feed_steps import done, enter
 from feed_steps import write as write_post
 
@@ -263,3 +263,113 @@ async def test_a_post_of_ours_among_them_is_as_it_was(served: Served) -> None:
     await write_post(served, "ours")
 
     assert await ids(served, '{ list: postsByAuthor(authorId: "ada") { nodes { postId } } }') == ["ours"]
+
+
+# Follow edges.
+
+FOLLOWERS = '{ followers(userId: "u001") { nodes { userId followedAt } } }'
+PEOPLE = """{ u001: user(id: "u001") { followerCount followingCount followedByViewer }
+  u002: user(id: "u002") { followerCount followingCount following { nodes { userId } } } }"""
+HOME = '{ homeFeed(userId: "u002") { nodes { postId author { name } post { postId text } } } }'
+FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt } }"
+UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"
+EDGE = edge("u002", "u001")
+SINCE = "2026-06-25T11:00:00+00:00"
+
+
+async def people(served: Served) -> tuple[Any, ...]:
+    """Followers and following of u001, of u002, and whom u002 follows."""
+    found = good(await served.ask(PEOPLE, user="u002"))
+    counts = [found[id][name] for id in ("u001", "u002") for name in ("followerCount", "followingCount")]
+    return (*counts, [node["userId"] for node in found["u002"]["following"]["nodes"]])
+
+
+async def followers(served: Served) -> list[tuple[str, str]]:
+    nodes = good(await served.ask(FOLLOWERS))["followers"]["nodes"]
+    return [(node["userId"], node["followedAt"]) for node in nodes]
+
+
+async def test_an_edge_is_listed_counted_and_fanned_out_to(served: Served, ours: Sequence[str]) -> None:
+    pipeline = Pipeline(served)
+    await pipeline.run()
+    write(served, EDGE)
+    await pipeline.run()
+    write(served, post("later", at=NOON + 60 * SECOND), post("hidden", at=NOON + 61 * SECOND, visibility="private"))
+    await pipeline.run()
+
+    assert await followers(served) == [("u002", SINCE)]
+    assert await people(served) == (1, 0, 0, 1, ["u001"])
+    feed = good(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"]
+    assert [(entry["postId"], entry["post"]["text"]) for entry in feed] == [
+        (id, "") for id in ("later", "abc123", "older", "fans")
+    ]
+    assert await ids(served, BY_AUTHOR, "u002") == ["later", "abc123", "older", "fans"]
+    assert await ids(served, BY_TAG, "u002") == [*ours, "abc123", "older", "fans"]
+
+
+@pytest.mark.parametrize("handled", [True, False])
+async def test_an_edge_is_unfollowed(served: Served, handled: bool) -> None:
+    write(served, *DOCUMENT, EDGE)
+    pipeline = Pipeline(served)
+    if handled:
+        await pipeline.run()
+
+    taken_back = await done(served, UNFOLLOW, "u002", id="u001")
+    again = await done(served, UNFOLLOW, "u002", id="u001")
+    await pipeline.run()
+
+    assert (taken_back, again) == ({"userId": "u001", "followedAt": SINCE}, None)
+    assert await followers(served) == []
+    assert await people(served) == (0, 0, 0, 0, [])
+    assert good(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"] == []
+
+
+@pytest.mark.parametrize("handled", [True, False])
+async def test_who_follows_by_an_edge_and_follows_again_is_listed_once(served: Served, handled: bool) -> None:
+    write(served, *DOCUMENT, EDGE)
+    pipeline = Pipeline(served)
+    if handled:
+        await pipeline.run()
+
+    followed = await done(served, FOLLOW, "u002", id="u001")
+    await pipeline.run()
+    listed = await followers(served), await people(served)
+    taken_back = await done(served, UNFOLLOW, "u002", id="u001")
+    await pipeline.run()
+
+    assert followed == taken_back == {"userId": "u001", "followedAt": SINCE}
+    assert listed == ([("u002", SINCE)], (1, 0, 0, 1, ["u001"]))
+    assert await followers(served) == []
+    assert await people(served) == (0, 0, 0, 0, [])
+
+
+async def test_a_second_edge_of_a_follow_of_ours_is_deleted_with_it(served: Served) -> None:
+    write(served, *DOCUMENT)
+    pipeline = Pipeline(served)
+    await done(served, FOLLOW, "u002", id="u001")
+    write(served, EDGE)
+    await pipeline.run()
+    twice = await people(served)
+    await done(served, UNFOLLOW, "u002", id="u001")
+    await pipeline.run()
+
+    assert twice == (1, 0, 0, 1, ["u001"])
+    assert await followers(served) == []
+    assert await people(served) == (0, 0, 0, 0, [])
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+async def test_an_edge_that_another_program_deletes_is_a_follow_no_more(served: Served, whose: str) -> None:
+    write(served, *DOCUMENT)
+    pipeline = Pipeline(served)
+    if whose == "ours":
+        await done(served, FOLLOW, "u002", id="u001")
+    else:
+        write(served, EDGE)
+    await pipeline.run()
+    moment = "2026-06-25T12:00:00.000Z" if whose == "ours" else "2026-06-25T11:00:00Z"
+    delete(served, {"PK": "FOLLOWEE#u001", "SK": f"FOLLOWER#u002#{moment}"})
+    await pipeline.run()
+
+    assert await people(served) == (0, 0, 0, 0, [])
+    assert await ids(served, BY_AUTHOR, "u002") == ["abc123", "older"]

@@ -1,4 +1,8 @@
-"""Who follows whom: an edge for the followed (newest first in GSI_FOL), and a point for the follower."""
+"""Who follows whom: an edge for the followed (newest first in GSI_FOL), and a point for the follower.
+
+Other programs write edges alone. The pipeline adds the point; `edge` in it is the edge's sort key, where that writes
+the moment otherwise than ours, and `more_edges` says that there are others. An edge with a point has `since`.
+"""
 
 from datetime import datetime
 
@@ -18,6 +22,11 @@ def followee(user_id: str) -> str:
 
 def edge(followee_id: str, follower_id: str, since: datetime) -> Key:
     return Key(followee(followee_id), join("FOLLOWER", follower_id, iso(since)))
+
+
+def edges_prefix(follower_id: str) -> str:
+    """The beginning of the sort keys of a follower's edges to one user."""
+    return f"{join('FOLLOWER', follower_id)}#"
 
 
 def edge_parts(sort: str) -> tuple[str, str]:
@@ -73,9 +82,10 @@ FOLLOW = AccessPattern(
     id="FEED-W4",
     question="Follow a user; a repeat changes nothing",
     table=FEED,
-    # That both users are there, and whether the one follows already, is read before.
+    # That both users are there, and whether the one follows already, is read before. Where another program wrote the
+    # edge, it stays as it is.
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
-    transacts=("Put",),
+    transacts=("Put", "Update"),
     who=Who.USER,
     fields=("follow",),
     condition="attribute_not_exists(SK)",
@@ -92,6 +102,42 @@ UNFOLLOW = AccessPattern(
     fields=("unfollow",),
     condition="since = :since",
     consistent=True,
+)
+EDGES_OF_FOLLOWER = AccessPattern(
+    id="FEED-W4",
+    question="The edges of one follower to one user, where no other item tells of them: other programs write them",
+    table=FEED,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("follow", "unfollow"),
+    key="PK = :partition AND begins_with(SK, :prefix)",
+    consistent=True,
+)
+ADOPT_EDGE = AccessPattern(
+    id="FEED-P8",
+    question="Write the follower's side of an edge that another program wrote",
+    table=FEED,
+    operations=("TransactWriteItems",),
+    transacts=("Put", "Update"),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(SK)",
+)
+NOTE_EDGES = AccessPattern(
+    id="FEED-P8",
+    question="Note that a follower has more than one edge, so that all are deleted with the follow",
+    table=FEED,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_exists(SK)",
+    update="SET more_edges = :yes",
+)
+DROP_FOLLOWING = AccessPattern(
+    id="FEED-P8",
+    question="Delete the follower's side of a follow whose edge another program deleted",
+    table=FEED,
+    operations=("DeleteItem",),
+    who=Who.INTERNAL,
+    condition="since = :since",
 )
 EDGES = AccessPattern(
     id="FEED-P4",
@@ -122,4 +168,17 @@ FOLLOWING_NOW = AccessPattern(
     consistent=True,
 )
 
-PATTERNS = (FOLLOWERS, FOLLOWED, FOLLOWING, FOLLOW, UNFOLLOW, EDGES, EDGES_AGAIN, FOLLOWING_NOW)
+PATTERNS = (
+    FOLLOWERS,
+    FOLLOWED,
+    FOLLOWING,
+    FOLLOW,
+    UNFOLLOW,
+    EDGES_OF_FOLLOWER,
+    ADOPT_EDGE,
+    NOTE_EDGES,
+    DROP_FOLLOWING,
+    EDGES,
+    EDGES_AGAIN,
+    FOLLOWING_NOW,
+)

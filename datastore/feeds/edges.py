@@ -1,0 +1,55 @@
+"""Edges that other programs write or delete: the follower's side is brought into line with them (FEED-P8)."""
+
+from datastore.attributes import Item
+from datastore.client import TransactionCancelled
+from datastore.errors import Conflict
+from datastore.feeds.follows import adoption, edge_of, edges_of, has_more_edges
+from datastore.keyspace.feeds import follows as keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.parts import key_of
+from datastore.store import Store
+
+TRIES = 5
+
+
+class Edges:
+    """The two sides of follows."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def settle(self, follower_id: str, followee_id: str, *, inserted: bool) -> None:
+        """Write or delete the follower's side so that it agrees with the edges there are. A repeat changes nothing.
+
+        `inserted` says that an edge came; where edges were only deleted and there is no follower's side, there is
+        nothing to do. Raises `Conflict` when others go on changing the same follow.
+        """
+        for _ in range(TRIES):
+            following = await self._store.get(keys.FOLLOWING_NOW, keys.following(follower_id, followee_id))
+            if following is None and not inserted:
+                return
+            edges = await edges_of(self._store, keys.EDGES, follower_id, followee_id)
+            if await self._agree(following, edges):
+                return
+        raise Conflict("This follow changes too often at the moment; try again.", retryable=True)
+
+    async def _agree(self, following: Item | None, edges: list[Item]) -> bool:
+        """Make both sides agree; False where they changed meanwhile."""
+        if following is None:
+            return not edges or await self._adopt(edges)
+        if not edges:
+            key = key_of(FEED, following)
+            return (await self._store.delete(keys.DROP_FOLLOWING, key, since=following["since"])).ok
+        own = edge_of(following)
+        if has_more_edges(following) or all(key_of(FEED, edge) == own for edge in edges):
+            return True
+        return (await self._store.update(keys.NOTE_EDGES, key_of(FEED, following), yes=True)).ok
+
+    async def _adopt(self, edges: list[Item]) -> bool:
+        try:
+            await self._store.transact(keys.ADOPT_EDGE, adoption(edges))
+        except TransactionCancelled as cancelled:
+            if "ConditionalCheckFailed" not in cancelled.reasons:
+                raise
+            return False
+        return True
