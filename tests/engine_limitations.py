@@ -22,6 +22,7 @@ COVERED = frozenset(
         *("pages", "expiry", "versions", "version_writes", "consumer", "notifying", "shared_reads", "remembered"),
         *("sightings", "expired_sightings", "trust"),
         *("posts", "comments", "follows", "home_feeds", "likes", "leaderboards", "notifications", "users"),
+        *("search", "search_sync"),
         *("photos", "uploads", "photo_users", "persons", "faces", "photos_of_person", "livestreams"),
         *("earthquakes", "earthquake_pages", "request_logs", "ingest"),
         *("resume", "resume_gateways", "sighting_subscriptions", "stream_faults"),

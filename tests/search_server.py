@@ -7,6 +7,7 @@ https://docs.opensearch.org/latest/api-reference/
 
 import asyncio
 import json
+import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -32,11 +33,13 @@ class Index:
 class SearchServer:
     """The stand-in, at `url`. `failing` is a status that it answers everything with, and `held` holds all answers up.
 
-    `auth` is the user and the password that requests must bear. `requests` notes the method and the path of each.
+    `auth` is the user and the password that requests must bear; with `tls` it speaks TLS alone. `requests` notes the
+    method and the path of each.
     """
 
-    def __init__(self, auth: tuple[str, str] | None = None) -> None:
+    def __init__(self, auth: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None) -> None:
         self.auth = auth
+        self._tls = tls
         self.indices: dict[str, Index] = {}
         self.requests: list[str] = []
         self.failing: int | None = None
@@ -72,7 +75,7 @@ class SearchServer:
         )
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls)
         await site.start()
         self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
 
@@ -206,9 +209,11 @@ class SearchServer:
 
 
 @asynccontextmanager
-async def search_server(auth: tuple[str, str] | None = None) -> AsyncIterator[SearchServer]:
+async def search_server(
+    auth: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[SearchServer]:
     """A stand-in that listens."""
-    server = SearchServer(auth)
+    server = SearchServer(auth, tls)
     await server.start()
     try:
         yield server

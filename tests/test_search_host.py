@@ -2,12 +2,17 @@
 
 import asyncio
 import logging
+import ssl
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from conftest import NOON, Served
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from search_server import SearchServer, search_server
+from test_redis_tls import certificate
 from test_search import IDS, USERS, find, join, sync, write
 from test_search_index import find as find_in
 from test_search_index import gone, post
@@ -52,13 +57,35 @@ async def test_the_credentials_of_the_url_are_borne(index: OpenSearchIndex, serv
     await stranger.aclose()
 
 
-async def test_a_host_with_tls_must_show_a_certificate_that_is_trusted(server: SearchServer) -> None:
-    """The stand-in speaks no TLS, so no handshake with it can succeed, and nothing is sent without one."""
-    index = OpenSearchIndex(f"https://ada:secret@127.0.0.1:{server.port}", "", terms=QUICK)
+@pytest.fixture
+async def encrypted(tmp_path: Path) -> AsyncIterator[SearchServer]:
+    """A host whose certificate a private authority has signed: `authority.pem` in the folder."""
+    ours, its = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    (tmp_path / "authority.pem").write_bytes(certificate("authority", ours, "authority", ours))
+    (tmp_path / "server.pem").write_bytes(certificate("server", its, "authority", ours))
+    form, secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (tmp_path / "server.key").write_bytes(its.private_bytes(serialization.Encoding.PEM, form, secret))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "server.pem", tmp_path / "server.key")
+    async with search_server(("ada", "secret"), context) as server:
+        yield server
+
+
+async def test_a_host_with_tls_must_show_a_certificate_that_is_trusted(
+    encrypted: SearchServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = f"https://ada:secret@127.0.0.1:{encrypted.port}"
+    stranger = OpenSearchIndex(url, "", terms=QUICK)
     with pytest.raises(Unavailable):
-        await index.search(Kind.POSTS, WORD, 1)
+        await stranger.search(Kind.POSTS, WORD, 1)
+    await stranger.aclose()
+    assert encrypted.requests == []  # no password went to a host without a trusted certificate
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
+    index = OpenSearchIndex(url, "", terms=QUICK)
+    await index.write(Kind.POSTS, [post("a", "word")])
+    assert await find_in(index, "word") == ["a"]
     await index.aclose()
-    assert server.requests == []
 
 
 @pytest.mark.parametrize(
