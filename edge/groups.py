@@ -191,6 +191,8 @@ class Group:
             async with asyncio.TaskGroup() as self._working:
                 last = await self._tell_all()
                 self._share_source()
+                if last is None:
+                    await self._returning.finish()
                 at_rest = [member for member in self._members if member.rights not in self._lanes]
                 await _each(at_rest, lambda member: member.end(last))
         except Exception as problem:

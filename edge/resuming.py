@@ -184,6 +184,11 @@ class Returning:
         if self._latest[resuming.resume] is resuming:
             del self._latest[resuming.resume]
 
+    async def finish(self) -> None:
+        """Wait until all of them have received what they missed."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
     def cancel(self) -> None:
         for task in self._tasks.values():
             task.cancel()

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import quote, unquote
 
 import strawberry
@@ -53,7 +53,8 @@ class MatchUpdate:
     """A match at a version. `conflated` versions before it were left out: their events are in this one's.
 
     A snapshot is how the match stands, without the events that led to it: apply it as it is. `left`: the match is no
-    longer live; when that is all there is to tell, nothing else differs from the update before.
+    longer live; when that is all there is to tell, nothing else differs from the update before. `is_final`: the match
+    is over and is not polled any more, so no version follows.
     """
 
     match_id: str
@@ -65,10 +66,11 @@ class MatchUpdate:
     events: tuple[CricketEvent, ...] = ()
     conflated: int = 0
     left: bool = False
+    is_final: bool = False
 
     @property
     def is_urgent(self) -> bool:
-        return self.is_snapshot or self.left or any(event.kind not in PATIENT for event in self.events)
+        return self.is_snapshot or self.left or self.is_final or any(event.kind not in PATIENT for event in self.events)
 
     @property
     def tells_more(self) -> bool:
@@ -90,6 +92,7 @@ class MatchUpdate:
             self.events + later.events,
             self.conflated + 1 + later.conflated,
             later.left,
+            later.is_final,
         )
 
 
@@ -110,7 +113,7 @@ async def match_updates(
 ) -> Shared[MatchUpdate] | AsyncGenerator[MatchUpdate, None]:
     context, id = info.context, bounds.id("matchId", match_id)
     seconds = _interval(min_interval_ms)
-    sequence = _Sequence(context, lambda image: image["matchId"] == id, _known_of_one(context, id))
+    sequence = _Sequence(context, lambda image: image["matchId"] == id, _known_of_one(context, id), match_id=id)
 
     async def first(context: Context) -> MatchUpdate:
         return await _stands(context, id)
@@ -244,21 +247,35 @@ async def _together(
             is_first = False
 
 
+class _Over(NamedTuple):
+    """A match is over and is not polled any more: no version follows this one."""
+
+    version: int
+
+
 class _Sequence:
     """How things stand, then every version that follows, each once and without a gap.
 
-    With `only_live` a match that is no longer polled is told to have left, and begins anew when it is back.
+    With `only_live` a match that is no longer polled is told to have left, and begins anew when it is back. With a
+    `match_id` the sequence is of that match, and ends with its last version.
     `seen` are the versions that were told, or that are `known` to one who goes on, `left` those of matches that left.
     """
 
     def __init__(
-        self, context: Context, wanted: Callable[[Item], bool], known: Mapping[str, int], *, only_live: bool = False
+        self,
+        context: Context,
+        wanted: Callable[[Item], bool],
+        known: Mapping[str, int],
+        *,
+        only_live: bool = False,
+        match_id: str | None = None,
     ) -> None:
         self.seen: dict[str, int] = {**known}
         self.left: dict[str, int] = {}
         self._context = context
         self._wanted = wanted
         self._only_live = only_live
+        self._match_id = match_id
 
     async def updates(
         self, stands: Callable[[], Awaitable[Updates]], progress: Progress | None
@@ -271,16 +288,37 @@ class _Sequence:
             self.seen.update({update.match_id: update.version for update in updates})
             return updates
 
-        changes: AsyncGenerator[ActiveMatch | Updates, None] = follow(
-            self._context, keys.ACTIVE_MATCHES, self._select, KEEPING, first=first, progress=progress
+        async def last() -> _Over | None:
+            if self._match_id is None or progress is None or not progress.is_resumed:
+                return None
+            update = await _stands(self._context, self._match_id)
+            return _Over(update.version) if update.is_final else None
+
+        changes: AsyncGenerator[ActiveMatch | Updates | _Over, None] = follow(
+            self._context, keys.ACTIVE_MATCHES, self._select, KEEPING, prepare=last, first=first, progress=progress
         )
+        last_version: int | None = None
         async with aclosing(changes):
             async for change in changes:
-                update = await self._update(change) if isinstance(change, ActiveMatch) else None
-                if not isinstance(change, ActiveMatch):
+                if isinstance(change, _Over):
+                    last_version = change.version
+                elif not isinstance(change, ActiveMatch):
                     yield change
-                elif update is not None:
-                    yield [update]
+                    last_version = next((update.version for update in change if update.is_final), last_version)
+                else:
+                    update = await self._update(change)
+                    if update is not None:
+                        yield [update]
+                    if _is_over(change):
+                        last_version = change.version
+                if self._has_given(last_version):
+                    return
+
+    def _has_given(self, last_version: int | None) -> bool:
+        """Whether the only match of the sequence is over, and its last version was given."""
+        if self._match_id is None or last_version is None:
+            return False
+        return self.seen.get(self._match_id, -1) >= last_version
 
     def _select(self, change: Change) -> ActiveMatch | None:
         image = change.new
@@ -382,6 +420,7 @@ async def _next(context: Context, active: ActiveMatch, seen: int | None) -> Matc
             active.live,
             changed=active.changed,
             events=active.events,
+            is_final=_is_over(active),
         )
     update = await _stands(context, active.match_id)
     return update if update.version > seen else None
@@ -395,9 +434,16 @@ async def _stands(context: Context, match_id: str) -> MatchUpdate:
         match = await Fixtures(store, now).latest(match_id)
         if match is None:
             raise no_match(match_id)
-        active = begun(match)
+        return replace(_snapshot(begun(match)), is_final=match.phase.is_over)
     return _snapshot(active)
 
 
 def _snapshot(active: ActiveMatch) -> MatchUpdate:
-    return MatchUpdate(active.match_id, active.league_code, active.version, active.live, is_snapshot=True)
+    return MatchUpdate(
+        active.match_id, active.league_code, active.version, active.live, is_snapshot=True, is_final=_is_over(active)
+    )
+
+
+def _is_over(active: ActiveMatch) -> bool:
+    """Whether a match is over and is not polled any more. One that was taken off the list may be registered again."""
+    return active.status is ActiveStatus.ENDED and active.live.phase.is_over

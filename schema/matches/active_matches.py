@@ -172,7 +172,8 @@ class ActiveMatchSubscriptions:
         patterns.MATCH_UPDATES,
         resolver=resolve_live.match_updates,
         graphql_type=AsyncGenerator[MatchUpdate, None],
-        description="A match as it is played: first a snapshot at its version, then every version after it, each once.",
+        description="A match as it is played: first a snapshot at its version, then every version after it, each once. "
+        "It completes when the match is over and is no longer polled; of such a match it gives the snapshot alone.",
     )
     live_scores = listen(
         patterns.LIVE_SCORES,
