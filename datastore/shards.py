@@ -73,10 +73,12 @@ async def stream_of(wire: Wire, table: str, prefix: str) -> str:
     return stream
 
 
-async def shards_of(wire: Wire, stream: str) -> list[ListedShard]:
-    """All shards that the stream still lists."""
+async def shards_of(wire: Wire, stream: str, parent: str | None = None) -> list[ListedShard]:
+    """All shards that the stream still lists, or the children of one (API_streams_ShardFilter)."""
     listed: list[ListedShard] = []
     page: dict[str, Any] = {"StreamArn": stream}
+    if parent is not None:
+        page["ShardFilter"] = {"Type": "CHILD_SHARDS", "ShardId": parent}
     while True:
         told = (await call(wire, "DescribeStream", page))["StreamDescription"]
         listed += [ListedShard(shard["ShardId"], shard.get("ParentShardId")) for shard in told.get("Shards", ())]

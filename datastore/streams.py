@@ -24,6 +24,7 @@ from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.outages import Outage
 from datastore.positions import Reached, joined
 from datastore.read_pace import ReadPace, StreamReads
+from datastore.shard_listing import ShardListing
 from datastore.shard_places import ITERATOR_LIFE, RETENTION, Shard, ancestors
 from datastore.shards import (
     BATCH,
@@ -36,7 +37,6 @@ from datastore.shards import (
     Wire,
     call,
     iterator_at,
-    shards_of,
     stream_of,
 )
 from datastore.sources import Sink
@@ -113,10 +113,6 @@ def _lost() -> ChangesLost:
     return ChangesLost("Some changes may have been missed; read the current state and subscribe again.")
 
 
-def _is_refusal(problem: Exception) -> bool:
-    return isinstance(problem, RequestRefused) and problem.code == INVALID
-
-
 def new_order() -> str:
     """The id of an order of changes."""
     return token_hex(4)
@@ -154,6 +150,7 @@ class StreamReader:
         self._finished: set[str] = set()
         self._missed: dict[str, float] = {}  # since when those that were read are not listed
         self._parents: set[str | None] = set()
+        self._waits = 0  # in a row, for shards that are not listed yet
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
         self._failing = 0  # calls that are made again and again
@@ -218,6 +215,7 @@ class StreamReader:
     async def _find(self) -> list[Shard]:
         """The stream, and its shards."""
         self._stream = await self._latest_stream()
+        self._listing = ShardListing(self.wire, self._stream, self.discover_interval)
         return await self._list()
 
     def _go_on(self, shards: asyncio.TaskGroup, listed: list[Shard], start: Reached) -> None:
@@ -248,16 +246,19 @@ class StreamReader:
 
     async def _join(self, shard: Shard) -> None:
         shard.whole = False
-        shard.iterator = await self._iterator(shard, {"ShardIteratorType": "LATEST"})
+        shard.iterator = await iterator_at(self.wire, self._stream, shard.id, {"ShardIteratorType": "LATEST"})
         shard.position = joined(self._order, shard.iterator)
 
     async def _pause(self) -> None:
         # Children may be listed a moment after their parent has ended.
-        waiting = not self._started or self._finished - self._parents - self._missed.keys()
-        seconds = min(MISSING_CHILD_SECONDS, self.discover_interval) if waiting else self.discover_interval
+        seconds = self.discover_interval
+        if self._childless() or not self._started:
+            seconds = min(seconds, math.ldexp(MISSING_CHILD_SECONDS, min(self._waits, 10)))
+            self._waits += 1
+        else:
+            self._waits = 0
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
+            await asyncio.wait_for(self._wake.wait(), seconds)
         self._wake.clear()
 
     async def _discover(self, shards: asyncio.TaskGroup) -> None:
@@ -271,6 +272,10 @@ class StreamReader:
                 self.sink.start(shard.id, shard.parent)
                 self._begin(shards, shard)
         self._forget_all_but({shard.id for shard in listed})
+
+    def _childless(self) -> set[str]:
+        """The shards that have ended and whose children are not known yet."""
+        return {shard for shard in self._finished - self._parents if shard not in self._missed}
 
     def _forget_all_but(self, listed: set[str]) -> None:
         """What is not listed for as long as records are kept does not come back. One that did would be read anew."""
@@ -297,7 +302,7 @@ class StreamReader:
             raise
 
     async def _list(self) -> list[Shard]:
-        listed = await shards_of(self.wire, self._stream)
+        listed = await self._listing.refresh(self._childless())
         self._parents = {shard.parent for shard in listed}
         return [Shard(shard.id, shard.parent) for shard in listed]
 
@@ -305,6 +310,7 @@ class StreamReader:
         with self.reads.shard(self.poll_interval) as pace:
             await self._read_to_end(shard, pace)
         self._finished.add(shard.id)
+        self._waits = 0
         self._wake.set()
 
     async def _read_to_end(self, shard: Shard, pace: ReadPace) -> None:
@@ -325,7 +331,7 @@ class StreamReader:
                 await asyncio.sleep(max(0.0, asked_at + pace.pause() - clock()))
 
     async def _records(self, shard: Shard) -> dict[str, Any]:
-        shard.iterator = shard.iterator or await self._iterator(shard, shard.resume())
+        shard.iterator = shard.iterator or await iterator_at(self.wire, self._stream, shard.id, shard.resume())
         try:
             return await call(self.wire, "GetRecords", {"ShardIterator": shard.iterator, "Limit": BATCH})
         except RequestRefused as problem:
@@ -334,9 +340,6 @@ class StreamReader:
             elif problem.code == TRIMMED and shard.may_read_from_the_start():
                 return await self._records(shard)
             raise
-
-    async def _iterator(self, shard: Shard, start: dict[str, str]) -> str:
-        return await iterator_at(self.wire, self._stream, shard.id, start)
 
     async def _publish_all(self, shard: Shard, records: Sequence[dict[str, Any]]) -> None:
         """A large batch is spread over about one poll interval: only followers that are slow shall overflow."""
@@ -370,7 +373,7 @@ class StreamReader:
             except Trimmed as problem:
                 raise _lost() from problem
             except (DomainError, RequestRefused) as problem:
-                refusals = refusals + 1 if _is_refusal(problem) else 0
+                refusals = refusals + 1 if getattr(problem, "code", "") == INVALID else 0
                 if refusals == MOST_REFUSALS:
                     logger.error(POSITION_REFUSED, self.table.name, problem)
                     raise _lost() from problem

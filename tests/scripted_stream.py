@@ -30,6 +30,10 @@ class Script:
         self.faults: dict[str, list[Exception]] = {}
         self.calls: list[str] = []
         self.read: list[str] = []
+        # Of DescribeStream: pages of the whole stream, and the shards whose children were requested.
+        self.listed = 0
+        self.asked_children: list[str] = []
+        self.refuses_filter = False
         self._sequence = 98  # soon one more digit: sequences are numbers, not text
 
     def write(self, shard: str, key: str, *, age: timedelta = timedelta(), **extra: Any) -> int:
@@ -59,6 +63,11 @@ class Script:
 
     def DescribeStream(self, payload: dict[str, Any]) -> dict[str, Any]:
         names = list(self.shards)
+        if "ShardFilter" in payload:
+            self.asked_children.append(payload["ShardFilter"]["ShardId"])
+            if self.refuses_filter:
+                raise RequestRefused("ValidationException", "Unknown parameter: ShardFilter")
+            names = [name for name in names if self.shards[name].parent == payload["ShardFilter"]["ShardId"]]
         start = names.index(payload["ExclusiveStartShardId"]) + 1 if "ExclusiveStartShardId" in payload else 0
         page = names[start : start + self.page]
         shards = [
@@ -66,6 +75,7 @@ class Script:
             for name in page
         ]
         more = {"LastEvaluatedShardId": page[-1]} if start + self.page < len(names) else {}
+        self.listed += "ShardFilter" not in payload
         return {"StreamDescription": {"Shards": shards, **more}}
 
     def GetShardIterator(self, payload: dict[str, Any]) -> dict[str, Any]:

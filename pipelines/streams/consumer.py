@@ -12,7 +12,8 @@ from datetime import datetime
 
 from datastore.declarations import Table
 from datastore.leases import Lease, Leases
-from datastore.shards import ListedShard, ShardCursor, ShardGone, Wire, shards_of, stream_of
+from datastore.shard_listing import ShardListing
+from datastore.shards import ListedShard, ShardCursor, ShardGone, Wire, stream_of
 from datastore.store import Store
 from pipelines.streams.batches import Batches
 from pipelines.streams.metrics import StreamMetrics
@@ -58,7 +59,9 @@ class Consumer:
         self._metrics = metrics
         self._pace = pace
         self._stream = ""
+        self._listing = ShardListing(wire, "", pace.discover_seconds)
         self._shards: Sequence[ListedShard] = ()
+        self._childless: set[str] = set()  # the shards that have ended, and whose children are not listed yet
         self._look_at = 0.0
         self._sharing = Sharing(instance_id, pace.lease_seconds)
         self._gone: set[str] = set()
@@ -117,9 +120,9 @@ class Consumer:
 
     def _lacks_children(self, leases: Sequence[Lease]) -> bool:
         """Whether a shard has ended, and what comes after it is not listed yet."""
-        listed = {shard.id for shard in self._shards}
-        parents = {shard.parent for shard in self._shards}
-        return not listed or any(lease.ended and lease.shard_id in listed - parents for lease in leases)
+        leaves = {shard.id for shard in self._shards} - {shard.parent for shard in self._shards}
+        self._childless = {lease.shard_id for lease in leases if lease.ended and lease.shard_id in leaves}
+        return not self._shards or bool(self._childless)
 
     async def _look(self) -> None:
         stream = await stream_of(self._wire, self._table.name, self._prefix)
@@ -128,9 +131,10 @@ class Consumer:
                 logger.error("%s HAS ANOTHER STREAM: it is read from its start.", self._table.name)
                 await self._stop()
             self._stream = stream
+            self._listing, self._childless = ShardListing(self._wire, stream, self._pace.discover_seconds), set()
             self._sharing = Sharing(self._instance_id, self._pace.lease_seconds)
             self._gone.clear()
-        self._shards = await shards_of(self._wire, stream)
+        self._shards = await self._listing.refresh(self._childless)
 
     async def _take(self, taking: Taking) -> None:
         asked_at = asyncio.get_running_loop().time()
@@ -166,6 +170,7 @@ class Consumer:
                 self._gone.add(shard_id)
                 self._metrics.lost(self._table.name)
                 logger.error("CHANGES MAY BE LOST: %s", gone)
+            self._listing.expire()
             self._look_at = 0.0
         except Exception:
             logger.exception("Shard %s of %s went wrong; it is taken up again", shard_id, self._table.name)
