@@ -284,6 +284,17 @@ async def test_posts_without_text_are_found_by_their_tag_items(world: Served) ->
     await sync(world)
     assert (await world.gateway.search.status()).entries == {Kind.POSTS: 1, Kind.USERS: 3}
 
+    answer = await world.ask(POSTS, {"query": "#dynamo"})
+    assert answer.errors is None
+    (node,) = answer.data["searchPosts"]["nodes"]
+    assert node == {
+        "postId": "other",
+        "text": "",
+        "visibility": "PUBLIC",
+        "likeCount": 0,
+        "author": {"name": "Ada Lovelace"},
+    }
+
     await remove(database, tag)
     await sync(world)
     assert (await world.gateway.search.status()).entries[Kind.POSTS] == 0
