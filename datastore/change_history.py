@@ -23,12 +23,12 @@ class Lack(Enum):
     """Why it is not known which changes come after a place."""
 
     LISTING = auto()  # it names shards that are not known
-    AHEAD = auto()  # it is further than what was told here
+    AHEAD = auto()  # it is further than the changes delivered here
     OLDER = auto()  # some changes are not here
 
 
 class History:
-    """Changes in the order in which they were told, within bounds, and those that were read again before them.
+    """Changes in the order in which they arrived, within bounds, and those that were read again before them.
 
     `publish` gets each change that is news. Nothing here waits.
     """
@@ -62,7 +62,7 @@ class History:
         self.last_number = self._lowest = 0
         self.last_place = UNKNOWN
 
-    # What it is told
+    # Input
 
     def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
         if stream != self.stream:
@@ -130,7 +130,7 @@ class History:
         self._changed = asyncio.Event()
 
     def drop(self) -> None:
-        """Keep no more than the bounds allow: for when nothing is told, from time to time."""
+        """Drop what exceeds the bounds; to be called from time to time while no change arrives."""
         earliest = self._clock() - self._kept
         run, entries, dropped, size = self._recent, self._recent.entries, 0, self._recent.bytes
         while len(entries) - dropped > 1 and (
@@ -166,10 +166,10 @@ class History:
             older.drop(dropped)
             self.generation += 1
 
-    # What is asked of it
+    # Queries
 
     def after(self, number: int, most: int, generation: int) -> list[Entry] | None:
-        """The first that were told after a number; None where it has to be found anew from the place."""
+        """Return the first changes after a number; None where the number has to be looked up again by the place."""
         older, kept = self._older, self._recent
         if older is not None and older.entries and number < older.entries[-1].number:
             return older.after(number, most) if generation == self.generation else None
@@ -197,19 +197,19 @@ class History:
         return ours is not None and theirs is not None and ours[0] == theirs[0]
 
     def has_reached(self, seen: Seen) -> bool:
-        """Whether all that was seen has been told here, too."""
+        """Whether all that was seen has arrived here, too."""
         return not any(self._is_ahead(key, position) for key, position in seen.positions.items())
 
     def _is_ahead(self, key: Key, position: str) -> bool:
         if key not in self._recent.shards:
             return any(ancestor in self._frontier for ancestor in self.parents.ancestors(key))
-        sequence, told = sequence_at(position), sequence_at(self._frontier.get(key))
+        sequence, arrived = sequence_at(position), sequence_at(self._frontier.get(key))
         if sequence is None or key not in self._frontier or joined_by(self._frontier[key]) is not None:
             return False
-        return told is None or sequence > told
+        return arrived is None or sequence > arrived
 
     def number_of(self, place: Place) -> int | None:
-        """The number after which a follower at the place has to go on; None where what is here does not tell."""
+        """Return the number after which a follower at the place continues; None where it is unknown here."""
         found = self._found(place.positions)
         return found if isinstance(found, int) else None
 
@@ -244,7 +244,7 @@ class History:
         return joined_by(self._frontier.get(key) or START) is not None
 
     def _take(self, starts: Positions, changes: Collection[tuple[str, Change]]) -> bool:
-        """Have what was read from these positions on before what is here; False where that is too much."""
+        """Put changes read from these positions on before those held; return False if they exceed the bounds."""
         older = self._older or Run()
         size = sum(size_of(change) for _, change in changes)
         if len(older.entries) + len(changes) > self._most_changes or older.bytes + size > self._most_bytes:
@@ -262,7 +262,7 @@ class History:
         return True
 
     def _forget_older(self) -> None:
-        """Whoever is behind in it has missed something then: only what comes after it is here."""
+        """Drop what was read again. A follower that is behind in it has missed changes then."""
         self._stop_forgetting()
         self._older = None
         self.generation += 1

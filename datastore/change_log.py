@@ -1,7 +1,7 @@
 """The log of one table's changes, from which clients resume.
 
 A client names a `Place`: where each open shard was read to. It is good in every process. What came before the log's
-first change of a shard is read from the stream again, once for all who wait for it.
+first change of a shard is read from the stream again, once for all clients that wait for it.
 """
 
 import asyncio
@@ -18,20 +18,20 @@ from datastore.positions import START, joined_by, sequence_at
 from datastore.shard_parents import Seen
 from datastore.streams import Change
 
-# Nobody waits longer for what is read again; for so long it is remembered what cannot be.
+# A client waits no longer than this for a reading; a position that cannot be read is remembered for so long.
 REACH_SECONDS = 30.0
 REMEMBERED_SECONDS = 10.0
-# A position ahead of what was told here was given by a process that reads the stream a little earlier. One that stays
-# ahead for so long is of another stream: of a table that was restored.
+# A position ahead of this process comes from a process that reads the stream a little earlier. One that stays ahead for
+# so long belongs to the stream of a table that was restored since.
 AHEAD_SECONDS = 10.0
-# Listings are shared for so long by those who resume from shards that are not known.
+# Clients that resume from unknown shards share a listing for so long.
 LISTED_SECONDS = 1.0
-# Then so many readings may fail; each further one waits a little first.
+# So many readings may fail in that time; each further one waits a little first.
 FREE_FAILURES = 10
 PAUSE_SECONDS = 1.0
-# What it costs whoever asks for a reading, in read units.
+# The price of a reading for the client that needs it, in read units.
 READING_UNITS = 10.0
-# After two answers without records one was asked for since.
+# After two answers without records, one of them was requested after the wait began.
 ANSWERS = 2
 
 
@@ -73,7 +73,7 @@ class ReadOlder(Protocol):
     async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
         """The changes that are wanted, with their shards, in the order of each key.
 
-        None for what the stream holds no more, or takes too long to tell though it answers, and for more than
+        None for what the stream holds no more, for what takes too long to read though it answers, and for more than
         `MOST_CHANGES` or `MOST_BYTES`.
 
         Raises:
@@ -84,7 +84,7 @@ class ReadOlder(Protocol):
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """A place after which somebody wants to resume."""
+    """A place after which a client wants to resume."""
 
     place: Place
     positions: Positions
@@ -122,7 +122,7 @@ class Log(History):
         self._unreachable, self._failures, self._remembered_until = (-1, -1), 0, 0.0
 
     def answered(self, shard: str) -> None:
-        """The shard had no more records: those who resume wait for such answers where none has come yet."""
+        """Count an answer without records: clients that resume wait for such answers of shards without a record."""
         if self._waiting:
             key = self._key(shard)
             self._answers[key] = self._answers.get(key, 0) + 1
@@ -133,15 +133,17 @@ class Log(History):
         self._lost(problem)
 
     async def more(self) -> None:
-        """Returns when something has been told."""
+        """Return when a change has arrived."""
         await self._changed.wait()
 
     async def reach(self, place: Place, charge: Callable[[float], None] = lambda _: None) -> int | None:
-        """As `number_of`, and where it may help the stream is listed and read again: once for all who wait.
+        """Return `number_of` the place; list and read the stream again where that helps, once for all that wait.
 
-        None is too old. Each who waits for a reading is charged `READING_UNITS`. Raises what can be tried again, with
-        the same place, while the stream cannot be read: `Unavailable` when that is not known within `REACH_SECONDS`,
-        or the log is closed.
+        None means too old. Each client that waits for a reading is charged `READING_UNITS`.
+
+        Raises:
+            Unavailable: It is not known within `REACH_SECONDS`, the store stays away, or the log is closed. The client
+                may resume from the same place later.
         """
         if place.stream != key_of(self.stream, "") or not place.positions:
             return None
@@ -202,7 +204,7 @@ class Log(History):
         return bool(missing - listed - self.parents.all_ancestors(positions))
 
     async def _changed_until(self, moment: float) -> None:
-        """Returns when something has been told, or at the moment."""
+        """Return when a change has arrived, or at the moment."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, moment - self._clock())):
                 await self._changed.wait()
@@ -236,7 +238,7 @@ class Log(History):
         return {key for key in keys if not self._is_same_joining(key, waiting.positions.get(key, START))}
 
     async def aclose(self) -> None:
-        """Read nothing again any more: whoever waits for that may come again, elsewhere."""
+        """Stop reading again. Clients that wait for it get `Unavailable`, and may resume elsewhere."""
         self._is_closed = True
         self._forget_older()
         self._wake()
@@ -267,7 +269,7 @@ class Log(History):
             return
         self._listed, self._listed_at = listed, now
         for shard, parent in listed.items():
-            # One that is listed no longer is gone for good: nobody can say what it had.
+            # A parent that is listed no longer is gone for good, with its records.
             self.parents.learn(self._key(shard), None if parent is None else self._key(parent))
 
     async def _shared_reading(self) -> None:
@@ -292,7 +294,7 @@ class Log(History):
                 one.is_refused = one.positions.get(refused.key, START) == lowest.get(refused.key, START)
             return
         if recent is not self._recent:
-            return  # another stream is told meanwhile
+            return  # changes of another stream arrive by now
         if changes is None or not self._take({one.key: one.start for one in wanted}, changes):
             self._failures += 1
             self._remembered_until = self._clock() + REMEMBERED_SECONDS
@@ -302,7 +304,7 @@ class Log(History):
                 one.is_refused = True
 
     def _chosen(self) -> list[_Waiting]:
-        """All who wait; once one was too old the newer half, so that such do not spoil it for others."""
+        """Return all that wait; after a failure the newer half, so that places too old do not fail the others."""
         open_ = [one for one in self._waiting if not one.is_refused and _age(one.place) > self._unreachable]
         open_ = [one for one in open_ if self._found(one.positions) is Lack.OLDER]
         open_.sort(key=lambda one: _age(one.place))
@@ -342,17 +344,17 @@ class Log(History):
 
 
 async def _done(task: asyncio.Task[None]) -> None:
-    """Waits for a task that others wait for, too. Raises what it ended by."""
+    """Wait for a task that others wait for, too. Raises the exception that ended it."""
     await asyncio.wait([task])
     if (problem := _heard(task)) is not None:
-        raise problem.with_traceback(None)  # others hear of it, too: keep no other's frames
+        raise problem.with_traceback(None)  # shared by all that waited: keep no frames of others
 
 
 def _heard(task: asyncio.Task[None]) -> BaseException | None:
-    """What it ended by, which counts as told from then on: all who waited for it may have left."""
+    """Return the exception that ended the task, which counts as retrieved: all that waited may have left."""
     return None if task.cancelled() else task.exception()
 
 
 def _age(place: Place) -> tuple[int, int]:
-    """What orders places of a stream, roughly: their times, and the newest of their sequences."""
+    """Return what orders places of a stream, roughly: the time, and the newest sequence."""
     return place.time, max((sequence_at(one) or 0 for one in place.positions.values()), default=0)

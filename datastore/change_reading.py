@@ -30,7 +30,7 @@ SHARDS_AT_ONCE = 16
 
 
 class _TooMuch(Exception):
-    """More is missing than anybody waits for, or the stream holds."""
+    """More changes are missing than may be read, or than the stream holds."""
 
 
 class _Found:
@@ -136,7 +136,7 @@ class OlderChanges:
             if page.ended and (one.ends or begins is None):
                 return
             if page.ended:
-                raise _TooMuch  # what was told of the shard is not in it any more
+                raise _TooMuch  # the shard no longer has what this process had of it
             if begins is None and not one.ends and empty >= EMPTY_PAGES and nothing >= self._empty_seconds:
                 return
             spent += seconds

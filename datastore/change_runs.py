@@ -84,7 +84,7 @@ class Run:
         self.bytes += entry.size
 
     def drop(self, many: int) -> list[Entry]:
-        """Forget the oldest entries, and tell which."""
+        """Drop the oldest entries, and return them."""
         gone = self.entries[:many]
         del self.entries[:many]
         counts: dict[Key, int] = {}
@@ -104,7 +104,7 @@ class Run:
         return self.entries[start : start + most]
 
     def add_all(self, entries: Iterable[Entry]) -> None:
-        """Add those that are not here yet: of each shard those after its last."""
+        """Add the entries after the last of each shard."""
         for entry in entries:
             shard = self.shards.get(entry.shard)
             if shard is None or not shard.sequences or entry.sequence > shard.sequences[-1]:
@@ -123,7 +123,7 @@ class Run:
 
     def _begin_earlier(self, key: Key, position: str, entries: list[Entry]) -> None:
         shard, since = self.shards.get(key), idle_since(position)
-        # By the time was gone when it was read: that is what the floor says.
+        # The shard was read from that moment on, so the floor names it.
         floor = position if since is None else idle_again(position, int(oldest(since)))
         if shard is None:
             shard = self.shards[key] = ShardRun(floor)

@@ -1,9 +1,8 @@
 """Resume positions: up to where each open shard of a table's stream has been read, as clients hold it between two
 connections.
 
-A shard that has ended is left out as soon as one of its children has been begun: whoever resumes knows from the child
-that the parent was read to its end. Any process can continue from such a position, for it names nothing of the one
-that made it.
+A shard that has ended is left out as soon as one of its children has been begun: the child implies that the parent was
+read to its end. Any process can continue from such a position, for it names nothing of the process that made it.
 """
 
 from collections.abc import Mapping
@@ -98,7 +97,7 @@ class Place:
         return dict(self._moves.after(self._count))
 
     def encode(self) -> bytes:
-        """The bytes for clients. A position of more than `MOST_SHARDS` shards names none, so that nobody resumes."""
+        """The bytes for clients. A position of more than `MOST_SHARDS` shards names none."""
         positions = self._moves.after(self._count)
         head = bytes((_VERSION,)) + self.stream + self.time.to_bytes(4, "big")
         if len(positions) > MOST_SHARDS:
@@ -112,7 +111,7 @@ class Place:
         return hash(self.encode())
 
 
-# Nobody can continue there.
+# A position from which no process can continue.
 UNKNOWN = Place.at(bytes(KEY_BYTES), 0, {})
 
 

@@ -36,7 +36,7 @@ def not_an_id() -> BadUserInput:
 
 
 class _Secret:
-    """What is made of a secret. `name` tells it from others, and nothing of it."""
+    """A key derived from a secret. `name` distinguishes the secret from others, and reveals nothing of it."""
 
     def __init__(self, secret: bytes) -> None:
         self.mac = Mac(hmac.digest(secret, b"resume id", "sha256"))
@@ -54,7 +54,7 @@ class ResumeIds:
         self._accepted = {one.name: one for one in (*map(_Secret, others), self._secret)}
 
     def sealer(self, binding: bytes) -> Seal:
-        """What makes ids for a subscription. One that would be too long to come back is of no known place."""
+        """Return a function that makes ids for a subscription. An id beyond `LONGEST_RESUME` names no place."""
         name, digest = self._secret.name, self._secret.mac.after(_begun(binding)).digest
 
         def seal(place: Place, known: str) -> str:
@@ -66,7 +66,7 @@ class ResumeIds:
         return seal
 
     def open(self, text: object, binding: bytes) -> Resume:
-        """What was sealed. Ids of secrets that are not accepted, and of releases without signatures, are of no place.
+        """Return what was sealed; for ids of other secrets, or without a signature, a place that is unknown.
 
         Raises:
             BadUserInput: It was altered, or is of another field or other arguments.

@@ -1,4 +1,4 @@
-"""Which shard of a stream came from which: what it takes to compare positions before and after splits."""
+"""The parents of shards, with which positions before and after splits are compared."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -62,7 +62,7 @@ class Parents:
 
 
 class Seen:
-    """What one has seen of a stream who is at these positions."""
+    """The changes of a stream that a client at these positions has seen."""
 
     def __init__(self, parents: Parents, positions: Mapping[Key, str]) -> None:
         self.positions = dict(positions)

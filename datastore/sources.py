@@ -11,22 +11,22 @@ class Sink(Protocol):
     """Who is told a table's changes, in order. Nothing here waits."""
 
     def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
-        """What is told from now on comes after these `positions` (see `positions`) of the shards of a stream (its ARN).
+        """Begin after these positions (see `positions`) of the shards of a stream (its ARN).
 
-        With another stream all that was told before counts for nothing. Shards that are known go on where they are.
-        Told before the first change, and never when changes were lost: that is `lost`. `parents` are those of the
+        Another stream invalidates all that came before. Shards that are known continue where they are.
+        Called before the first change, and never when changes were lost: that is `lost`. `parents` are those of the
         shards, None for one that has no parent. Shards that were joined at their end were joined no earlier than at
         `since` (seconds since 1970), or read without a record up to then.
         """
 
     def start(self, shard: str, parent: str | None) -> None:
-        """A shard that is read from its first record on, as its parent has been read to its end."""
+        """Begin a shard at its first record, after its parent has been read to its end."""
 
     def tell(self, shard: str, change: "Change", *, parent: str | None = None, is_past: bool = False) -> None:
         """A change of a shard. `is_past`: it is no news, and only remembered for those who were away."""
 
     def answered(self, shard: str) -> None:
-        """The shard had no more records than were told."""
+        """Note that the shard answered without records."""
 
     def lost(self, problem: Exception) -> None:
         """There will be no more, for this problem. Not told when the source is stopped."""

@@ -1,4 +1,4 @@
-"""What the ids of a subscription's events are bound to, so that they bring no other subscription forward."""
+"""The binding of resume ids: a subscription's field and arguments, so that no other subscription accepts them."""
 
 import json
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from graphql import FieldNode, value_from_ast_untyped
 from datastore.resume_ids import Resume, ResumeIds
 from edge.requests import Request
 
-# They say how events are told, not which.
+# They determine how events are sent, not which.
 PACING = frozenset(("whenSlow", "buffer", "minIntervalMs"))
 
 
 def binding_of(request: Request) -> bytes:
-    """The field and its arguments, however they are written."""
+    """Return the field and its arguments, in one spelling."""
     node = request.operation.node
     variables = {
         one.variable.name.value: value_from_ast_untyped(one.default_value)
@@ -29,11 +29,11 @@ def binding_of(request: Request) -> bytes:
 
 
 def resume_of(request: Request, ids: ResumeIds) -> Resume | None:
-    """After which event it goes on; None for one that begins. Raises `BadUserInput`."""
+    """Return where the subscription resumes; None if it begins. Raises `BadUserInput`."""
     after = request.asked.resume_after
     return None if after is None else ids.open(after, binding_of(request))
 
 
 def _bound(field: str, arguments: Mapping[str, Any]) -> bytes:
-    told = {name: value for name, value in arguments.items() if value is not None}
-    return f"{field}?".encode() + json.dumps(told, default=str, sort_keys=True).encode()
+    given = {name: value for name, value in arguments.items() if value is not None}
+    return f"{field}?".encode() + json.dumps(given, default=str, sort_keys=True).encode()

@@ -46,7 +46,7 @@ class Told:
         for entry in reversed(entries):
             follows[entry.shard] = entry.follows
             parents[entry.shard] = entry.parent
-        # Those whose parents are among them are begun when the parents have been told to their ends.
+        # Children begin after the last entry of their parent.
         begun = {shard: at for shard, at in follows.items() if at != START or parents[shard] not in follows}
         since = datetime.now(UTC) - ITERATOR_LIFE
         self._sink.begin(state.stream, begun, parents, since.timestamp())
