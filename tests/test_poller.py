@@ -105,6 +105,7 @@ async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
 
     assert counted.calls == [
         "PutItem cricket-locks",
+        "GetItem cricket-fixtures",
         "GetItem active-matches",
         "UpdateItem cricket-fixtures",
         "UpdateItem active-matches",
@@ -127,6 +128,7 @@ async def test_a_tick_that_changed_nothing_writes_only_when_it_was(served: Serve
 
     assert counted.calls == [
         "PutItem cricket-locks",
+        "GetItem cricket-fixtures",
         "GetItem active-matches",
         "UpdateItem active-matches",
         "DeleteItem cricket-locks",

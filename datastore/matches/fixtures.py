@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, derived, flag, number, text
-from datastore.errors import NotFound
+from datastore.decoding import Decoder, derived, flag, number, text, texts
+from datastore.errors import Conflict, NotFound
 from datastore.found import Found
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
@@ -30,13 +30,24 @@ from datastore.matches.cricket import (
     phase_of,
     to_json,
 )
+from datastore.matches.operator_fields import (
+    OPERATOR_FIELDS,
+    FixtureField,
+    OperatorWrote,
+    attributes_of,
+    operator_fields_from,
+    unchanged,
+    with_operator_fields,
+    without_operator_fields,
+)
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span, read_page
 from datastore.records import raw_parsed, record
 from datastore.store import Store, Written
-from datastore.versions import PUT_VERSIONS, expecting, updated, version, versioned
+from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version, versioned
 
 UPDATES_AT_ONCE = 8
+TRIES = 5
 PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
 # As others write what is not known, or was not when it was stored.
 NO_PHASE = ("", MatchPhase.UNKNOWN.value)
@@ -86,7 +97,7 @@ class Fixtures:
         stored = await asyncio.gather(*[self.latest(match.match_id) for match in matches])
         pairs = list(zip(matches, stored, strict=True))
         far = {match.match_id for match, known in pairs if self._is_far(match, known, polled or ())}
-        revisions = {match.match_id: self._revision(match, known) for match, known in pairs if match.match_id in far}
+        revisions = {match_id: PUT_VERSIONS.next(self._now, _place(match_id)) for match_id in far}
         puts = [
             match_item(replace(match, revision=revisions[match.match_id]), self._now)
             for match in matches
@@ -103,22 +114,26 @@ class Fixtures:
 
         return await asyncio.gather(*[write(match, known) for match, known in pairs])
 
-    def _revision(self, match: Match, known: Match | None) -> int:
-        """That of a match that is put in place of the one that is known."""
-        place = (FIXTURES.name, keys.fixture(match.match_id))
-        return PUT_VERSIONS.next(self._now, place, above=known.revision or 0 if known else 0)
-
     def _is_far(self, match: Match, stored: Match | None, polled: Collection[str]) -> bool:
-        """Whether nobody can begin to play it while it is written."""
-        if match.match_id in polled or (stored is not None and stored.version):
-            return False
-        starts = [match.start_time] if stored is None else [match.start_time, stored.start_time]
-        return all(abs(start - self._now) > SOON for start in starts)
+        """Return whether a put is safe: the fixture is new, and cannot begin to be played while it is written."""
+        return stored is None and match.match_id not in polled and abs(match.start_time - self._now) > SOON
 
     async def _sync(self, match: Match, stored: Match | None, polled: Collection[str] | None) -> Match:
-        """Store one under a condition; should somebody else have written meanwhile, its facts only."""
+        """Store one under a condition, and its facts alone where another writer has stored its state meanwhile.
+
+        Raises `Conflict` where an operator changes it again and again.
+        """
+        for _ in range(TRIES):
+            try:
+                return await self._sync_once(with_operator_fields(match, stored), stored, polled)
+            except OperatorWrote as changed:
+                stored = changed.stored
+        raise Conflict("The fixture is being changed by others at the same time; try again.", retryable=True)
+
+    async def _sync_once(self, match: Match, stored: Match | None, polled: Collection[str] | None) -> Match:
+        """Raise `OperatorWrote` where an operator changed what it sets since `stored` was read."""
         if polled and match.match_id in polled:
-            return await self.update(match.match_id, _facts(match))
+            return await self._write_facts(match)
         key = keys.fixture(match.match_id)
         written: Written | None = None
         if stored is None or not stored.version:
@@ -126,16 +141,30 @@ class Fixtures:
             # A poller that has changed nothing yet may have set these: what is 0 stays as it is.
             item |= {"fence": match.fence} if match.fence else {}
             item |= {"lastBallId": match.last_ball_id} if match.last_ball_id else {}
-            expression, values = versioned(item | _unarchived(match), REVISION)
-            written = await self._store.update(keys.SYNC_SOON, key, update=expression, zero=0, **values)
+            expression, values = versioned(without_operator_fields(item | _unarchived(match), match), REVISION)
+            values |= {"zero": 0} | unchanged(match)
+            written = await self._store.update(keys.SYNC_SOON, key, update=expression, **values)
         elif self._tells_state(match, stored, polled):
             item = {**_facts(match), **state_told(match), "version": stored.version + 1, "updatedAt": iso(self._now)}
-            expression, values = versioned(item | _unarchived(match), REVISION)
-            values |= {"seen": stored.version, "held": stored.fence}
+            expression, values = versioned(without_operator_fields(item | _unarchived(match), match), REVISION)
+            values |= {"seen": stored.version, "held": stored.fence} | unchanged(match)
             written = await self._store.update(keys.SYNC_STATE, key, update=expression, **values)
         if written is not None and written.ok and written.item is not None:
             return match_from(written.item)
-        return await self.update(match.match_id, _facts(match))
+        if written is not None:
+            _check_operator(written, match)
+        return await self._write_facts(match)
+
+    async def _write_facts(self, match: Match) -> Match:
+        facts = without_operator_fields({**_facts(match), "updatedAt": iso(self._now)}, match)
+        expression, values = versioned(facts, REVISION)
+        key = keys.fixture(match.match_id)
+        written = await self._store.update(keys.SYNC_FACTS, key, update=expression, **values, **unchanged(match))
+        if not written.ok:
+            _check_operator(written, match)
+            raise no_match(match.match_id)
+        assert written.item is not None
+        return match_from(written.item)
 
     def _tells_state(self, match: Match, stored: Match, polled: Collection[str] | None) -> bool:
         """Whether to write how a match stands that was played before."""
@@ -144,20 +173,42 @@ class Fixtures:
             return False
         return not goes_back(match, stored, self._now) and differs_in_state(match, stored)
 
-    async def update(self, match_id: str, attributes: Mapping[str, Any], expected: int | None = None) -> Match:
+    async def update(
+        self,
+        match_id: str,
+        attributes: Mapping[str, Any],
+        expected: int | None = None,
+        *,
+        fields: Collection[FixtureField] = (),
+        cleared: Collection[FixtureField] = (),
+    ) -> Match:
         """FIX-5: set some attributes (None removes one).
 
+        The `fields` keep these values against the source until they are among `cleared`.
         Raises `NotFound` when there is no such match, `Outdated` when it is not at the revision that is expected.
         """
         expression, values = versioned({**attributes, "updatedAt": iso(self._now)}, REVISION)
+        if fields:
+            expression, values = f"{expression}, {OPERATOR_FIELDS} :fields", values | {"fields": set(fields)}
+        if cleared:
+            # One expression takes an attribute in one clause alone: what is set and cleared at once comes in two calls.
+            assert not fields
+            expression += f" DELETE {OPERATOR_FIELDS} :cleared"
+            values |= {"cleared": set(cleared)}
         values |= expecting(expected)
         written = await self._store.update(keys.UPDATE_FIXTURE, keys.fixture(match_id), update=expression, **values)
         return updated(written, expected, attributes, match_from, lambda: no_match(match_id), REVISION)
 
     async def write_live(self, match: Match) -> bool:
-        """FIX-5: how the match stands. False when a later holder of its lock has written, or it is not there."""
-        expression, values = versioned(_live(match, self._now), REVISION)
+        """FIX-5: how the match stands. False when a later holder of its lock has written, or it is not there.
+
+        What an operator set stays. Raises `OperatorWrote` when that is not what `match.operator_fields` names.
+        """
+        expression, values = versioned(without_operator_fields(_live(match, self._now), match), REVISION)
+        values |= unchanged(match)
         written = await self._store.update(keys.WRITE_LIVE, keys.fixture(match.match_id), update=expression, **values)
+        if not written.ok and written.item is not None and written.item.get("fence", 0) <= match.fence:
+            _check_operator(written, match)
         return written.ok
 
     async def archive(self, match_id: str) -> Match:
@@ -196,6 +247,25 @@ def _unarchived(match: Match) -> Item:
 
 def _bowled(match: Match) -> int:
     return sum(score.legal_balls for score in match.innings)
+
+
+def _check_operator(written: Written, match: Match) -> None:
+    """Raise `OperatorWrote` where a write was refused, and the operator's fields are not those that it expected."""
+    if written.ok or written.item is None:
+        return
+    stored = match_from(written.item)
+    if stored.operator_fields != match.operator_fields:
+        raise OperatorWrote(stored)
+
+
+def source_values(match: Match, fields: Collection[FixtureField]) -> Item:
+    """Return the attributes of these fields as the source tells them."""
+    told = {**_facts(match), **_state(match)}
+    return {name: told[name] for field in fields for name in attributes_of(field)}
+
+
+def _place(match_id: str) -> Place:
+    return FIXTURES.name, keys.fixture(match_id)
 
 
 def no_match(match_id: str) -> NotFound:
@@ -337,6 +407,11 @@ match_from = Decoder(
     live_updated_at=text("liveUpdatedAt", _moment, default=None),
     archived_at=text("archivedAt", _moment, default=None),
     revision=number(REVISION, version, default=0),
+    operator_fields=texts(OPERATOR_FIELDS, operator_fields_from, default=()),
+)
+# What a tick reads of a fixture.
+tick_from = match_from.without(
+    frozenset({"toss", "target", "result", "_innings", "innings", "_follow_on", "follow_on", "scorecards"})
 )
 
 
@@ -351,6 +426,7 @@ _PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("season", "note", "playerOfMatch", "scheduledOvers", "ballsPerOver"): (
         *("season_id", "note", "player_of_match", "scheduled_overs", "balls_per_over"),
     ),
+    ("operatorFields",): ("operator_fields",),
     ("version", "revision"): ("version", "fence", "last_ball_id", "revision"),
     ("updatedAt", "liveUpdatedAt", "archivedAt"): ("updated_at", "live_updated_at", "archived_at"),
 }
@@ -373,4 +449,4 @@ def shown_of(fields: frozenset[str]) -> Decoder[Match]:
 
 
 # A match from the index, which holds no revision: that is None, not 0.
-summary_from = match_from.but(revision=derived(_unknown))
+summary_from = match_from.but(revision=derived(_unknown), operator_fields=derived(_unknown))

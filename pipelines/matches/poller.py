@@ -16,13 +16,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
 from datastore.matches.fixture_cache import FixtureCache
-from datastore.matches.fixtures import Fixtures
+from datastore.matches.fixtures import Fixtures, tick_from
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.locks import LIFETIME_SECONDS, Locks
+from datastore.matches.operator_fields import OperatorWrote, with_operator_fields
 from datastore.matches.teams import Teams
 from datastore.store import Store
 from pipelines.matches.changes import Found, MatchWatch
@@ -43,6 +45,7 @@ class Tick(StrEnum):
     UNCHANGED = "unchanged"
     LOCKED = "locked"  # another instance is at it
     LOST = "lost"  # the match is no longer this poller's: it must stop
+    OVERTAKEN = "overtaken"  # an operator changed the fixture meanwhile: the next tick goes by that
     FAILED = "failed"  # the provider gave nothing; the state stays
     UNKNOWN = "unknown"  # the provider does not have the match
 
@@ -104,6 +107,9 @@ class ScorePoller:
         except _NotMine:
             self.forget(match_id)
             return Tick.LOST
+        except OperatorWrote:
+            self.forget(match_id)
+            return Tick.OVERTAKEN
         except BaseException:
             self.forget(match_id)  # what was written of this tick is not known
             raise
@@ -111,7 +117,10 @@ class ScorePoller:
             await _to_its_end(self._unlock(match_id))
 
     async def _tick(self, store: Store, match_id: str) -> Tick:
-        active = await ActiveMatches(store, self._now()).latest(match_id)
+        active, stored = await asyncio.gather(
+            ActiveMatches(store, self._now()).latest(match_id),
+            Fixtures(store, self._now()).by_id(match_id, keys.TICK, tick_from),
+        )
         if active is None or active.status is not ActiveStatus.ACTIVE or active.instance_id != self._instance_id:
             raise _NotMine
         snapshot = await self._ask(match_id)
@@ -121,6 +130,7 @@ class ScorePoller:
         watch = self._watches.get(match_id)
         if watch is None:
             watch = self._watches[match_id] = await self._remember(store, active)
+        told, snapshot = snapshot, replace(snapshot, match=with_operator_fields(snapshot.match, stored))
         found = watch.compare(active, snapshot)
         if found.nothing:
             await self._heartbeat(store, active)
@@ -128,7 +138,7 @@ class ScorePoller:
                 await self._repair(store, active, snapshot)
                 watch.settled = True
             return Tick.UNCHANGED
-        await self._write(store, active, snapshot, found)
+        await self._write(store, active, snapshot, found, told)
         watch.settled = True
         return Tick.CHANGED
 
@@ -187,7 +197,10 @@ class ScorePoller:
         if not await ActiveMatches(store, self._now()).ticked(active.match_id, active.fence):
             raise _NotMine
 
-    async def _write(self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: Found) -> None:
+    async def _write(
+        self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: Found, told: MatchSnapshot
+    ) -> None:
+        """Write the versions of what was found. The cache keeps what the provider told, and no operator's fields."""
         now = self._now()
         cooled = cool(found.events, active.cooldowns, now)
         groups = _grouped(cooled.events)
@@ -210,7 +223,7 @@ class ScorePoller:
             if not await ActiveMatches(store, now).commit(active):
                 raise _NotMine
             await self._on_change(store, LiveChange(match, active, cooled.rings))
-        await FixtureCache(store, now).put(snapshot, match.version)
+        await FixtureCache(store, now).put(told, match.version)
 
     async def _write_fixture(self, store: Store, match: Match) -> None:
         if not await Fixtures(store, self._now()).write_live(match):

@@ -14,6 +14,7 @@ from datastore.matches.fixture_cache import CachedMatch, FixtureCache
 from datastore.matches.fixtures import Fixtures, differs_in_state, goes_back
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveStatus
+from datastore.matches.operator_fields import with_operator_fields
 from datastore.matches.team_seasons import TeamSeason, TeamSeasons, team_season_from
 from datastore.matches.teams import Team, Teams
 from datastore.pages import Span
@@ -242,7 +243,11 @@ class FixtureSyncJob(SyncJob):
 
 
 def _merged(snapshot: MatchSnapshot, match: Match, stored: Match) -> MatchSnapshot:
-    """The facts as they were told, the rest as it was stored: another state may have been the newer one."""
+    """The facts as they were told, the rest as it was stored: another state may have been the newer one.
+
+    What an operator set is not the provider's: that is as it was told, too.
+    """
     facts = {fact: getattr(match, fact) for fact in FACTS}
-    state = {part: getattr(stored, part) for part in STATE}
+    told = with_operator_fields(stored, replace(match, operator_fields=stored.operator_fields))
+    state = {part: getattr(told, part) for part in STATE}
     return replace(snapshot, match=replace(snapshot.match, **facts, **state))

@@ -8,8 +8,9 @@ import strawberry
 from datastore.errors import BadUserInput
 from datastore.keyspace.matches import fixtures as keys
 from datastore.matches.cricket import LineupPlayer, Match, Scorecard, Venue, phase_of, to_json
-from datastore.matches.fixtures import shown_of, summary_from
+from datastore.matches.fixtures import no_match, shown_of, source_values, summary_from
 from datastore.matches.leagues import League
+from datastore.matches.operator_fields import FixtureField
 from datastore.matches.team_seasons import Season
 from datastore.matches.teams import Team
 from datastore.moments import iso
@@ -39,6 +40,9 @@ To = Annotated[
 ]
 
 
+strawberry.enum(FixtureField, description="A field of a fixture that an operator sets with `updateFixture`.")
+
+
 @strawberry.input(description="Where a match is played.")
 class VenueInput:
     name: str = strawberry.field(description="1 to 200 characters.")
@@ -65,7 +69,10 @@ class FixtureInput:
     balls_per_over: int = strawberry.field(description="Usually 6; 4 to 8.", default=6)
 
 
-@strawberry.input(description="What to change of a fixture. What is left out stays as it is.")
+@strawberry.input(
+    description="What to change of a fixture. What is left out stays as it is. What is set here, null included, keeps "
+    "its value against the source until it is cleared."
+)
 class UpdateFixtureInput:
     start_time: strawberry.Maybe[datetime | None] = strawberry.field(description="When it starts.", default=None)
     status: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
@@ -74,6 +81,11 @@ class UpdateFixtureInput:
     note: strawberry.Maybe[str | None] = strawberry.field(description="Null takes it away.", default=None)
     venue: strawberry.Maybe[VenueInput | None] = strawberry.field(description="Null takes it away.", default=None)
     scheduled_overs: strawberry.Maybe[int | None] = strawberry.field(description="1 to 100.", default=None)
+    clear: list[FixtureField] | None = strawberry.field(
+        description="Fields that are the source's again: each takes the value that the source told last, where that is "
+        "known, and follows it from then on.",
+        default=None,
+    )
     expected_version: int | None = strawberry.field(
         description=EXPECTED_VERSION.replace("`version`", "match's `revision`"), default=None
     )
@@ -218,12 +230,32 @@ def _match(fixture: FixtureInput, at: str) -> Match:
 
 async def update_fixture(info: Info, id: MatchId, input: Changes) -> Match:
     require(info.context.identity, keys.UPDATE_FIXTURE)
+    match_id, expected = bounds.id("id", id), bounds.version(input.expected_version)
+    if input.clear:
+        return await _clear(info, match_id, input, expected)
     changes = bounds.changes(input, CHECKS, REMOVABLE)
     attributes = {ATTRIBUTES.get(name, name): _stored(value) for name, value in changes.items()}
+    fields = [FixtureField(name) for name in attributes]
     if "status" in attributes:
         attributes["phase"] = phase_of(attributes["status"]).value
-    expected = bounds.version(input.expected_version)
-    return await info.context.fixtures.update(bounds.id("id", id), attributes, expected)
+    return await info.context.fixtures.update(match_id, attributes, expected, fields=fields)
+
+
+async def _clear(info: Info, match_id: str, input: UpdateFixtureInput, expected: int | None) -> Match:
+    """Give fields back to the source. What it told last is in the cache; without it the values stay until it tells."""
+    cleared = list(dict.fromkeys(input.clear or ()))
+    bounds.listed("clear", cleared)
+    if any(getattr(input, name) is not None for name in CHECKS):
+        raise BadUserInput(
+            "`clear` must not come with fields to set: clear them first, or set them alone.", field="clear"
+        )
+    stored = await info.context.fixtures.latest(match_id)
+    if stored is None:
+        raise no_match(match_id)
+    theirs = [field for field in cleared if field in (stored.operator_fields or ())]
+    cached = await info.context.fixture_cache.get(match_id) if theirs else None
+    attributes = source_values(cached.snapshot.match, theirs) if cached is not None else {}
+    return await info.context.fixtures.update(match_id, attributes, expected, cleared=cleared)
 
 
 def _stored(value: Any) -> Any:

@@ -15,6 +15,7 @@ from datastore.keyspace.matches import live_activities as activity_patterns
 from datastore.keyspace.matches import match_follows as follow_patterns
 from datastore.keyspace.matches import teams as team_patterns
 from datastore.matches import cricket
+from datastore.matches.operator_fields import FixtureField
 from resolvers import nodes
 from resolvers.matches import active_matches as resolve_active
 from resolvers.matches import display_states as resolve_display
@@ -146,6 +147,9 @@ class Match(Node):
     revision: int | None = strawberry.field(
         description="Grows with every change of it, live ones too, for `expectedVersion`; null in `matchesByLeague`."
     )
+    operator_fields: list[FixtureField] | None = strawberry.field(
+        description="The fields that an operator set, which the source does not change; null in `matchesByLeague`."
+    )
     updated_at: datetime | None = strawberry.field(description="When it was last stored or changed.")
     live_updated_at: datetime | None = strawberry.field(description="When its live state was last written.")
     archived_at: datetime | None = strawberry.field(description="When it left the live scores.")
@@ -223,7 +227,8 @@ class FixtureMutations:
         patterns.UPDATE_FIXTURE,
         resolver=resolve.update_fixture,
         graphql_type=Match,
-        description="Change some fields of a fixture, until it is synced or polled again: the match as it is then.",
+        description="Set some fields of a fixture, which keep these values against the source until they are cleared, "
+        "or clear some: the match as it is then.",
     )
     archive_fixture = ask(
         patterns.ARCHIVE_FIXTURE,

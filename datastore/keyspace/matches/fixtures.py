@@ -29,6 +29,12 @@ SUMMARY = (
     "archivedAt",
 )
 
+# An operator set and cleared no field since the fixture was read: the attribute is a set, and a set is never empty.
+OPERATOR_GUARD = (
+    "operatorFields = :operator",
+    "(attribute_not_exists(operatorFields) OR attribute_type(operatorFields, :absent))",
+)
+
 FIXTURES = Table(
     name="cricket-fixtures",
     partition="matchId",
@@ -61,6 +67,14 @@ FIXTURE = AccessPattern(
     ),
     key="matchId = <matchId>",
 )
+TICK = AccessPattern(
+    id="FIX-1",
+    question="The fields of a polled match that an operator set",
+    table=FIXTURES,
+    operations=("GetItem",),
+    who=Who.INTERNAL,
+    key="matchId = <matchId>",
+)
 MATCHES = AccessPattern(
     id="FIX-2",
     question="Up to 100 matches by their ids",
@@ -86,7 +100,8 @@ SYNC_FIXTURES = AccessPattern(
     id="FIX-4",
     question="Store up to 100 fixtures; of those that are played the live part stays",
     table=FIXTURES,
-    # A put replaces the whole item and takes no condition: what is played, or may be soon, is updated instead.
+    # A put replaces the whole item and takes no condition: a stored fixture is updated instead, for an operator may
+    # change it meanwhile, and so is a new one that may be played soon.
     operations=("GetItem", "BatchGetItem", "BatchWriteItem", "UpdateItem"),
     who=Who.SYSTEM,
     fields=("syncFixtures",),
@@ -100,6 +115,7 @@ SYNC_SOON = AccessPattern(
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="attribute_not_exists(version) OR version = :zero",
+    guard=OPERATOR_GUARD,
 )
 SYNC_STATE = AccessPattern(
     id="FIX-4",
@@ -108,6 +124,16 @@ SYNC_STATE = AccessPattern(
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="version = :seen AND (attribute_not_exists(fence) OR fence = :held)",
+    guard=OPERATOR_GUARD,
+)
+SYNC_FACTS = AccessPattern(
+    id="FIX-4",
+    question="Write what is known of a match before a ball is bowled, and nothing else",
+    table=FIXTURES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_exists(matchId)",
+    guard=OPERATOR_GUARD,
 )
 UPDATE_FIXTURE = AccessPattern(
     id="FIX-5",
@@ -126,6 +152,7 @@ WRITE_LIVE = AccessPattern(
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="attribute_exists(matchId) AND (attribute_not_exists(fence) OR fence <= :fence)",
+    guard=OPERATOR_GUARD,
 )
 ARCHIVE_FIXTURE = AccessPattern(
     id="FIX-6",
@@ -140,11 +167,13 @@ ARCHIVE_FIXTURE = AccessPattern(
 
 PATTERNS = (
     FIXTURE,
+    TICK,
     MATCHES,
     BY_LEAGUE,
     SYNC_FIXTURES,
     SYNC_SOON,
     SYNC_STATE,
+    SYNC_FACTS,
     UPDATE_FIXTURE,
     WRITE_LIVE,
     ARCHIVE_FIXTURE,

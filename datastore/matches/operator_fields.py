@@ -1,0 +1,75 @@
+"""Fields of a fixture that an operator set: they keep their values until they are cleared.
+
+The attribute `operatorFields` of a fixture is the set of their names. Writers of the source's values leave these
+attributes out, on the condition that the set is as they read it.
+"""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec.structs import replace
+
+from datastore.matches.cricket import Match
+
+
+class FixtureField(StrEnum):
+    """A field that `updateFixture` sets, by the name of its attribute."""
+
+    START_TIME = "startTime"
+    STATUS = "status"
+    ROUND = "round"
+    FORMAT = "format"
+    NOTE = "note"
+    VENUE = "venue"
+    SCHEDULED_OVERS = "scheduledOvers"
+
+
+OPERATOR_FIELDS = "operatorFields"
+
+# The phase of a match follows from its status.
+_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {FixtureField.STATUS: ("status", "phase")}
+_MEMBERS: Mapping[str, tuple[str, ...]] = {
+    FixtureField.START_TIME: ("start_time",),
+    FixtureField.STATUS: ("status", "phase"),
+    FixtureField.SCHEDULED_OVERS: ("scheduled_overs",),
+}
+
+
+class OperatorWrote(Exception):
+    """An operator set or cleared fields after the match was read. `stored` is the match as it is now."""
+
+    def __init__(self, stored: Match) -> None:
+        super().__init__(stored.match_id)
+        self.stored = stored
+
+
+def operator_fields_from(names: Iterable[str] | None) -> tuple[FixtureField, ...]:
+    """Return the fields that the attribute `operatorFields` names, in the order of `FixtureField`."""
+    found = set(names or ())
+    return tuple(field for field in FixtureField if field in found)
+
+
+def attributes_of(field: str) -> tuple[str, ...]:
+    """Return the attributes that hold a field."""
+    return _ATTRIBUTES.get(field, (field,))
+
+
+def with_operator_fields(match: Match, stored: Match | None) -> Match:
+    """Return the source's match with the fields that an operator set, as they are stored."""
+    if stored is None or not stored.operator_fields:
+        return match
+    names = [name for field in stored.operator_fields for name in _MEMBERS.get(field, (field,))]
+    values = {name: getattr(stored, name) for name in names}
+    return replace(match, operator_fields=stored.operator_fields, **values)
+
+
+def without_operator_fields(attributes: Mapping[str, Any], match: Match) -> dict[str, Any]:
+    """Return the attributes that the source may write: all but those of fields that an operator set."""
+    kept = {name for field in match.operator_fields or () for name in attributes_of(field)}
+    return {name: value for name, value in attributes.items() if name not in kept}
+
+
+def unchanged(match: Match) -> dict[str, Any]:
+    """Return the values for the condition that an operator set and cleared nothing since the match was read."""
+    return {"operator": set(match.operator_fields)} if match.operator_fields else {"absent": "NULL"}
