@@ -39,7 +39,7 @@ def catalogue(chance: random.Random) -> list[Earthquake]:
     """A realistic catalogue: ten times as few events a magnitude higher, quiet days, and aftershocks of strong ones."""
     events: list[Earthquake] = []
     for day in range(DAYS):
-        rate = 14 * chance.lognormvariate(0, 0.5)
+        rate = 10 * chance.lognormvariate(0, 0.5)
         strongest = 0.0
         for _ in range(min(int(rate), 60)):
             strongest = max(strongest, add(events, chance, day))

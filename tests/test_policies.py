@@ -14,7 +14,9 @@ import boto3
 import pytest
 from aws_tables import be_aws
 from command_line import run_here
+from conftest import NOON
 from consumers import letters_of
+from earthquake_samples import quake
 from fault_proxy import Proxy
 from feed_changes import feed_changes, items_of, put
 from feed_items import like_item, post_item, user_item
@@ -31,8 +33,10 @@ from datastore.client import Client
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dead_letters import DeadLetters, letter_of
 from datastore.declarations import AccessPattern, Who
+from datastore.earthquakes import event_item
 from datastore.infrastructure.policies import LONGEST, MOST_CHARACTERS, policies
 from datastore.keyspace import PATTERNS
+from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.roles import (
@@ -41,6 +45,7 @@ from datastore.keyspace.roles import (
     GATEWAY,
     INGEST,
     PHOTOS,
+    PIPELINE_EARTHQUAKES,
     PIPELINE_FEED,
     PIPELINE_MATCHES,
     ROLES,
@@ -60,8 +65,10 @@ from datastore.requests import Prepared
 from datastore.store import Store
 from datastore.streams import encode_change
 from datastore.tables import definition
+from pipelines.earthquake_statistics import EarthquakeStatisticsPipeline
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.matches.demo_match import demo_match
+from pipelines.streams.metrics import StreamMetrics
 
 roles = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 
@@ -266,6 +273,38 @@ async def _until(holds: Any) -> None:
     async with asyncio.timeout(20):
         while not await holds():  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.02)
+
+
+async def test_the_pipeline_of_earthquakes_and_the_rebuild_may_do_all_they_do(
+    database: Database, store_options: StoreOptions, watched: Watched, tmp_path: Path
+) -> None:
+    event = event_item(quake("us1"))
+    await store_of(database).write_all(EARTHQUAKES, puts=[event])
+    async with open_database(store_options) as other:
+        pipeline = EarthquakeStatisticsPipeline(
+            other.client,
+            other.prefix,
+            lambda: store_of(other),
+            instance_id="one",
+            now=utc_now,
+            metrics=StreamMetrics(),
+            pace=QUICK,
+        )
+        running = asyncio.create_task(pipeline.run())
+        await _until(lambda: _is_counted(database, event["dayBucket"]))
+        await _until(pipeline.check)
+        running.cancel()
+        await asyncio.wait([running])
+    await command(store_options, "statistics", "rebuild", "--data-dir", tmp_path)
+    day = f"{NOON:%Y-%m-%d}"
+    await command(store_options, "statistics", "rebuild", "--start", day, "--end", day, "--data-dir", tmp_path)
+
+    assert watched.refused(PIPELINE_EARTHQUAKES) == []
+    assert {"GetRecords", "Scan", "TransactWriteItems", "BatchWriteItem", "UpdateItem"} <= watched.operations
+
+
+async def _is_counted(database: Database, day: str) -> bool:
+    return any(item["sk"] == day and "recounts" in item for item in await items_of(database, EARTHQUAKES))
 
 
 async def test_the_pipeline_of_matches_may_do_all_it_does(
