@@ -6,9 +6,10 @@ between two steps leaves nothing that the next delivery does not repair.
 """
 
 import asyncio
+import itertools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -148,16 +149,23 @@ class StatisticsRebuild:
     async def all_days(self, most_pages: float = math.inf) -> bool:
         """Rebuild all days by a Scan of the table; False, and nothing noted, if it has more pages (1 MB each)."""
         days: set[str] = set()
-        pages = 0
-        async for page in self._open_store().scan_pages(keys.ALL_EVENTS):
-            pages += 1
-            if pages > most_pages:
+        async for page, number in self._pages():
+            if number > most_pages:
                 return False
             days |= await self._writer.note((None, item) for item in page)
             days |= {split(item["pk"])[1] for item in page if str(item["pk"]).startswith("COUNTED#")}
         await self._writer.recount(days, verify=True)
         await self._cover(FIRST_DAY, LAST_DAY)
         return True
+
+    async def _pages(self) -> AsyncIterator[tuple[list[Item], int]]:
+        """The table's pages with their numbers. Each has a store of its own, whose deadline is for one page."""
+        start: Item | None = None
+        for number in itertools.count(1):
+            page = await self._open_store().scan_page(keys.ALL_EVENTS, {}, start=start)
+            yield page.items, number
+            if (start := page.next_start) is None:
+                return
 
     async def days(self, buckets: Sequence[str]) -> None:
         """Rebuild consecutive days (YYYYMMDD), oldest first, by a Query of each."""

@@ -19,6 +19,7 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
 from datastore.metering import Call
 from datastore.moments import day_bucket
+from datastore.store import Store
 from pipelines.earthquake_statistics import CountEarthquakes, EarthquakeStatisticsPipeline
 
 TODAY = day_bucket(NOON)
@@ -178,6 +179,25 @@ async def test_a_rebuild_counts_what_was_stored_before_there_were_statistics(ser
     coverage = await coverage_of(served.store())
     assert coverage is not None
     assert coverage.spans == (("10000101", "99991231"),)
+
+
+@pytest.mark.timeout(120)
+async def test_a_rebuild_gives_each_page_of_the_table_its_own_time(served: Served) -> None:
+    place = "x" * 500
+    events = [event_item(quake(f"us{n}", timedelta(hours=n % 90), place=place)) for n in range(3_000)]
+    await served.store().write_all(EARTHQUAKES, puts=events)
+    opened: list[Store] = []
+
+    def open_store() -> Store:
+        opened.append(served.store())
+        return opened[-1]
+
+    await StatisticsRebuild(open_store, served.clock).all_days()
+
+    scans = [sum(call.operation == "Scan" for call in store.meter.calls) for store in opened]
+    assert max(scans) == 1
+    assert sum(scans) >= 2
+    assert await counts(served) == await plain_counts(served)
 
 
 async def test_a_rebuild_of_a_range_counts_its_days_and_forgets_events_that_are_gone(served: Served) -> None:
