@@ -5,6 +5,7 @@ CPU is in seconds of the machine that docs/benchmarks.md names: on another one, 
 
 from datastore.bus.scripts import BYTES_KEPT, CHANGES_KEPT
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
+from datastore.shard_listing import LISTING_INTERVALS
 from edge.capacity.settings import Capacity
 from pipelines.matches.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
 
@@ -142,6 +143,11 @@ def stream_reads() -> float:
     return 4.0
 
 
+def listing_seconds() -> float:
+    """Seconds between two listings of a whole stream by a process: datastore/shard_listing.py."""
+    return LISTING_INTERVALS * 10.0  # `discover_interval` of datastore/changes.py
+
+
 def followed_tables() -> int:
     """Tables that subscriptions follow: those that are declared with a stream (datastore/keyspace)."""
     return 5
@@ -161,6 +167,32 @@ def shards_of_a_table() -> int:
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/on-demand-capacity-mode.html
     """
     return 4
+
+
+def listings_of_an_account() -> int:
+    """DescribeStream calls a second of an account in a region.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_DescribeStream.html
+    """
+    return 10
+
+
+def shards_of_a_page() -> int:
+    """The most shards in an answer of DescribeStream: same page."""
+    return 100
+
+
+def shard_seconds() -> float:
+    """A shard takes records for about four hours: AWS says so, but promises nothing.
+
+    https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
+    """
+    return 4 * 3600.0
+
+
+def kept_generations() -> float:
+    """Shards that are listed for each open one: 24 hours of them, and the open one. https://docs.aws.amazon.com/"""
+    return 7.0
 
 
 def table_units() -> int:

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.scaling_model`: what so many viewers and queries take, and what breaks first.
+"""Estimate the resources for a number of viewers and queries, and the limit that is exceeded first.
 
-Nothing is measured here: `benchmarks.scaling_constants` has what is reckoned with, and `benchmarks.scaling_check`
-compares it with real runs.
+`python -m benchmarks.scaling_model` prints the report. The model multiplies the constants of
+`benchmarks.scaling_constants` and measures nothing; `benchmarks.scaling_check` compares it with real runs.
 """
 
 import math
@@ -13,13 +13,13 @@ from benchmarks.text_table import table
 
 MATCHES = 200
 SPARE, LEAST = 1, 2
-# A limit is told from this share of it on; from 1 on it is broken.
+# The report shows a limit from this utilization on; at 1 the limit is reached.
 NEAR = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Viewers who follow live matches, spread evenly, and queries a second of one kind."""
+    """A number of viewers, spread evenly over live matches, and queries a second of one workload."""
 
     name: str
     viewers: int = 0
@@ -29,7 +29,7 @@ class Load:
 
     @property
     def changed(self) -> float:
-        """Ticks a second that find a ball: events of all matches."""
+        """Polls a second that find a new ball: events of all matches."""
         return self.matches / constants.seconds_between_balls()
 
     @property
@@ -38,7 +38,7 @@ class Load:
 
     @property
     def changes(self) -> float:
-        """Changes a second of active-matches, which all gateways get."""
+        """Changes a second of active-matches; each gateway receives all of them."""
         return self.changed + self.unchanged * constants.unchanged_tick_changes()
 
     @property
@@ -48,7 +48,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much of a limit is used, and what is to be done or built when it is reached."""
+    """The utilization of a limit (1 is all of it), and what the operator can do when it is reached."""
 
     name: str
     share: float
@@ -67,76 +67,87 @@ LOADS = (
 
 
 def gateways(load: Load) -> int:
-    """Processes that serve: as many as sockets or CPU need, and a spare one."""
+    """Return the number of serving processes: enough for the sockets and for the CPU, and a spare one."""
     for_sockets = math.ceil(load.viewers / constants.sockets_of_a_process())
     for_cpu = math.ceil(shared_cpu(load) / (constants.busy_share() - own_cpu(load)))
     return max(LEAST, SPARE + max(for_sockets, for_cpu))
 
 
 def shared_cpu(load: Load) -> float:
-    """CPUs for what gateways share out among them: deliveries, sockets and queries."""
+    """Return the CPUs of work that is divided among the gateways: deliveries, sockets and queries."""
     viewers = load.deliveries * constants.delivery_cpu() + load.viewers * constants.socket_cpu()
     return viewers + load.queries * constants.query_cpu(load.workload)
 
 
 def own_cpu(load: Load) -> float:
-    """The share of a CPU that each gateway takes however few are served by it: it follows, and executes each event."""
+    """Return the CPU share that a gateway uses for any number of clients: it receives and executes each event."""
     following = constants.followed_tables() * constants.following_cpu() if load.viewers else 0.0
     return following + load.changes * constants.received_change_cpu() + load.changed * constants.event_cpu()
 
 
 def gateway_cpu(load: Load) -> float:
-    """CPUs of all gateways together."""
+    """Return the CPUs of all gateways together."""
     return gateways(load) * own_cpu(load) + shared_cpu(load)
 
 
 def process_cpu(viewers: int, events: float) -> float:
-    """The share of a CPU of one process with so many viewers of one match, which reads the stream itself.
+    """Return the CPU share of one gateway process that reads the stream itself and serves `viewers` of one match.
 
-    That is what a run measures: see `benchmarks.scaling_check`.
+    `events` are events of that match a second. `benchmarks.scaling_check` measures such a process.
     """
     for_each = constants.socket_cpu() + events * constants.delivery_cpu()
     return constants.reading_cpu() + events * constants.event_cpu() + viewers * for_each
 
 
 def poller_cpu(load: Load) -> float:
-    """The share of a CPU of the process that polls the matches."""
+    """Return the CPU share of the process that polls the matches."""
     ticks = load.changed * constants.changed_tick_cpu() + load.unchanged * constants.unchanged_tick_cpu()
     return ticks + load.matches / MATCHES * constants.reconcile_cpu()
 
 
 def write_units(load: Load) -> float:
-    """A second, of all tables."""
+    """Return the write units a second of all tables."""
     return load.changed * constants.changed_tick_units()[0] + load.unchanged * constants.unchanged_tick_units()[0]
 
 
 def read_units(load: Load) -> float:
-    """A second, of all tables."""
+    """Return the read units a second of all tables."""
     ticks = load.changed * constants.changed_tick_units()[1] + load.unchanged * constants.unchanged_tick_units()[1]
     joining = load.viewers / constants.session_seconds() * constants.joining_read_units()
     return ticks + joining + load.queries * constants.query_read_units(load.workload)
 
 
 def stream_reads(load: Load) -> float:
-    """GetRecords calls a second, with a bus: one process reads each table."""
+    """Return the GetRecords calls a second with a bus: one process reads each table."""
     tables = constants.followed_tables() if load.viewers else 0
     return tables * constants.shards_of_a_table() * constants.stream_reads()
 
 
+def listing_calls(load: Load) -> float:
+    """Return the DescribeStream calls a second without a bus: each gateway lists each table."""
+    if not load.viewers:
+        return 0.0
+    shards = constants.shards_of_a_table()
+    pages = math.ceil(shards * constants.kept_generations() / constants.shards_of_a_page())
+    listings = pages / constants.listing_seconds()
+    children = shards / constants.shard_seconds()
+    return gateways(load) * constants.followed_tables() * (listings + children)
+
+
 def bus_cpu(load: Load) -> float:
-    """The share of a CPU of the bus's Redis."""
+    """Return the CPU share of the bus's Redis."""
     tables = constants.followed_tables() if load.viewers else 0
     each = tables * constants.redis_following_cpu() + load.changes * constants.redis_change_cpu()
     return gateways(load) * each
 
 
 def bus_bytes(load: Load) -> float:
-    """Bytes a second that the bus's Redis sends."""
+    """Return the bytes a second that the bus's Redis sends."""
     return gateways(load) * load.changes * constants.change_bytes()
 
 
 def log_seconds(load: Load) -> float:
-    """For how long the bus keeps the changes of active-matches."""
+    """Return the seconds for which the bus keeps the changes of active-matches."""
     if not load.changes:
         return math.inf
     many, size = constants.changes_kept()
@@ -144,12 +155,12 @@ def log_seconds(load: Load) -> float:
 
 
 def burst_seconds(load: Load) -> float:
-    """What a ball takes a process whose viewers all follow the same match."""
+    """Return the seconds of CPU that a gateway needs for one ball when all its viewers follow the same match."""
     return load.viewers / gateways(load) * constants.delivery_cpu()
 
 
 def dollars(load: Load) -> dict[str, float]:
-    """A month of DynamoDB, if it goes on day and night: instances, Redis and traffic are not in it."""
+    """Return DynamoDB's price for a month of constant load in dollars, without instances, Redis and traffic."""
     month = constants.MONTH_SECONDS
     return {
         "writes": write_units(load) * month * constants.price_of_writes(),
@@ -159,17 +170,22 @@ def dollars(load: Load) -> dict[str, float]:
 
 
 def limits(load: Load) -> list[Limit]:
-    """Those that matter, the most used first."""
+    """Return the limits, the one with the highest utilization first."""
     found = [
         Limit(
             "readers of a shard, without a bus",
             gateways(load) / constants.readers_of_a_shard() if load.viewers else 0.0,
-            "a bus (GATEWAY_BUS), which the rest of this model has; or Kinesis Data Streams with enhanced fan-out",
+            "set GATEWAY_BUS (assumed elsewhere in this report), or use Kinesis Data Streams with enhanced fan-out",
+        ),
+        Limit(
+            "DescribeStream of an account, without a bus",
+            listing_calls(load) / constants.listings_of_an_account(),
+            "set GATEWAY_BUS: one process lists each table",
         ),
         Limit(
             "two minutes of the bus's log",
             constants.wanted_log_seconds() / log_seconds(load),
-            "clients that were away for longer get a RESYNC: keep more bytes, or write less to active-matches",
+            "clients that were away for longer are served from the stream, or get a RESYNC: keep more bytes",
         ),
         Limit(
             "CPU of the bus's Redis",
@@ -184,7 +200,7 @@ def limits(load: Load) -> list[Limit]:
         Limit(
             "CPU of the process that polls matches",
             poller_cpu(load) / constants.busy_share(),
-            "a second `pipeline cricket`: locks share the matches out",
+            "a second `pipeline cricket`: the processes divide the matches by locks",
         ),
         Limit(
             "event loop, all viewers of a process in one match",
@@ -199,12 +215,12 @@ def limits(load: Load) -> list[Limit]:
         Limit(
             "read units of a table a second, AWS's first quota",
             read_units(load) / constants.table_units(),
-            "a higher quota, which is to be asked for; shared reads and smaller pages before that",
+            "shared reads and smaller pages, then a higher quota from AWS",
         ),
         Limit(
             "write units of a table a second, AWS's first quota",
             write_units(load) / constants.table_units(),
-            "a higher quota, which is to be asked for",
+            "a higher quota from AWS",
         ),
     ]
     return sorted(found, key=lambda limit: -limit.share)
@@ -214,7 +230,7 @@ HEAD = ("load", "gateways", "CPUs", "bus MB/s", "bus CPU %", "stream reads/s", "
 
 
 def text(loads: Sequence[Load] = LOADS) -> Iterator[str]:
-    """The report, line by line."""
+    """Yield the lines of the report."""
     yield f"{MATCHES} live matches; $ are DynamoDB's on demand, day and night"
     yield from table(HEAD, [_row(load) for load in loads])
     for load in loads:

@@ -25,6 +25,9 @@ LONGEST_INTERVAL_SECONDS = 60.0
 RATE_INCREASE = 0.02
 JITTER = 0.25
 WARN_AGAIN_SECONDS = 600.0
+# GetRecords calls of a process at the same time: the pool has 128 connections, which clients' reads share
+# (datastore/wire/terms.py).
+MOST_AT_ONCE = 32
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +76,7 @@ class StreamReads:
 
     def __init__(self) -> None:
         self.throttled = 0
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
         self._paces: set[ReadPace] = set()
         self._warned_at: dict[str, float] = {}
 
@@ -118,7 +122,8 @@ class StreamReads:
         """Return what `read` returns, and repeat it at a lower rate as long as it raises `Throttled`."""
         while True:
             try:
-                answer = await read()
+                async with self._turns:
+                    answer = await read()
             except Throttled:
                 self.throttled += 1
                 pause = pace.throttled()

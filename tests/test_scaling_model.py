@@ -81,6 +81,17 @@ def test_what_breaks_first_stands_first() -> None:
     assert shares_of["CPU of the bus's Redis"] > 1
 
 
+def test_listings_of_processes_without_a_bus_stay_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Three gateways list five tables: 28 shards in one call each 300 s, and the children of four shards each 4 hours.
+    assert scaling_model.listing_calls(VIEWERS) == pytest.approx(3 * 5 * (1 / 300 + 4 / 14_400))
+    assert scaling_model.listing_calls(QUERIES) == 0
+    monkeypatch.setattr(scaling_constants, "shards_of_a_table", lambda: 100)
+    monkeypatch.setattr(scaling_model, "gateways", lambda _: 12)
+    # 700 shards in seven calls.
+    assert scaling_model.listing_calls(VIEWERS) == pytest.approx(12 * 5 * (7 / 300 + 100 / 14_400))
+    assert scaling_model.listing_calls(VIEWERS) < scaling_constants.listings_of_an_account()
+
+
 def test_a_process_takes_what_it_reads_executes_sends_and_keeps() -> None:
     assert scaling_model.process_cpu(1000, 10) == pytest.approx(0.0153 + 10 * 1.07e-3 + 1000 * (3.2e-6 + 10 * 5.84e-6))
 

@@ -12,15 +12,15 @@ from test_consumer_shards import write
 
 from datastore.database import Database
 from datastore.keyspace.sightings import BLIP
-from datastore.shard_listing import LISTING_INTERVALS, MOST_ASKED
+from datastore.shard_listing import LISTING_INTERVALS, MOST_ASKED, ShardListing
 from datastore.streams import StreamReader
 
 # No interval passes in a test: what is found is found because a shard has ended.
 LATER = 600.0
 
 
-def reader_of(script: Script, sink: Numbers, discover: float = LATER) -> StreamReader:
-    return StreamReader(script, "", 0.001, discover, lambda *_: None, BLIP, sink)
+def reader_of(script: Script, sink: Numbers) -> StreamReader:
+    return StreamReader(script, "", 0.001, LATER, lambda *_: None, BLIP, sink)
 
 
 def _has_told(sink: Numbers, numbers: list[int]) -> bool:
@@ -93,16 +93,24 @@ async def test_many_shards_that_end_together_take_one_listing() -> None:
     assert len(script.asked_children) <= MOST_ASKED
 
 
-async def test_a_stream_at_rest_is_listed_once_in_thirty_intervals() -> None:
-    script, sink = many(), Numbers()
+async def test_a_stream_is_listed_again_only_after_thirty_intervals() -> None:
+    script = many()
     script.page = 100
-    reader = reader_of(script, sink, discover=0.002)
-    await reader.attached()
-    script.calls.clear()
-    await until(lambda: script.calls.count("DescribeStream") == 3)
-    await reader.stop()
-    # The table is described at each interval: a new stream may be in place of this one.
-    assert script.calls.count("DescribeTable") >= 3 * LISTING_INTERVALS * 0.75 * 0.5
+    listing = ShardListing(script, script.arn, LATER)
+    for _ in range(LISTING_INTERVALS):
+        assert len(await listing.refresh(())) == 20
+    assert script.calls == ["DescribeStream"]
+
+    script.shards["new"] = Shard()
+    assert len(await listing.refresh(())) == 20
+    listing.expire()
+    assert len(await listing.refresh(())) == 21
+    assert script.calls == ["DescribeStream"] * 2
+
+    without_interval = ShardListing(script, script.arn, 0.0)
+    for _ in range(3):
+        await without_interval.refresh(())
+    assert script.calls == ["DescribeStream"] * 5
 
 
 @pytest.mark.parametrize("refuses", [False, True])

@@ -1,5 +1,6 @@
 """More processes than two read one shard: each lowers its rate, and no subscriber misses a change or gets one twice."""
 
+import asyncio
 import heapq
 import random
 from collections import Counter
@@ -20,7 +21,8 @@ from test_bus_gateways import figure
 
 from datastore.database import StoreOptions
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.read_pace import FIRST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, ReadPace
+from datastore.read_pace import FIRST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, MOST_AT_ONCE, ReadPace, StreamReads
+from datastore.wire import Limits
 from edge.settings import Settings
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
@@ -96,6 +98,23 @@ def test_a_pace_returns_to_its_interval_and_is_bounded() -> None:
         pace.answered()
     assert pace.interval == POLL_SECONDS
     assert 140 < seconds < 260
+
+
+async def test_reads_of_many_shards_leave_connections_to_others() -> None:
+    reads, started, go_on = StreamReads(), 0, asyncio.Event()
+
+    async def read() -> int:
+        nonlocal started
+        started += 1
+        await go_on.wait()
+        return 1
+
+    waiting = [asyncio.ensure_future(reads.read("t", ReadPace(1.0), read)) for _ in range(3 * MOST_AT_ONCE)]
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert started == MOST_AT_ONCE < Limits().connections / 2
+    go_on.set()
+    assert await asyncio.gather(*waiting) == [1] * 3 * MOST_AT_ONCE
 
 
 @pytest.fixture
