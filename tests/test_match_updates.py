@@ -14,10 +14,10 @@ from test_active_matches import begin, matches, state
 from test_contract import every_call
 from test_fixtures import one, put, system
 
-from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, active_match
 from datastore.matches.cricket import CricketEvent, EventKind
 from datastore.matches.leagues import League, Leagues
-from datastore.matches.live_state import ActiveMatch, active_match_item
+from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_item
 from datastore.streams import Change
 from pipelines.matches.poller import Tick
 from resolvers.matches.live import PATIENT
@@ -317,8 +317,8 @@ async def test_a_match_that_is_taken_off_the_list_and_put_on_again_goes_on(serve
     listener = await follow(served)
     version, _ = await version_of(listener)
 
-    await system(served, 'mutation { deactivateMatch(id: "m1") { fence } }')
-    await system(served, 'mutation { deleteActiveMatch(id: "m1") { fence } }')
+    before = await state(served)
+    await served.store().write_all(ACTIVE_MATCHES, puts=[active_match_item(replace(before, status=ActiveStatus.IDLE))])
     stored = await system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
     claimed = await matches(served).claim(await state(served), "one")
     assert claimed is not None
@@ -329,6 +329,36 @@ async def test_a_match_that_is_taken_off_the_list_and_put_on_again_goes_on(serve
     assert [update["version"] for update in updates] == [version + 1 + number for number in range(len(updates))]
     assert [update["isSnapshot"] for update in updates] == [False] * len(updates)
     assert updates[-1]["liveScore"] == await live_score(served)
+
+
+async def test_a_deleted_match_completes_its_subscription_and_has_ended_for_others(served: Served) -> None:
+    await begun(served, "m1")
+    one, all_ = await follow(served), await follow(served, "subscription { liveScores { ended updates { version } } }")
+    assert await version_of(one) == (1, True)
+    assert (await all_.event())["liveScores"]["updates"] == [{"version": 1}]
+
+    await served.store().write_all(ACTIVE_MATCHES, deletes=[active_match("m1")])
+
+    assert (await one.message())["type"] == "complete"
+    assert (await all_.event())["liveScores"] == {"ended": ["m1"], "updates": []}
+
+
+async def test_a_change_without_a_new_version_is_a_snapshot_at_the_same_one(served: Served) -> None:
+    await begun(served, "m1")
+    one, all_ = await follow(served), await follow(served, SCORES % "")
+    assert await version_of(one) == (1, True)
+    await all_.event()
+
+    before = await state(served)
+    changed = replace(before, live=replace(before.live, note="Rain"))
+    await served.store().write_all(ACTIVE_MATCHES, puts=[active_match_item(changed)])
+
+    update = (await one.event())["matchUpdates"]
+    scores = (await all_.event())["liveScores"]
+    assert (update["version"], update["isSnapshot"], update["liveScore"]["note"]) == (1, True, "Rain")
+    assert scores == {"isSnapshot": False, "updates": [update]}
+    await advance(served)
+    assert await version_of(one) == (2, False)
 
 
 # matchUpdates: gaps
@@ -379,7 +409,9 @@ async def test_a_version_that_the_table_does_not_have_is_no_update(served: Serve
     assert await version_of(listener) == (2, False)
 
 
-async def test_a_change_that_cannot_be_read_is_a_gap(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_change_that_cannot_be_read_is_logged_and_its_repair_is_told(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
     await begun(served, "m1")
     listener = await follow(served)
     assert await version_of(listener) == (1, True)
@@ -389,7 +421,7 @@ async def test_a_change_that_cannot_be_read_is_a_gap(served: Served, caplog: pyt
     await served.store().write_all(ACTIVE_MATCHES, puts=[item])
     await advance(served)
 
-    assert await version_of(listener) == (3, True)
+    assert [await version_of(listener) for _ in range(2)] == [(2, False), (3, False)]
     assert "cannot be read" in caplog.text
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Annotated, NamedTuple
 from urllib.parse import quote, unquote
 
+import msgspec
 import strawberry
 
 from datastore.attributes import Item
@@ -31,6 +32,17 @@ from resolvers.progress import Progress
 from resolvers.subscribing import Shared, follow
 
 LONGEST_INTERVAL_MS = 60_000
+# The attributes of a state that updates show. A tick that changed nothing writes others.
+SHOWN = (
+    "version",
+    "status",
+    "matchPhase",
+    "previousStatus",
+    "previousScore",
+    "previousBatting",
+    "previousBowling",
+    "last30Balls",
+)
 # Events are versions, and tell what has changed since the one before: none is left out but by `conflated`.
 KEEPING = Keeping(keys.MATCH_UPDATES.policy)
 # These may wait for the interval; all others are told at once.
@@ -253,6 +265,12 @@ class _Over(NamedTuple):
     version: int
 
 
+class _Deleted(NamedTuple):
+    """The state of a match was deleted."""
+
+    match_id: str
+
+
 class _Sequence:
     """How things stand, then every version that follows, each once and without a gap.
 
@@ -276,6 +294,7 @@ class _Sequence:
         self._wanted = wanted
         self._only_live = only_live
         self._match_id = match_id
+        self._given: dict[str, MatchUpdate] = {}
 
     async def updates(
         self, stands: Callable[[], Awaitable[Updates]], progress: Progress | None
@@ -286,6 +305,7 @@ class _Sequence:
             updates = await stands()
             self.seen.clear()
             self.seen.update({update.match_id: update.version for update in updates})
+            self._given = {update.match_id: update for update in updates}
             return updates
 
         async def last() -> _Over | None:
@@ -294,7 +314,7 @@ class _Sequence:
             update = await _stands(self._context, self._match_id)
             return _Over(update.version) if update.is_final else None
 
-        changes: AsyncGenerator[ActiveMatch | Updates | _Over, None] = follow(
+        changes: AsyncGenerator[ActiveMatch | _Deleted | Updates | _Over, None] = follow(
             self._context, keys.ACTIVE_MATCHES, self._select, KEEPING, prepare=last, first=first, progress=progress
         )
         last_version: int | None = None
@@ -302,6 +322,14 @@ class _Sequence:
             async for change in changes:
                 if isinstance(change, _Over):
                     last_version = change.version
+                elif isinstance(change, _Deleted):
+                    if await self._is_back(change.match_id):
+                        continue
+                    if not self._only_live:
+                        return
+                    update = self._has_left(change.match_id)
+                    if update is not None:
+                        yield [update]
                 elif not isinstance(change, ActiveMatch):
                     yield change
                     last_version = next((update.version for update in change if update.is_final), last_version)
@@ -320,11 +348,32 @@ class _Sequence:
             return False
         return self.seen.get(self._match_id, -1) >= last_version
 
-    def _select(self, change: Change) -> ActiveMatch | None:
-        image = change.new
-        if image is None or not self._wanted(image) or not _differs(change.old or {}, image):
-            return None  # removed, another's, or a tick that changed nothing
+    def _select(self, change: Change) -> ActiveMatch | _Deleted | None:
+        image = change.new or change.old
+        if image is None or not self._wanted(image):
+            return None
+        if change.new is None:
+            return _Deleted(image["matchId"])
+        if not _differs(change.old or {}, image):
+            return None  # a tick that changed nothing
         return self._context.services.parsed_matches.of(change)
+
+    async def _is_back(self, match_id: str) -> bool:
+        matches = ActiveMatches(self._context.new_store(), self._context.services.now())
+        return await matches.latest(match_id) is not None
+
+    def _has_left(self, match_id: str) -> MatchUpdate | None:
+        version, given = self.seen.pop(match_id, None), self._given.pop(match_id, None)
+        if version is None or given is None:
+            return None
+        self.left[match_id] = version
+        return replace(given, version=version, is_snapshot=False, changed=(), events=(), conflated=0, left=True)
+
+    async def _restated(self, match_id: str, seen: int) -> MatchUpdate | None:
+        """Return the present state, where it has the version that was given and differs from what was given."""
+        given, update = self._given.get(match_id), await _stands(self._context, match_id)
+        is_same = given is not None and _content(given) == _content(update)
+        return None if update.version != seen or is_same else update
 
     async def _update(self, active: ActiveMatch) -> MatchUpdate | None:
         if self._only_live and active.status is not ActiveStatus.ACTIVE:
@@ -332,8 +381,14 @@ class _Sequence:
             if self.seen.pop(active.match_id, None) is None:
                 return None
             return replace(_snapshot(active), is_snapshot=False, left=True)
-        update = await _next(self._context, active, self.seen.get(active.match_id))
+        seen = self.seen.get(active.match_id)
+        if seen == active.version and active.status is ActiveStatus.ACTIVE:
+            # Another program has changed the state without a new version.
+            update = await self._restated(active.match_id, active.version)
+        else:
+            update = await _next(self._context, active, seen)
         if update is not None:
+            self._given[update.match_id] = update
             self.seen[update.match_id] = update.version
             self.left.pop(update.match_id, None)
         return update
@@ -403,7 +458,11 @@ class _SinceScores(_Behind):
 
 
 def _differs(old: Item, new: Item) -> bool:
-    return (old.get("version"), old.get("status")) != (new["version"], new["status"])
+    return any(old.get(name) != new.get(name) for name in SHOWN)
+
+
+def _content(update: MatchUpdate) -> LiveScore:
+    return msgspec.structs.replace(update.live, updated_at=None)
 
 
 async def _next(context: Context, active: ActiveMatch, seen: int | None) -> MatchUpdate | None:
