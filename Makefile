@@ -5,9 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 WEB_SOURCES := web/index.html web/vite.config.js $(wildcard web/src/*)
 
-.PHONY: setup serve test test-interpreted workload faults kills soak fuzz lint types check bench lock docs rehearse lambda clean
+.PHONY: setup engine serve test test-interpreted workload faults kills soak fuzz lint types check bench lock docs rehearse lambda clean
 
-setup: $(VENV)/.ready node_modules/.ready web/dist/index.html
+setup: $(VENV)/.ready node_modules/.ready web/dist/index.html engine
+
+# npm has dynoxide for Linux on x64 alone. Without it MiniStack is the embedded engine.
+engine: $(VENV)/.ready node_modules/.ready
+	@$(BIN)/python -m datastore.engine_programs || $(MAKE) --no-print-directory .venv-ministack/.ready
 
 $(VENV)/.ready: requirements-dev.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
@@ -53,14 +57,15 @@ build/dynamodb-local/.ready: Makefile
 	.venv-ministack/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-ministack.txt
 	touch $@
 
-# The engine that tests run on: dynoxide, dynamodb-local or ministack. Others than dynoxide run what tests/engine_limitations.py lists.
-ENGINE ?= dynoxide
+# The engine that tests run on: dynoxide, dynamodb-local or ministack; without a choice dynoxide, or MiniStack where dynoxide
+# is not installed. Others than dynoxide run what tests/engine_limitations.py lists.
 ENGINE_READY_dynamodb-local := build/dynamodb-local/.ready
 ENGINE_READY_ministack := .venv-ministack/.ready
 
 # The commands under test are processes of their own: with their bytecode kept they start in half the time.
 test: export ENGINE := $(ENGINE)
-test: setup tests/clients/node_modules/.ready tests/__pycache__/.ready $(ENGINE_READY_$(ENGINE))
+test: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pycache__/.ready $(ENGINE_READY_$(ENGINE))
+	@[ -n "$(ENGINE)" ] || $(BIN)/python -m datastore.engine_programs || echo "dynoxide is not installed here: the tests run on MiniStack."
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The same with all operations left to graphql-core, nothing compiled.

@@ -17,8 +17,8 @@ from typer.exceptions import TyperException
 
 from datastore.client import RequestRefused
 from datastore.database import StoreMisconfigured
-from datastore.engine import EngineMissing
 from datastore.engine_process import EngineFailed
+from datastore.engine_programs import EngineMissing
 from datastore.errors import DomainError
 from datastore.private_folders import FolderUnusable
 from edge.server import loop_factory

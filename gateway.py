@@ -31,8 +31,8 @@ from commands import (
 )
 from console import OneLine, usage_mistake
 from datastore.database import StoreOptions
-from datastore.engine import BINARY
 from datastore.engine_access import VARIABLE as ENGINE_KEY
+from datastore.engine_programs import BINARY
 from edge.application import application
 from edge.settings import VARIABLES, Settings
 from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES

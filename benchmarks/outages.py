@@ -17,8 +17,8 @@ from benchmarks.measuring import run
 from benchmarks.server import Server, free_port, serving
 from benchmarks.text_table import table
 from datastore.database import StoreOptions, open_database
-from datastore.engine import find_binary
 from datastore.engine_process import Child
+from datastore.engine_programs import find_program
 
 QUERY = '{ earthquake(eventId: "none") { eventId } }'
 AWAY_SECONDS = 8.0
@@ -104,7 +104,7 @@ class _Engine:
         self._child: Child | None = None
 
     async def start(self) -> None:
-        self._child = await Child.start(find_binary(ROOT), self._port, self._database, ENGINE_KEY)
+        self._child = await Child.start(find_program(ROOT), self._port, self._database, ENGINE_KEY)
 
     async def kill(self) -> None:
         self.signal(signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from console import notes
 from datastore.database import StoreOptions
+from datastore.engine_programs import Dynoxide
 from datastore.objects.local import LocalObjects
 from runtime import Gateway
 
@@ -17,7 +18,7 @@ async def welcome(gateway: Gateway, options: StoreOptions, *, alone: bool = True
 def _tell(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
     settings = gateway.settings
     notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
-    notes.print(f"{'Store':<21} {_told(options)}")
+    notes.print(f"{'Store':<21} {_told(options)}{_instead(gateway)}")
     notes.print(f"{'Set up':<21} {gateway.edge.set_up(alone=alone)}")
     offered = gateway.edge.demo_tokens()
     for token in offered:
@@ -37,6 +38,13 @@ def _told(options: StoreOptions) -> str:
     if options.embedded:
         return "embedded, in memory only" if options.memory else f"embedded, data in {options.data_dir}"
     return f"DynamoDB in {options.named_region or 'your AWS region'}" if options.aws else options.store
+
+
+def _instead(gateway: Gateway) -> str:
+    engine = gateway.database.engine if gateway.database else None
+    if engine is None or engine.program == Dynoxide.name:
+        return ""
+    return f" (the engine is {engine.program}: {Dynoxide.name} is not installed here)"
 
 
 async def _warn_unless_ready(gateway: Gateway) -> None:

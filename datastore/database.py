@@ -17,8 +17,9 @@ from botocore.credentials import ReadOnlyCredentials
 from datastore import table_updates, tables
 from datastore.aws_endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
 from datastore.client import Client, Endpoint
-from datastore.engine import Engine, find_binary
+from datastore.engine import Engine
 from datastore.engine_access import KeyUnusable, key_in_environment
+from datastore.engine_programs import find_program
 from datastore.keyspace import TABLES
 from datastore.signing import CredentialSource
 from datastore.table_differences import Difference
@@ -143,9 +144,9 @@ async def open_database(
                 await on_restart()
 
         if options.embedded:
-            binary = find_binary(options.root)
+            program = find_program(options.root)
             engine = await stack.enter_async_context(
-                Engine(binary, options.data_dir, restarted, memory=options.memory, listen=options.listen)
+                Engine(program, options.data_dir, restarted, memory=options.memory, listen=options.listen)
             )
         session = _session(options)
         endpoint = _endpoint(options, session, engine)

@@ -1,4 +1,4 @@
-"""The embedded DynamoDB engine (dynoxide) as a child process: one per data folder, however many commands use it.
+"""The embedded DynamoDB engine as a child process: one per data folder, however many commands use it.
 
 The process that holds `engine.lock` owns the engine and writes its endpoint, process id and access key to
 `engine.json`. Other processes attach to that endpoint, and one of them takes over when the owner ends.
@@ -6,12 +6,8 @@ The process that holds `engine.lock` owns the engine and writes its endpoint, pr
 
 import asyncio
 import logging
-import os
-import platform
 import random
-import shutil
 import socket
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -23,6 +19,7 @@ from datastore import engine_process
 from datastore.engine_access import KeyUnusable, key_in_environment, new_key
 from datastore.engine_directory import EngineDirectory, EngineRecord
 from datastore.engine_process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, bound, is_free
+from datastore.engine_programs import FILES, Program
 from datastore.private_folders import FolderUnusable, unusable
 
 logger = logging.getLogger(__name__)
@@ -31,44 +28,9 @@ logger = logging.getLogger(__name__)
 FIRST_DELAY, LONGEST_DELAY, STEADY = 0.1, 1.0, 1.0
 PORTS = range(20_000, 32_000)  # below those that systems hand to outgoing connections, so a port stays ours
 
-HOW_TO_GET_IT = (
-    "get it with `npm ci` in the project folder, or install it from https://github.com/nubo-db/dynoxide and put it "
-    "on PATH, or use another store: --store aws or --store URL"
-)
-
-# Names the engine's program.
-BINARY = "DYNOXIDE_BINARY"
-
-
-class EngineMissing(Exception):
-    """The engine's program is not on this machine; the message says how to get it."""
-
-
-def find_binary(root: Path) -> Path:
-    """The engine's program: $DYNOXIDE_BINARY, else the npm package under `root`, else PATH. Raises EngineMissing."""
-    if named := os.environ.get(BINARY):
-        if Path(named).is_file():
-            return Path(named)
-        raise EngineMissing(f"{BINARY} names {named}, which is not a file: correct it, or {HOW_TO_GET_IT}.")
-    packaged = root / "node_modules" / "@dynoxide" / _npm_platform() / _program()
-    found = packaged if packaged.is_file() else shutil.which("dynoxide")
-    if found is None:
-        raise EngineMissing(f"The embedded engine, dynoxide, is not installed: {HOW_TO_GET_IT}.")
-    return Path(found)
-
-
-def _program() -> str:
-    return "dynoxide.exe" if sys.platform == "win32" else "dynoxide"
-
-
-def _npm_platform() -> str:
-    machine = platform.machine().lower()
-    arch = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64"}.get(machine, machine)
-    return f"{sys.platform}-{arch}"
-
 
 class Engine:
-    """A running engine: `async with Engine(binary, data_dir) as engine`.
+    """A running engine: `async with Engine(program, data_dir) as engine`.
 
     All commands that name the same `data_dir` share its engine; with `memory` they share one that stores nothing there.
     Without a `data_dir` the engine is in memory and private.
@@ -83,7 +45,7 @@ class Engine:
 
     def __init__(
         self,
-        binary: Path,
+        program: Program,
         data_dir: Path | None = None,
         on_restart: Callable[[], Awaitable[None]] | None = None,
         *,
@@ -94,8 +56,8 @@ class Engine:
         self.key = ""
         self._listen = listen
         self.restarts = 0
-        self._binary = binary
-        self._folder = None if data_dir is None else EngineDirectory(data_dir.resolve(), memory)
+        self._program = program
+        self._folder = None if data_dir is None else EngineDirectory(data_dir.resolve(), program.file, memory)
         self._on_restart = on_restart
         self._running: Child | None = None
         self._reservation: socket.socket | None = None
@@ -127,6 +89,11 @@ class Engine:
         if isinstance(problem, OSError) and self._folder is not None:
             problem = unusable(self._folder.lock.parent, problem)
         return str(problem)
+
+    @property
+    def program(self) -> str:
+        """The name of the program that is the engine here."""
+        return self._program.name
 
     @property
     def attached(self) -> bool:
@@ -207,7 +174,18 @@ class Engine:
         except Exception:
             logger.exception("Preparing the restarted engine failed.")
 
+    def _refuse_other_data(self, database: Path) -> None:
+        """An engine that starts beside another one's tables would seem to have lost them."""
+        for file, name in FILES.items():
+            if file != database.name and (database.parent / file).exists():
+                raise EngineFailed(
+                    f"{database.parent} holds the tables of {name}, but the engine is {self._program.name} here: "
+                    "choose another directory with --data-dir."
+                )
+
     async def _start(self) -> None:
+        if self._folder is not None and self._folder.database is not None:
+            self._refuse_other_data(self._folder.database)
         if self._folder is not None and self._folder.database is not None and self._running is None:
             await self._end_orphan(self._folder, self._folder.database)
         if self._running is not None:
@@ -260,7 +238,7 @@ class Engine:
         raise EngineFailed("The embedded engine found no free port.")
 
     async def _launch_at(self, host: str, port: int, database: Path | None) -> Child:
-        child = await Child.start(self._binary, port, database, self.key, host)
+        child = await Child.start(self._program, port, database, self.key, host)
         self.endpoint = f"http://{LOCAL}:{port}"
         if not self._is_ours(port):
             self._give_up_port()

@@ -40,9 +40,9 @@ class EngineDirectory:
     An engine in memory has a lock and a record of its own there, and no database.
     """
 
-    def __init__(self, path: Path, memory: bool = False) -> None:
+    def __init__(self, path: Path, file: str = "engine.sqlite", memory: bool = False) -> None:
         name = "memory" if memory else "engine"
-        self.database = None if memory else path / "engine.sqlite"
+        self.database = None if memory else path / file
         self.lock = path / f"{name}.lock"
         self.owned = False
         self._record = path / f"{name}.json"

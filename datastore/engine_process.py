@@ -11,6 +11,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -20,6 +21,7 @@ from urllib.parse import urlsplit
 
 from datastore.engine_access import bearing
 from datastore.engine_listener import EngineListener
+from datastore.engine_programs import Program
 from datastore.engine_relay import Relay
 from datastore.engine_seccomp import Filter
 from datastore.private_folders import OTHERS
@@ -56,19 +58,22 @@ class Child:
 
     confined: ClassVar[bool] = True
 
-    def __init__(self, process: asyncio.subprocess.Process, listener: EngineListener) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, listener: EngineListener, own: tuple[str, int] | Path
+    ) -> None:
+        self._own = own
         self.pid = process.pid
         self._process = process
         self._listener = listener
         self._output = b""
 
     @classmethod
-    async def start(cls, binary: Path, port: int, database: Path | None, key: str, host: str = LOCAL) -> Self:
+    async def start(cls, program: Program, port: int, database: Path | None, key: str, host: str = LOCAL) -> Self:
         """Start an engine behind a listener at this port, which demands the key. It answers when this returns.
 
         Raises `EngineFailed` with the last lines of its output.
         """
-        child = await cls._spawn_behind_listener(binary, bound(host, port), database, key)
+        child = await cls._spawn_behind_listener(program, bound(host, port), database, key)
         try:
             await child._prepare(port, database)
         except EngineFailed:
@@ -77,27 +82,30 @@ class Child:
         else:
             return child
         cls._warn_unconfined()
-        return await cls.start(binary, port, database, key, host)
+        return await cls.start(program, port, database, key, host)
 
     @classmethod
     async def _spawn_behind_listener(
-        cls, binary: Path, listener: socket.socket, database: Path | None, key: str
+        cls, program: Program, listener: socket.socket, database: Path | None, key: str
     ) -> Self:
-        calls = Filter.of_system() if cls.confined else None
-        own = _own_address()
+        calls = Filter.of_system() if cls.confined and not program.sockets else None
+        own = _own_socket() if program.sockets else _own_address()
         try:
-            process = await _spawned(binary, own, database, calls)
+            process = await _spawned(program, own, database, calls)
         except BaseException:
+            _forget(own)
             listener.close()
             if calls is not None:
                 calls.close()
             raise
         handover = None if calls is None else calls.handover()
-        if handover is None:
+        if handover is None and not program.sockets:
             cls._warn_unconfined()
         try:
-            return cls(process, EngineListener(listener, key, handover or Relay(*own), hands_over=handover is not None))
+            behind = EngineListener(listener, key, handover or Relay(own), hands_over=handover is not None)
+            return cls(process, behind, own)
         except OSError as problem:
+            _forget(own)
             process.kill()
             await process.wait()
             raise EngineFailed(f"The embedded engine cannot be reached: {problem.strerror}.") from problem
@@ -105,7 +113,7 @@ class Child:
     async def _prepare(self, port: int, database: Path | None) -> None:
         try:
             await self._ready(database)
-            if database is not None:
+            if database is not None and not isinstance(self._own, Path):
                 await asyncio.to_thread(index_stream, database)
             self._open(port)
         except BaseException:
@@ -149,6 +157,7 @@ class Child:
             pass
         status = await self._process.wait()
         self._listener.close()
+        _forget(self._own)
         lines = [line.strip() for line in self._output.decode(errors="replace").splitlines()]
         said = "; ".join(line.removeprefix("error: ") for line in lines if line and "listening on" not in line)
         ended = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
@@ -245,30 +254,38 @@ def bound(host: str, port: int, *, listens: bool = True) -> socket.socket:
     return found
 
 
+def _own_socket() -> Path:
+    """The path of a Unix socket in a directory that no other user of the machine can enter."""
+    return Path(tempfile.mkdtemp(prefix="engine-")) / "socket"
+
+
+def _forget(own: tuple[str, int] | Path) -> None:
+    if isinstance(own, Path):
+        shutil.rmtree(own.parent, ignore_errors=True)
+
+
 async def _spawned(
-    binary: Path, own: tuple[str, int], database: Path | None, calls: Filter | None
+    program: Program, own: tuple[str, int] | Path, database: Path | None, calls: Filter | None
 ) -> asyncio.subprocess.Process:
-    arguments = ["serve", "--host", own[0], "--port", str(own[1])]
-    arguments += [] if database is None else ["--db-path", str(database)]
+    command = program.command(own, database)
     try:
         # Its own session: Ctrl-C at the terminal must not end the engine before the gateway has drained.
         return await asyncio.create_subprocess_exec(
-            binary,
-            *arguments,
+            *command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_before_engine(calls),
+            preexec_fn=_before_engine(calls, program.orphaned),
         )
     except OSError as error:
-        raise EngineFailed(f"The embedded engine, {binary}, cannot be run: {error.strerror}.") from error
+        raise EngineFailed(f"The embedded engine, {command[0]}, cannot be run: {error.strerror}.") from error
 
 
-def _before_engine(calls: Filter | None) -> Callable[[], None] | None:
+def _before_engine(calls: Filter | None, orphaned: signal.Signals) -> Callable[[], None] | None:
     """Return what a child runs before it becomes the engine.
 
-    Its files are its owner's alone, whatever the umask was. On Linux the kernel kills it with the thread that started
+    Its files are its owner's alone, whatever the umask was. On Linux the kernel ends it with the thread that started
     it, and the filter is set, if there is one. The libraries are loaded before, so that little is left to do here.
     """
     if os.name != "posix":
@@ -279,7 +296,7 @@ def _before_engine(calls: Filter | None) -> Callable[[], None] | None:
     def prepare() -> None:
         os.umask(OTHERS)
         if prctl is not None:
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl(PR_SET_PDEATHSIG, orphaned)
             if os.getppid() != parent:
                 os._exit(1)
         if calls is not None:
@@ -289,14 +306,15 @@ def _before_engine(calls: Filter | None) -> Callable[[], None] | None:
 
 
 async def answers(endpoint: str, key: str) -> bool:
-    """Whether a dynoxide at this endpoint takes the key."""
+    """Whether an engine at this endpoint takes the key."""
     try:
         async with asyncio.timeout(1):
             reader, writer = await asyncio.open_connection(LOCAL, urlsplit(endpoint).port or 0)
             try:
                 head = f"GET / HTTP/1.1\r\nHost: {LOCAL}\r\nAuthorization: {bearing(key)}\r\nConnection: close\r\n\r\n"
                 writer.write(head.encode())
-                return b"server: dynoxide" in (await reader.readuntil(b"\r\n\r\n")).lower()
+                answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+                return b"server: dynoxide" in answer or b"server: ministack" in answer
             finally:
                 writer.close()
     except (OSError, ValueError, EOFError, asyncio.LimitOverrunError):

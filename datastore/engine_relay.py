@@ -6,18 +6,19 @@ This is for systems that cannot close the engine's own port to others (see `engi
 import asyncio
 import socket
 from contextlib import suppress
+from pathlib import Path
 from typing import cast
 
 CONNECT_SECONDS = 1.0
 
 
 class Relay:
-    """Passes bytes between admitted clients and an engine that listens at this address."""
+    """Passes bytes between admitted clients and an engine that listens at this host and port, or Unix socket."""
 
     problem: OSError | None = None
 
-    def __init__(self, host: str, port: int) -> None:
-        self._address = (host, port)
+    def __init__(self, address: tuple[str, int] | Path) -> None:
+        self._address = address
         self._open: set[asyncio.Transport] = set()
 
     def attend(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -27,7 +28,7 @@ class Relay:
         """Connect to the engine, send it the `head`, and pass on what comes from both ends. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_SECONDS):
-            to_engine, engine_end = await loop.create_connection(lambda: _End(self._open), *self._address)
+            to_engine, engine_end = await self._connect(loop)
         engine_end.transport.pause_reading()
         to_engine.write(head)
         try:
@@ -39,6 +40,11 @@ class Relay:
         if engine_end.transport.is_closing():  # the engine has closed its end meanwhile
             client_end.transport.close()
         engine_end.transport.resume_reading()
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> tuple[asyncio.Transport, "_End"]:
+        if isinstance(self._address, tuple):
+            return await loop.create_connection(lambda: _End(self._open), *self._address)
+        return await loop.create_unix_connection(lambda: _End(self._open), str(self._address))
 
     def close(self) -> None:
         """Close all connections."""

@@ -8,9 +8,9 @@ import sqlite3
 import subprocess
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.error import HTTPError
@@ -22,13 +22,13 @@ from datastore import tables
 from datastore.client import RequestRefused
 from datastore.database import Database, StoreOptions, open_database
 from datastore.declarations import Table
-from datastore.engine import EngineMissing, find_binary
 from datastore.engine_process import index_stream
+from datastore.engine_programs import SERVER, Dynoxide, EngineMissing, find_binary, find_program
 from datastore.keyspace import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 DYNAMODB_LOCAL = ROOT / "build" / "dynamodb-local"
-MINISTACK = ROOT / ".venv-ministack" / "bin" / "ministack"
+MINISTACK = ROOT / ".venv-ministack" / "bin" / "python"
 TESTS_PER_ENGINE = 10
 READY = [f"ready{number}__" for number in range(TESTS_PER_ENGINE)]  # see `Engines.prefix`
 
@@ -44,7 +44,6 @@ class StoreEngine:
 
     name: str
     command: Callable[[int, Path], list[str | Path]]
-    environment: Callable[[int], Mapping[str, str]] = field(default=lambda port: {})
     has_file: bool = False
     tests: int = 60
     expires: bool = False
@@ -60,8 +59,16 @@ def _dynamodb_local(port: int, _: Path) -> list[str | Path]:
     return ["java", "-Xmx512m", library, "-jar", jar, "-inMemory", "-sharedDb", "-port", str(port)]
 
 
-def _ministack_environment(port: int) -> Mapping[str, str]:
-    return {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1", "SERVICES": "dynamodb", "LOG_LEVEL": "ERROR"}
+def _ministack(port: int, _: Path) -> list[str | Path]:
+    return [MINISTACK, "-I", SERVER, str(port)]
+
+
+def _default() -> str:
+    """dynoxide, or MiniStack where dynoxide is not installed, as the gateway chooses."""
+    try:
+        return "dynoxide" if isinstance(find_program(ROOT), Dynoxide) else "ministack"
+    except EngineMissing:
+        return "dynoxide"  # the first test that needs it says how to get it
 
 
 ENGINES = {
@@ -69,10 +76,10 @@ ENGINES = {
     for engine in (
         StoreEngine("dynoxide", _dynoxide, has_file=True, tests=TESTS_PER_ENGINE),
         StoreEngine("dynamodb-local", _dynamodb_local, expires=True),
-        StoreEngine("ministack", lambda _port, _file: [MINISTACK], _ministack_environment),
+        StoreEngine("ministack", _ministack, expires=True),
     )
 }
-ENGINE = ENGINES[os.environ.get("ENGINE") or "dynoxide"]
+ENGINE = ENGINES[os.environ.get("ENGINE") or _default()]
 
 
 class Engines:
@@ -150,10 +157,8 @@ def running(database: Path) -> Iterator[str]:
         command = ENGINE.command(port, database)
     except EngineMissing as missing:
         pytest.fail(str(missing))
-    environment = {**os.environ, **ENGINE.environment(port)}
     process = subprocess.Popen(
         command,
-        env=environment,
         cwd=database.parent,  # where DynamoDB Local leaves a file
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

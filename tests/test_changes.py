@@ -24,7 +24,7 @@ from datastore.change_reading import OlderChanges
 from datastore.changes import ChangeFeed, Following
 from datastore.client import RequestRefused
 from datastore.declarations import Table
-from datastore.engine import EngineMissing, find_binary
+from datastore.engine_programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
 from datastore.hub import Keeping, Policy
 from datastore.places import key_of

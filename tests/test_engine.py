@@ -19,18 +19,20 @@ import pytest
 
 from datastore import engine as module
 from datastore import engine_process
-from datastore.engine import Engine, EngineMissing, find_binary
+from datastore.engine import Engine
 from datastore.engine_directory import EngineDirectory
 from datastore.engine_process import EngineFailed
+from datastore.engine_programs import Dynoxide, EngineMissing, find_binary, npm_platform
 
 ROOT = Path(__file__).parent.parent
 
 OWNER = """
 import asyncio, pathlib, sys
 from datastore.engine import Engine
+from datastore.engine_programs import Dynoxide
 
 async def own():
-    async with Engine(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])) as engine:
+    async with Engine(Dynoxide(pathlib.Path(sys.argv[1])), pathlib.Path(sys.argv[2])) as engine:
         print(engine.endpoint, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
@@ -39,17 +41,17 @@ asyncio.run(own())
 
 
 @pytest.fixture(scope="module")
-def binary() -> Path:
+def binary() -> Dynoxide:
     try:
-        return find_binary(ROOT)
+        return Dynoxide(find_binary(ROOT))
     except EngineMissing as missing:
         pytest.skip(str(missing))
 
 
 @pytest.fixture
-def owner(binary: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def owner(binary: Dynoxide, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Another command that has started the engine of `tmp_path`; it ends when its stdin closes."""
-    command = [sys.executable, "-c", OWNER, str(binary), str(tmp_path)]
+    command = [sys.executable, "-c", OWNER, str(binary.binary), str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("http://127.0.0.1:")
@@ -58,10 +60,10 @@ def owner(binary: Path, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.fixture
-def left(binary: Path, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def left(binary: Dynoxide, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """An engine without an owner, as a system leaves it that does not end a child with its parent."""
     free = next(filter(engine_process.is_free, random.sample(module.PORTS, 200)))
-    command = [str(binary), "serve", "--port", str(free), "--db-path", str(tmp_path / "engine.sqlite")]
+    command = [str(binary.binary), "serve", "--port", str(free), "--db-path", str(tmp_path / "engine.sqlite")]
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         assert process.stderr is not None
         assert b"listening on" in process.stderr.readline()
@@ -132,7 +134,7 @@ async def is_answering(engine: Engine) -> bool:
     return await engine_process.answers(engine.endpoint, engine.key)
 
 
-async def test_an_engine_in_memory_is_shared_by_whoever_names_its_folder(binary: Path, tmp_path: Path) -> None:
+async def test_an_engine_in_memory_is_shared_by_whoever_names_its_folder(binary: Dynoxide, tmp_path: Path) -> None:
     async with Engine(binary, tmp_path, memory=True) as engine:
         await make_table(engine)
         await put(engine, "wren")
@@ -146,7 +148,7 @@ async def test_an_engine_in_memory_is_shared_by_whoever_names_its_folder(binary:
         assert await keys(anew) == set()
 
 
-async def test_starts_in_memory_and_stops(binary: Path) -> None:
+async def test_starts_in_memory_and_stops(binary: Dynoxide) -> None:
     async with Engine(binary) as engine:
         await make_table(engine)
         assert await tables(engine) == ["birds"]
@@ -154,7 +156,7 @@ async def test_starts_in_memory_and_stops(binary: Path) -> None:
     assert not await is_answering(engine)
 
 
-async def test_data_survives_the_process(binary: Path, tmp_path: Path) -> None:
+async def test_data_survives_the_process(binary: Dynoxide, tmp_path: Path) -> None:
     folder = tmp_path / "not" / "there yet"
     async with Engine(binary, folder) as engine:
         await make_table(engine)
@@ -164,12 +166,12 @@ async def test_data_survives_the_process(binary: Path, tmp_path: Path) -> None:
         assert await keys(engine) == {"wren"}
 
 
-async def test_two_folders_have_two_engines(binary: Path, tmp_path: Path) -> None:
+async def test_two_folders_have_two_engines(binary: Dynoxide, tmp_path: Path) -> None:
     async with Engine(binary, tmp_path / "a") as one, Engine(binary, tmp_path / "b") as other, Engine(binary) as third:
         assert len({one.endpoint, other.endpoint, third.endpoint}) == 3
 
 
-async def test_second_command_attaches(binary: Path, tmp_path: Path) -> None:
+async def test_second_command_attaches(binary: Dynoxide, tmp_path: Path) -> None:
     async with Engine(binary, tmp_path) as first:
         await make_table(first)
         async with Engine(binary, tmp_path) as second:
@@ -178,7 +180,7 @@ async def test_second_command_attaches(binary: Path, tmp_path: Path) -> None:
         assert await keys(first) == {"wren"}
 
 
-async def test_many_commands_at_once_share_one_engine(binary: Path, tmp_path: Path) -> None:
+async def test_many_commands_at_once_share_one_engine(binary: Dynoxide, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         engines = [Engine(binary, tmp_path) for _ in range(6)]
         await asyncio.gather(*(stack.enter_async_context(engine) for engine in engines))
@@ -187,7 +189,7 @@ async def test_many_commands_at_once_share_one_engine(binary: Path, tmp_path: Pa
 
 
 async def test_attached_takes_over_when_the_owner_ends(
-    binary: Path, tmp_path: Path, owner: subprocess.Popen[str]
+    binary: Dynoxide, tmp_path: Path, owner: subprocess.Popen[str]
 ) -> None:
     told = asyncio.Event()
 
@@ -206,7 +208,7 @@ async def test_attached_takes_over_when_the_owner_ends(
         assert await keys(engine) == {"wren"}
 
 
-async def test_moves_when_its_port_is_lost(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_moves_when_its_port_is_lost(binary: Dynoxide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a system that has no reservations."""
 
     def refused(*_: object, **__: object) -> socket.socket:
@@ -225,7 +227,7 @@ async def test_moves_when_its_port_is_lost(binary: Path, tmp_path: Path, monkeyp
             assert await is_answering(follower)
 
 
-async def test_killed_engine_is_restarted_on_the_same_port(binary: Path) -> None:
+async def test_killed_engine_is_restarted_on_the_same_port(binary: Dynoxide) -> None:
     made = asyncio.Event()
 
     async def on_restart() -> None:
@@ -251,7 +253,7 @@ async def test_engine_that_keeps_dying_is_restarted_ever_later(
     sick = tmp_path / "dynoxide"
     sick.write_text("#!/bin/sh\necho listening on\necho error: disk full\n")
     sick.chmod(0o755)
-    async with Engine(sick) as engine:
+    async with Engine(Dynoxide(sick)) as engine:
         await until(lambda: engine.restarts >= 4)
     assert [record.args for record in caplog.records][:4] == [
         ("disk full", delay) for delay in (0.01, 0.02, 0.04, 0.04)
@@ -259,7 +261,7 @@ async def test_engine_that_keeps_dying_is_restarted_ever_later(
 
 
 async def test_engine_that_served_for_a_second_is_restarted_as_soon_as_the_first_time(
-    binary: Path, caplog: pytest.LogCaptureFixture
+    binary: Dynoxide, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Engine(binary) as engine:
         for restart in (1, 2, 3):
@@ -270,7 +272,7 @@ async def test_engine_that_served_for_a_second_is_restarted_as_soon_as_the_first
     assert [record.args for record in caplog.records] == [("killed by signal 9", 0.1)] * 3
 
 
-async def test_failing_callback_does_not_end_the_watch(binary: Path) -> None:
+async def test_failing_callback_does_not_end_the_watch(binary: Dynoxide) -> None:
     async def on_restart() -> None:
         raise RuntimeError("no tables today")
 
@@ -283,7 +285,7 @@ async def test_failing_callback_does_not_end_the_watch(binary: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the engine stays until it is ended")
-async def test_killed_owner_leaves_no_engine(binary: Path, tmp_path: Path, owner: subprocess.Popen[str]) -> None:
+async def test_killed_owner_leaves_no_engine(binary: Dynoxide, tmp_path: Path, owner: subprocess.Popen[str]) -> None:
     orphan = pid(tmp_path)
     assert runs(orphan)
     owner.kill()
@@ -294,7 +296,7 @@ async def test_killed_owner_leaves_no_engine(binary: Path, tmp_path: Path, owner
 
 
 async def test_attached_takes_over_from_a_killed_owner(
-    binary: Path, tmp_path: Path, owner: subprocess.Popen[str]
+    binary: Dynoxide, tmp_path: Path, owner: subprocess.Popen[str]
 ) -> None:
     async with Engine(binary, tmp_path) as engine:
         endpoint, orphan = engine.endpoint, pid(tmp_path)
@@ -308,7 +310,7 @@ async def test_attached_takes_over_from_a_killed_owner(
 
 
 async def test_engine_left_behind_is_ended_and_its_port_taken(
-    binary: Path, tmp_path: Path, left: subprocess.Popen[bytes]
+    binary: Dynoxide, tmp_path: Path, left: subprocess.Popen[bytes]
 ) -> None:
     endpoint = json.loads((tmp_path / "engine.json").read_text())["endpoint"]
     async with Engine(binary, tmp_path) as engine:
@@ -318,7 +320,7 @@ async def test_engine_left_behind_is_ended_and_its_port_taken(
         assert await is_answering(engine)
 
 
-async def test_stale_note_of_somebody_elses_engine_is_ignored(binary: Path, tmp_path: Path) -> None:
+async def test_stale_note_of_somebody_elses_engine_is_ignored(binary: Dynoxide, tmp_path: Path) -> None:
     async with Engine(binary, tmp_path / "theirs") as theirs:
         ours = tmp_path / "ours"
         ours.mkdir()
@@ -328,7 +330,7 @@ async def test_stale_note_of_somebody_elses_engine_is_ignored(binary: Path, tmp_
         assert await is_answering(theirs)
 
 
-async def test_engine_that_ignores_sigterm_is_killed(binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_engine_that_ignores_sigterm_is_killed(binary: Dynoxide, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_process, "GRACE", 0.2)
     async with Engine(binary) as engine:
         _, writer = await asyncio.open_connection("127.0.0.1", port(engine.endpoint))
@@ -339,13 +341,13 @@ async def test_engine_that_ignores_sigterm_is_killed(binary: Path, monkeypatch: 
     writer.close()
 
 
-async def test_ctrl_c_at_the_terminal_spares_the_engine(binary: Path) -> None:
+async def test_ctrl_c_at_the_terminal_spares_the_engine(binary: Dynoxide) -> None:
     async with Engine(binary) as engine:
         assert engine._running is not None
         assert os.getpgid(engine._running.pid) != os.getpgrp()
 
 
-async def test_corrupt_file_is_told_in_one_line(binary: Path, tmp_path: Path) -> None:
+async def test_corrupt_file_is_told_in_one_line(binary: Dynoxide, tmp_path: Path) -> None:
     (tmp_path / "engine.sqlite").write_bytes(b"not a database " * 500)
     with pytest.raises(EngineFailed, match=r"did not start on .*engine\.sqlite: .*not a valid SQLite database") as told:
         async with Engine(binary, tmp_path):
@@ -356,17 +358,19 @@ async def test_corrupt_file_is_told_in_one_line(binary: Path, tmp_path: Path) ->
         assert not engine.attached
 
 
-async def test_unusable_folder_and_program_are_told(binary: Path, tmp_path: Path) -> None:
+async def test_unusable_folder_and_program_are_told(binary: Dynoxide, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EngineFailed, match=r"data directory .*file cannot be used: Not a directory\."):
         async with Engine(binary, tmp_path / "file"):
             pass
     with pytest.raises(EngineFailed, match="cannot be run: Permission denied"):
-        async with Engine(tmp_path / "file"):
+        async with Engine(Dynoxide(tmp_path / "file")):
             pass
 
 
-async def test_owner_that_never_answers_is_told(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_owner_that_never_answers_is_told(
+    binary: Dynoxide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(engine_process, "PATIENCE", 0.2)
     silent = EngineDirectory(tmp_path)
     silent.open()
@@ -382,7 +386,7 @@ def test_binary_is_looked_for_in_order(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.delenv("DYNOXIDE_BINARY", raising=False)
     with pytest.raises(EngineMissing, match=r"not installed: .*npm ci.*github\.com/nubo-db/dynoxide.*--store aws"):
         find_binary(tmp_path)
-    packaged = tmp_path / "node_modules/@dynoxide" / module._npm_platform() / "dynoxide"
+    packaged = tmp_path / "node_modules/@dynoxide" / npm_platform() / "dynoxide"
     for program in (tmp_path / "bin" / "dynoxide", packaged, tmp_path / "named"):
         program.parent.mkdir(parents=True, exist_ok=True)
         program.touch(mode=0o755)

@@ -21,10 +21,11 @@ from store_engines import ROOT, free_port
 
 from datastore import engine_seccomp
 from datastore.database import StoreOptions, open_database
-from datastore.engine import Engine, find_binary
+from datastore.engine import Engine
 from datastore.engine_access import VARIABLE, bearing, refusal_of
 from datastore.engine_listener import MOST_UNKNOWN
 from datastore.engine_process import Child
+from datastore.engine_programs import find_program
 
 KEY = "a-key-that-nobody-could-ever-guess-0123456789"
 LIST = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}
@@ -40,7 +41,7 @@ async def engine(
     if request.param == "relay":
         monkeypatch.setattr(Child, "confined", False)
     monkeypatch.setenv(VARIABLE, KEY)
-    async with Engine(find_binary(ROOT), tmp_path) as engine:
+    async with Engine(find_program(ROOT), tmp_path) as engine:
         assert engine.key == KEY
         yield engine
 
@@ -150,7 +151,7 @@ def tcp_sockets(process: int) -> set[str]:
 
 @UNPORTED
 async def test_the_engine_has_no_port_of_its_own(tmp_path: Path) -> None:
-    async with Engine(find_binary(ROOT), tmp_path):
+    async with Engine(find_program(ROOT), tmp_path):
         if not Child.confined:
             pytest.skip("This system allows no filter.")
         process = json.loads((tmp_path / "engine.json").read_text())["pid"]
@@ -186,7 +187,7 @@ async def test_a_system_that_allows_no_filter_has_the_relay_and_is_told(
         monkeypatch.setattr(engine_seccomp, "MEMORY", "/proc/{}/no-mem")
     caplog.set_level(logging.WARNING)
     for _ in range(2):
-        async with Engine(find_binary(ROOT), tmp_path) as engine:
+        async with Engine(find_program(ROOT), tmp_path) as engine:
             assert (await asked(engine, headers=headers(engine.key)))[0] == 200
             assert (await asked(engine, headers=headers("other")))[0] == 403
     told = [record.getMessage() for record in caplog.records if "own port" in record.getMessage()]
@@ -197,7 +198,7 @@ async def test_the_key_is_kept_with_the_data(tmp_path: Path, monkeypatch: pytest
     monkeypatch.delenv(VARIABLE, raising=False)
     keys = []
     for _ in range(2):
-        async with Engine(find_binary(ROOT), tmp_path) as engine, Engine(find_binary(ROOT), tmp_path) as other:
+        async with Engine(find_program(ROOT), tmp_path) as engine, Engine(find_program(ROOT), tmp_path) as other:
             keys += [engine.key, other.key, (tmp_path / "engine.key").read_text()]
             assert (await asked(other, headers=headers(other.key)))[0] == 200
     assert len(set(keys)) == 1
@@ -209,7 +210,7 @@ async def test_others_reach_the_engine_of_a_service_with_its_key(
 ) -> None:
     monkeypatch.setenv(VARIABLE, KEY)
     url = f"http://127.0.0.1:{free_port()}"
-    async with Engine(find_binary(ROOT), tmp_path, listen=("0.0.0.0", int(url.rpartition(":")[2]))):
+    async with Engine(find_program(ROOT), tmp_path, listen=("0.0.0.0", int(url.rpartition(":")[2]))):
         async with open_database(StoreOptions(store=url)) as database:
             assert len(await database.create_tables()) == len(await database.describe_tables())
         done = await asyncio.to_thread(run, "tables", "describe", GATEWAY_STORE=url, GATEWAY_ENGINE_KEY=KEY)

@@ -11,7 +11,8 @@ import pytest
 from command_line import refused_in_a_line, run, run_here, serving
 from store_engines import ROOT, free_port
 
-from datastore.engine import Engine, find_binary
+from datastore.engine import Engine
+from datastore.engine_programs import find_program
 
 
 def test_it_listens_here_or_everywhere(tmp_path: Path) -> None:
@@ -41,7 +42,7 @@ async def test_the_engine_stays_where_it_was_told_to_listen_when_it_is_started_a
     async def restarted() -> None:
         again.set()
 
-    async with Engine(find_binary(ROOT), tmp_path, restarted, listen=(host, port)) as engine:
+    async with Engine(find_program(ROOT), tmp_path, restarted, listen=(host, port)) as engine:
         os.kill(json.loads((tmp_path / "engine.json").read_text())["pid"], signal.SIGKILL)
         await asyncio.wait_for(again.wait(), 20)
         assert engine.endpoint == f"http://127.0.0.1:{port}"

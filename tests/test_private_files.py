@@ -15,8 +15,9 @@ from command_line import refused_in_a_line, run, serving, serving_anew
 from photo_files import uploaded
 from store_engines import ROOT
 
-from datastore.engine import Engine, find_binary
+from datastore.engine import Engine
 from datastore.engine_process import EngineFailed
+from datastore.engine_programs import find_program
 from datastore.private_folders import FolderUnusable, open_private
 
 AS_NOBODY = """
@@ -118,6 +119,6 @@ async def test_an_open_folder_of_another_user_is_refused(tmp_path: Path) -> None
     nobody = pwd.getpwnam("nobody")
     os.chown(folder, nobody.pw_uid, nobody.pw_gid)
     with pytest.raises(EngineFailed, match=rf"is open to other users and belongs to another one \(uid {nobody.pw_uid}"):
-        async with Engine(find_binary(ROOT), folder):
+        async with Engine(find_program(ROOT), folder):
             pass
     assert list(folder.iterdir()) == []

@@ -1,0 +1,202 @@
+"""MiniStack as the embedded engine, where dynoxide is not installed: from a copy of the project that has none."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from command_line import surroundings
+from store_engines import ROOT, free_port
+from usgs_samples import feature, feed
+
+from datastore.engine import Engine
+from datastore.engine_process import EngineFailed
+from datastore.engine_programs import BINARY, Dynoxide, EngineMissing, MiniStack, find_program
+
+PYTHON = ROOT / ".venv-ministack" / "bin" / "python"
+LEFT_OUT = shutil.ignore_patterns("node_modules", ".*", "__pycache__", "tests", "docs", "benchmarks", "build")
+pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="MiniStack is not installed: make .venv-ministack/.ready")
+READS = """{
+  sightings(area: "Downtown", first: 3) { nodes { description } }
+  earthquakes(minMagnitude: 4.5, first: 3) { nodes { place } }
+  photos(first: 3) { nodes { thumbnailUrl } }
+}"""
+HOME = '{ homeFeed(userId: "demo", first: 3) { nodes { post { text } } } }'
+REPORT = """mutation {
+  reportSighting(input: {area: "Downtown", category: "Cats", description: "A tabby"}) { sightingId }
+}"""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the project in which dynoxide is not installed, and MiniStack is."""
+    copy = tmp_path_factory.mktemp("clone") / "project"
+    shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
+    (copy / ".venv-ministack").symlink_to(PYTHON.parent.parent)
+    return copy
+
+
+def without_dynoxide(folder: Path, **given: str) -> dict[str, str]:
+    path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if not Path(part, "dynoxide").exists())
+    found = surroundings(PATH=path, GATEWAY_DATA_DIR=str(folder), **given)
+    found.pop(BINARY, None)
+    return found
+
+
+class Fallback:
+    """A gateway that serves from the copy."""
+
+    def __init__(self, url: str, log: Path, http: aiohttp.ClientSession) -> None:
+        self._url = url
+        self._log = log
+        self._http = http
+
+    @property
+    def told(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        tokens = [line.split()[-1] for line in self.told.splitlines() if line.startswith("Demo user token")]
+        return {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
+
+    async def data(self, query: str) -> Any:
+        async with self._http.post(f"{self._url}/graphql", json={"query": query}, headers=self._headers) as response:
+            answer = await response.json(content_type=None)
+        assert "errors" not in answer, answer
+        return answer["data"]
+
+    @asynccontextmanager
+    async def listening(self, subscription: str) -> AsyncIterator[AsyncIterator[Any]]:
+        """The events of a subscription, which is established when this is entered."""
+        headers = self._headers | {"Accept": "text/event-stream"}
+        async with self._http.post(
+            f"{self._url}/graphql", json={"query": f"subscription {{ {subscription} }}"}, headers=headers
+        ) as response:
+
+            async def events() -> AsyncIterator[Any]:
+                async for line in response.content:
+                    if line.startswith(b"data:") and line[5:].strip():
+                        answer = json.loads(line[5:])
+                        assert "errors" not in answer, answer
+                        yield answer["data"]
+
+            yield events()
+
+
+@asynccontextmanager
+async def serving(project: Path, folder: Path, *arguments: str) -> AsyncIterator[Fallback]:
+    port, log = free_port(), folder.with_suffix(".log")
+    environment = without_dynoxide(folder, GATEWAY_PORT=str(port))
+    with log.open("wb") as file:
+        command = [sys.executable, "gateway.py", "serve", *arguments]
+        process = await asyncio.to_thread(
+            subprocess.Popen, command, cwd=project, env=environment, stdout=file, stderr=file
+        )
+    try:
+        async with aiohttp.ClientSession() as http:
+            gateway = Fallback(f"http://127.0.0.1:{port}", log, http)
+            async with asyncio.timeout(50):
+                while "Stop with" not in gateway.told and process.poll() is None:  # noqa: ASYNC110 - over a file
+                    await asyncio.sleep(0.05)
+            assert process.poll() is None, gateway.told
+            yield gateway
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(process.wait, 25) == 0, gateway.told
+    finally:
+        process.kill()
+        process.wait()
+
+
+def run(project: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "gateway.py", *arguments]
+    environment = without_dynoxide(folder)
+    return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=40)
+
+
+@pytest.mark.timeout(240)  # two starts, and the demo's livestreams change every half minute
+async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    quake = feature(id="usfallback", time=int(datetime.now(UTC).timestamp() * 1000), mag=6.5)
+    (tmp_path / "feed.json").write_bytes(feed(quake))
+    async with serving(project, folder) as gateway:
+        assert gateway.told.count("MiniStack") == 1  # it says so in one line
+        found = await gateway.data(READS)
+        assert all(connection["nodes"] for connection in found.values()), found
+        async with gateway.listening("sightingReported { description }") as events:
+            await gateway.data(REPORT)
+            assert (await anext(events))["sightingReported"]["description"]
+        async with gateway.listening('postEngagement(postId: "demo-1") { likeCount }') as events:
+            await gateway.data('mutation { likePost(postId: "demo-1") { createdAt } }')
+            assert (await anext(events))["postEngagement"]["likeCount"] >= 1
+        # The pipeline has handled the demo's posts before the like.
+        assert (await gateway.data(HOME))["homeFeed"]["nodes"]
+        async with gateway.listening("livestreamChanged { livestreamId }") as events:
+            assert (await anext(events))["livestreamChanged"]["livestreamId"]
+        async with gateway.listening("liveScores { isSnapshot updates { matchId version } }") as events:
+            assert (await anext(events))["liveScores"]["isSnapshot"]
+            while not (await anext(events))["liveScores"]["updates"]:
+                pass  # until the demo's matches are polled
+        assert (await gateway.data("{ liveMatches { matchId } }"))["liveMatches"]
+        async with gateway.listening("earthquakeDetected(minMagnitude: 6.4) { eventId }") as events:
+            # Another command, on the same data directory.
+            done = await asyncio.to_thread(run, project, folder, "ingest", "earthquakes", str(tmp_path / "feed.json"))
+            assert done.returncode == 0, done.stderr
+            while (await anext(events))["earthquakeDetected"]["eventId"] != "usfallback":
+                pass
+    async with serving(project, folder, "--no-demo") as gateway:
+        found = await gateway.data("{ earthquakes(minMagnitude: 6.4, first: 100) { nodes { eventId } } }")
+        assert {"eventId": "usfallback"} in found["earthquakes"]["nodes"]
+
+
+def own_socket(folder: Path) -> Path:
+    """The socket of the engine with this data directory, from its command."""
+    pid = str(json.loads((folder / "engine.json").read_text())["pid"])
+    command = subprocess.run(["ps", "-ww", "-o", "command=", "-p", pid], capture_output=True, text=True, check=True)
+    return next(Path(part) for part in command.stdout.split() if part.endswith("/socket"))
+
+
+async def test_clients_need_the_access_key_and_no_port_is_open(tmp_path: Path) -> None:
+    async with Engine(MiniStack(PYTHON), tmp_path) as engine, aiohttp.ClientSession() as http:
+        async with http.post(engine.endpoint, headers={"X-Amz-Target": "DynamoDB_20120810.ListTables"}) as response:
+            assert response.status == 403
+        own = own_socket(tmp_path)
+        assert own.parent.stat().st_mode & 0o077 == 0
+    assert not own.parent.exists()
+
+
+async def test_tables_of_another_engine_are_refused(tmp_path: Path) -> None:
+    (tmp_path / Dynoxide.file).touch()
+    with pytest.raises(EngineFailed, match=r"holds the tables of dynoxide, but the engine is MiniStack here: .*--data"):
+        async with Engine(MiniStack(PYTHON), tmp_path):
+            pass
+
+
+async def test_a_file_that_is_damaged_is_told(tmp_path: Path) -> None:
+    (tmp_path / MiniStack.file).write_text("{")
+    with pytest.raises(EngineFailed, match=r"holds no tables of MiniStack: restore it, or delete it"):
+        async with Engine(MiniStack(PYTHON), tmp_path):
+            pass
+
+
+def test_ministack_is_the_engine_only_where_dynoxide_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(BINARY, raising=False)
+    with pytest.raises(EngineMissing):
+        find_program(tmp_path)
+    (tmp_path / ".venv-ministack").symlink_to(PYTHON.parent.parent)
+    assert find_program(tmp_path).name == "MiniStack"
+    (tmp_path / "dynoxide").touch(mode=0o755)
+    assert find_program(tmp_path).name == "dynoxide"
