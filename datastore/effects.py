@@ -30,8 +30,9 @@ Address = tuple[Table, Key]
 class Write:
     """What an effect does to one item: numbers to ADD, values to SET. The item comes into being where it is not.
 
-    With `only_if`, a condition without values, the write is left out where that does not hold. All writes to one item
-    have the same: together they become one.
+    With `only_if`, a condition without values, the write is left out where that does not hold. With `newest`, the name
+    of one of the values to SET, an item that has a later one keeps all its values, and only numbers are added. All
+    writes to one item have the same `only_if` and `newest`: together they become one.
     """
 
     table: Table
@@ -39,6 +40,7 @@ class Write:
     add: Mapping[str, int] = field(default_factory=dict)
     set: Mapping[str, Any] = field(default_factory=dict)
     only_if: str = ""
+    newest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,10 @@ def _packs(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
 
 async def _apply(store: Store, pack: list[Effect], now: datetime) -> None:
     gone: set[Address] = set()
+    newer: set[Address] = set()  # those that were seen with a later value
     while pack:
-        writes = [write for write in _merged(pack) if (write.table, write.key) not in gone]
+        left = [write for write in _merged(pack) if _address(write) not in gone]
+        writes = [_numbers_alone(write) if _address(write) in newer else write for write in left]
         actions = [_mark(effect, now) for effect in pack] + [_action(write) for write in writes]
         try:
             await store.transact(keys.APPLY, actions)
@@ -96,12 +100,24 @@ async def _apply(store: Store, pack: list[Effect], now: datetime) -> None:
             failed = [at for at, reason in enumerate(cancelled.reasons) if reason == "ConditionalCheckFailed"]
             if not failed:
                 raise
-        gone |= {(writes[at - len(pack)].table, writes[at - len(pack)].key) for at in failed if at >= len(pack)}
+        stopped = [left[at - len(pack)] for at in failed if at >= len(pack)]
+        gone |= {_address(write) for write in stopped if not write.newest}
+        # One that was deleted since is written whole.
+        newer ^= {_address(write) for write in stopped if write.newest}
         pack = [effect for at, effect in enumerate(pack) if at not in failed]
 
 
+def _address(write: Write) -> Address:
+    return write.table, write.key
+
+
+def _numbers_alone(write: Write) -> Write:
+    """What is left of a write to an item that has later values."""
+    return Write(write.table, write.key, write.add, only_if=f"attribute_exists({write.table.partition})")
+
+
 def _merged(pack: Sequence[Effect]) -> list[Write]:
-    """One write for each item: what is added adds up, of what is set the last counts."""
+    """One write for each item: what is added adds up, of what is set the last counts, or the `newest`."""
     merged: dict[Address, Write] = {}
     for write in (write for effect in pack for write in effect.writes):
         address = write.table, write.key
@@ -109,9 +125,13 @@ def _merged(pack: Sequence[Effect]) -> list[Write]:
         if before is None:
             merged[address] = write
             continue
-        assert before.only_if == write.only_if, "Writes to one item have one condition."
+        assert (before.only_if, before.newest) == (write.only_if, write.newest), (
+            "Writes to one item have one condition."
+        )
         add = {name: before.add.get(name, 0) + write.add.get(name, 0) for name in {**before.add, **write.add}}
-        merged[address] = Write(write.table, write.key, add, {**before.set, **write.set}, write.only_if)
+        is_older = write.newest and write.set[write.newest] < before.set[write.newest]
+        values = {**write.set, **before.set} if is_older else {**before.set, **write.set}
+        merged[address] = Write(write.table, write.key, add, values, write.only_if, write.newest)
     return [write for write in merged.values() if write.set or any(write.add.values())]
 
 
@@ -128,11 +148,12 @@ def _action(write: Write) -> Action:
         clauses.append("SET " + ", ".join(f"#{name} = :{name}" for name in write.set))
     if add:
         clauses.append("ADD " + ", ".join(f"#{name} :{name}" for name in add))
+    not_older = f"attribute_not_exists(#{write.newest}) OR #{write.newest} <= :{write.newest}" if write.newest else ""
     return Action(
         "Update",
         key=write.key,
         update=" ".join(clauses),
-        condition=write.only_if,
+        condition=write.only_if or not_older,
         values={**write.set, **add},
         table=write.table,
     )

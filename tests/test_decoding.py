@@ -87,14 +87,17 @@ def user_by_hand(item: Mapping[str, Any]) -> User:
 
 
 def post_by_hand(item: Mapping[str, Any]) -> Post:
-    position = split(item["GSI1SK"] if "GSI1SK" in item else item["GSI2SK"])
-    moment, _, _ = position
+    position = next((item[name] for name in ("GSI1SK", "GSI2SK") if name in item), None)
+    if position is None:
+        moment = item["created_at"]
+    else:
+        moment, _, _ = split(position)
     return Post(
         split(item["PK"])[1],
         item["author_id"] if "author_id" in item else split(item["GSI1PK"])[1],
         from_iso(moment),
         Visibility(item["visibility"]),
-        item["text"],
+        item.get("text", ""),
         item.get("media_ref"),
         tuple(item.get("tags", ())),
         max(0, int(item.get("likes", 0))) if "GSI1PK" in item else None,
@@ -109,10 +112,11 @@ def comment_by_hand(item: Mapping[str, Any]) -> Comment:
         split(item["SK"])[1],
         item["user_id"],
         from_iso(item["created_at"]),
-        item["text"],
+        item.get("text", ""),
         tuple(item.get("mentions", ())),
-        item["post_author"],
-        Visibility(item["post_visibility"]),
+        item.get("post_author"),
+        Visibility(item["post_visibility"]) if "post_visibility" in item else None,
+        max(0, int(item["text_len"])) if "text_len" in item else None,
     )
 
 
@@ -128,8 +132,8 @@ def like_by_hand(item: Mapping[str, Any]) -> Like:
         split(item["PK"])[1],
         split(item["SK"])[1],
         from_iso(item["created_at"]),
-        item["post_author"],
-        Visibility(item["post_visibility"]),
+        item.get("post_author"),
+        Visibility(item["post_visibility"]) if "post_visibility" in item else None,
     )
 
 
@@ -143,10 +147,10 @@ def edge_by_hand(item: Mapping[str, Any]) -> Follow:
 
 
 def notification_by_hand(item: Mapping[str, Any]) -> Notification:
-    moment, name = split(item["SK"])
+    moment, _ = split(item.get("GSI_NOTIFSK", item["SK"]))
     return Notification(
         split(item["PK"])[1],
-        name,
+        item["SK"],
         NotificationKind(item["kind"]),
         from_iso(moment),
         from_seconds(item["expiresAt"]),

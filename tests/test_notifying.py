@@ -28,6 +28,7 @@ from datastore.database import Database
 from datastore.feeds.notifications import LIFETIME, Notification, is_notification, notification_from
 from datastore.keyspace.feeds.table import FEED
 from datastore.metering import Call
+from datastore.moments import to_seconds
 from datastore.streams import Change
 from pipelines.feeds.notifications import Notifications
 
@@ -89,7 +90,7 @@ async def test_likes_comments_follows_and_mentions_are_told(database: Database) 
         ("cleo", "mention", "ada", "p1", None),
         ("dan", "mention", "bob", "p1", "c1"),
     ]
-    assert [one.created_at for one in found] == [NOON + minutes * MINUTE for minutes in (0, 2, 3, 0, 2)]
+    assert [one.created_at for one in found] == [NOON + minutes * MINUTE for minutes in (1, 2, 3, 0, 2)]
     assert all(one.expires_at == one.created_at + LIFETIME and one.actor_count == 1 for one in found)
 
 
@@ -131,10 +132,39 @@ async def test_likes_within_five_minutes_are_one_notification_of_the_last_who_li
 
     found = {(one.post_id, one.created_at): (one.actor_id, one.actor_count) for one in await notifications(database)}
     assert found == {
-        ("p1", NOON): ("fan3", 4),
-        ("p2", NOON): ("fan0", 1),
-        ("p1", NOON + 5 * MINUTE): ("fan5", 2),
+        ("p1", NOON + 4.999 * MINUTE): ("fan3", 4),
+        ("p2", NOON + MINUTE): ("fan0", 1),
+        ("p1", NOON + 7 * MINUTE): ("fan5", 2),
     }
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_likes_lie_where_the_last_of_them_lies_in_whichever_order_they_are_handled(
+    database: Database, at_once: bool
+) -> None:
+    post = post_item("p1")
+    likes = [like_item(post, f"fan{minutes}", NOON + minutes * MINUTE) for minutes in (1, 4, 2)]
+    batches = [likes] if at_once else [[like] for like in likes]
+    await tell(database, comment_item(post, "c1", at=NOON + 3 * MINUTE))
+
+    for batch in batches:
+        await tell(database, *batch)
+
+    (item,) = [item for item in await unread_items(database) if item["kind"] == "like"]
+    assert item["SK"].startswith("2026-06-25T12:00:00.000Z#")
+    assert item["GSI_NOTIFSK"] == item["SK"].replace("12:00:00.000Z", "12:04:00.000Z")
+    assert (item["actor_id"], item["actor_count"]) == ("fan4", 3)
+    assert item["expiresAt"] == to_seconds(NOON + 4 * MINUTE + LIFETIME)
+
+
+async def test_a_late_like_after_the_notification_was_read_is_a_whole_notification(database: Database) -> None:
+    post = post_item("p1")
+    await tell(database, like_item(post, "bob", NOON + 4 * MINUTE))
+    await remove(database, *await unread_items(database))
+
+    await tell(database, like_item(post, "cleo", NOON + MINUTE))
+
+    assert await told(database) == [("ada", "like", "cleo", 1)]
 
 
 async def test_who_likes_again_within_the_window_is_one_who_liked(database: Database) -> None:
@@ -144,7 +174,7 @@ async def test_who_likes_again_within_the_window_is_one_who_liked(database: Data
 
     await handler(database).handle([inserted(first), removed(first)])
     await handler(database).handle([inserted(second), removed(second)])
-    await tell(database, like_item(post, "cleo"))
+    await tell(database, like_item(post, "cleo", NOON + MINUTE))
 
     assert await told(database) == [("ada", "like", "cleo", 2)]
 
@@ -211,7 +241,7 @@ async def test_what_is_older_than_a_notification_lives_is_not_told(database: Dat
     clock = Clock()
     clock.forward(days=90)
     post = post_item("p1")
-    items = [like_item(post, at=NOON + 4 * MINUTE), following_item("bob", "ada"), comment_item(post, "c1", at=NOON)]
+    items = [like_item(post, at=NOON), following_item("bob", "ada"), comment_item(post, "c1", at=NOON)]
 
     await handler(database, clock=clock).handle([inserted(item) for item in items])
     assert await told(database) == []

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from operator import itemgetter
 from typing import Any
 
 from msgspec import Struct
 
-from datastore.decoding import Decoder, derived, number, text
+from datastore.decoding import Decoder, number, text
 from datastore.effects import Write
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.table import FEED
@@ -36,13 +35,14 @@ KINDS: Mapping[str, NotificationKind] = {kind.value: kind for kind in Notificati
 
 
 class Notification(Struct, frozen=True, gc=False):
-    """Something that happened to a user. `actor_count` people did it, `actor_id` the last of them.
+    """Something that happened to a user. `actor_count` people did it, `actor_id` the last of them at `created_at`.
 
-    `created_at` of likes is the beginning of their window.
+    `notification_id` is the sort key, unique among the user's. That of likes begins with the beginning of their window
+    and stays, while their place in the list, which is that of `created_at`, moves with each like.
     """
 
     user_id: str
-    name: str
+    notification_id: str
     kind: NotificationKind
     created_at: datetime
     expires_at: datetime
@@ -51,24 +51,21 @@ class Notification(Struct, frozen=True, gc=False):
     post_id: str | None
     comment_id: str | None
 
-    @property
-    def notification_id(self) -> str:
-        """Unique among the user's: the sort key."""
-        return keys.notification(self.user_id, self.created_at, self.name).sort
-
 
 def is_notification(item_keys: Mapping[str, str]) -> bool:
     return item_keys["PK"].startswith("USER#") and item_keys["PK"].endswith("#UNREAD")
 
 
+def _moment_at(sort: str) -> datetime:
+    return from_iso(keys.notification_parts(sort)[0])
+
+
 notification_from = Decoder(
     Notification,
     user_id=text("PK", second_part),
-    _place=text("SK", keys.notification_parts),
-    name=derived(itemgetter(1), "_place"),
+    notification_id=text("SK"),
     kind=text("kind", KINDS),
-    _moment=derived(itemgetter(0), "_place"),
-    created_at=derived(from_iso, "_moment"),
+    created_at=text("GSI_NOTIFSK", _moment_at, default=text("SK", _moment_at)),
     expires_at=number("expiresAt", from_seconds),
     actor_id=text("actor_id"),
     actor_count=number("actor_count", int),
@@ -78,23 +75,25 @@ notification_from = Decoder(
 
 
 def told(notification: Notification) -> Write:
-    """What tells somebody so. Where it was told before, the actor replaces the last one and is counted."""
-    key = keys.notification(notification.user_id, notification.created_at, notification.name)
+    """Return what stores it. Where it is there, the actor is counted, and replaces one who was before them."""
+    key = Key(keys.unread(notification.user_id), notification.notification_id)
+    name = keys.notification_parts(notification.notification_id)[1]
     about = {"post_id": notification.post_id, "comment_id": notification.comment_id}
     fixed = {
         "GSI_NOTIFPK": key.partition,
-        "GSI_NOTIFSK": key.sort,
+        "GSI_NOTIFSK": keys.position(notification.created_at, name),
         "kind": notification.kind.value,
         "actor_id": notification.actor_id,
         "expiresAt": to_seconds(notification.expires_at),
     }
     present = {name: value for name, value in about.items() if value is not None}
-    return Write(FEED, key, add={"actor_count": notification.actor_count}, set={**fixed, **present})
+    newest = "GSI_NOTIFSK" if notification.kind is NotificationKind.LIKE else ""
+    return Write(FEED, key, {"actor_count": notification.actor_count}, {**fixed, **present}, newest=newest)
 
 
 async def retract(store: Store, notifications: Sequence[Notification]) -> None:
     """FEED-P6: delete unread notifications. A repeat changes nothing."""
-    places = [keys.notification(one.user_id, one.created_at, one.name) for one in notifications]
+    places = [Key(keys.unread(one.user_id), one.notification_id) for one in notifications]
     await store.write_all(keys.RETRACT, deletes=list(dict.fromkeys(places)))
 
 

@@ -25,6 +25,7 @@ from datastore.feeds.posts import Post, deleted, written
 from datastore.feeds.recipients import Recipients
 from datastore.feeds.remains import Remains
 from datastore.feeds.visibility import Visibility
+from datastore.keyspace.feeds import notifications as keys
 from datastore.moments import epoch_ms, from_epoch_ms, iso
 from datastore.store import Store
 from datastore.streams import Change
@@ -123,12 +124,18 @@ def news_of(change: Change) -> list[News]:
 
 
 def _of_like(like: Like) -> list[News]:
-    """Likes of one post within a window are one notification, dated to its beginning."""
+    """Likes of one post within a window are one notification: its key is of the beginning, its place of the last."""
     if like.post_author is None or like.user_id == like.post_author:
         return []
     window = window_of(like.created_at)
     notification = _notification(
-        NotificationKind.LIKE, like.post_author, window, like.user_id, (like.post_id,), post_id=like.post_id
+        NotificationKind.LIKE,
+        like.post_author,
+        like.created_at,
+        like.user_id,
+        (like.post_id,),
+        post_id=like.post_id,
+        began=window,
     )
     return [News(("like", like.post_id, like.user_id, iso(window)), notification)]
 
@@ -193,11 +200,13 @@ def _notification(
     about: tuple[str, ...],
     post_id: str | None = None,
     comment_id: str | None = None,
+    *,
+    began: datetime | None = None,
 ) -> Notification:
-    """`about` tells it from others of its kind at the same moment."""
+    """`about` tells it from others of its kind at the same moment. `began` is the moment in its key, where another."""
     return Notification(
         user_id=user_id,
-        name=f"{kind.value}-{_digest(*about)[:20]}",
+        notification_id=keys.notification(user_id, began or moment, f"{kind.value}-{_digest(*about)[:20]}").sort,
         kind=kind,
         created_at=moment,
         expires_at=moment + LIFETIME,

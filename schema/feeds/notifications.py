@@ -33,7 +33,7 @@ class Notification(Node):
     notification_id: strawberry.ID = strawberry.field(description="Unique among the user's.")
     kind: records.NotificationKind = strawberry.field(description="What happened.")
     created_at: datetime = strawberry.field(
-        description="When it happened; of likes, when the five minutes began in which they are one notification."
+        description="When it happened; of likes, when the last of those did that are one notification."
     )
     expires_at: datetime = strawberry.field(description="When it will be gone, read or not.")
     actor_id: strawberry.ID = strawberry.field(description="Who did it: of several the last.")

@@ -18,8 +18,13 @@ def notification(user_id: str, moment: datetime, name: str) -> Key:
     return Key(unread(user_id), join(iso(moment), name))
 
 
+def position(moment: datetime, name: str) -> str:
+    """The sort key in GSI_NOTIF, of the last that happened; that of the table is of the first."""
+    return join(iso(moment), name)
+
+
 def notification_parts(sort: str) -> tuple[str, str]:
-    """Moment (ISO 8601) and name of a notification's place among a user's."""
+    """Moment (ISO 8601) and name of a notification's place among a user's, in the table or in GSI_NOTIF."""
     moment, name = split(sort)
     return moment, name
 

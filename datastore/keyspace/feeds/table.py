@@ -11,7 +11,7 @@
 | following | `USER#<follower>` / `FOLLOWING#<followee>` | |
 | feed entry | `FEED#<user>` / `<ts>#<shard>#POST#<id>` | GSI3, the same |
 | feed source | `FEED#<user>` / `SOURCE#<author>` | GSI3, the same |
-| notification | `USER#<id>#UNREAD` / `<ts>#<notification>` | GSI_NOTIF, the same |
+| notification | `USER#<id>#UNREAD` / `<ts>#<notification>` | GSI_NOTIF, the same; of likes `<ts>` is the last one's |
 
 Projections hold what lists show. A post's text, visibility, tags and author never change, so its tags can hold copies.
 """
