@@ -235,7 +235,7 @@ def text(loads: Sequence[Load] = LOADS) -> Iterator[str]:
     yield from table(HEAD, [_row(load) for load in loads])
     for load in loads:
         yield ""
-        yield from _told(load)
+        yield from _limits_of(load)
 
 
 def _row(load: Load) -> list[str]:
@@ -252,7 +252,7 @@ def _row(load: Load) -> list[str]:
     ]
 
 
-def _told(load: Load) -> Iterator[str]:
+def _limits_of(load: Load) -> Iterator[str]:
     near = [limit for limit in limits(load) if limit.share >= NEAR]
     parts = ", ".join(f"{name} ${value:,.0f}" for name, value in dollars(load).items() if value >= 1)
     yield f"{load.name}: {parts}"
