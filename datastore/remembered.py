@@ -17,6 +17,10 @@ Value = TypeVar("Value")
 LIFETIME = timedelta(seconds=30)
 
 
+def _lifetime(pattern: AccessPattern) -> timedelta:
+    return timedelta(milliseconds=pattern.shared_ms) if pattern.shared_ms else LIFETIME
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
     """A Scan that was begun at a moment, and in the end what it found."""
@@ -29,7 +33,7 @@ class RememberedScans:
     """One per process. However many ask at a time, one Scan is made; a write through this process drops it at once.
 
     `open_store` gives the Scan a store, and so a deadline, of its own: it outlives whoever asked first. What another
-    process writes is seen when the 30 seconds are over.
+    process writes is seen when the time is over: 30 seconds, or the pattern's `shared_ms`.
     """
 
     def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime]) -> None:
@@ -47,7 +51,7 @@ class RememberedScans:
         asker's deadline passes first; neither is remembered.
         """
         read = self._reads.get(pattern)
-        if read is None or not timedelta(0) <= self._now() - read.began < LIFETIME:
+        if read is None or not timedelta(0) <= self._now() - read.began < _lifetime(pattern):
             read = self._reads[pattern] = self._begin(asker, pattern, convert, values)
         elif asker.meter.detailed:
             asker.meter.hits.append(Hit(asking.get(), pattern.id, None))

@@ -277,7 +277,7 @@ class Context:
 
     @_Made
     def active_matches(self) -> ActiveMatches:
-        return ActiveMatches(self.store, self.now)
+        return ActiveMatches(self.store, self.now, self.services.remembered)
 
     @_Made
     def match_follows(self) -> MatchFollows:

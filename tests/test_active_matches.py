@@ -443,3 +443,26 @@ async def test_an_archived_fixture_stays_archived_while_its_state_is_kept(served
     fixture = await Fixtures(served.store(), NOON).latest("m1")
     assert fixture is not None
     assert fixture.archived_at == NOON
+
+
+async def test_live_matches_are_read_once_a_second_and_anew_after_a_mutation(served: Served) -> None:
+    for match_id in ("m1", "m2"):
+        await put(served, one(match_id, version=1))
+    await system(served, REGISTER)
+    asked = "{ liveMatches { matchId } }"
+
+    first, second = [await served.ask(asked) for _ in range(2)]
+    registered = await system(served, REGISTER.replace("m1", "m2"))
+    third = await served.ask(asked)
+    served.clock.forward(seconds=1)
+    fourth = await served.ask(asked)
+
+    assert registered.errors is None
+    assert [answer.made for answer in (first, second, third, fourth)] == [
+        ["Scan active-matches"],
+        [],
+        ["Scan active-matches"],
+        ["Scan active-matches"],
+    ]
+    assert second.data == first.data == {"liveMatches": [{"matchId": "m1"}]}
+    assert third.data == fourth.data == {"liveMatches": [{"matchId": "m1"}, {"matchId": "m2"}]}

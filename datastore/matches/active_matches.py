@@ -26,6 +26,7 @@ from datastore.matches.live_state import (
 )
 from datastore.moments import iso
 from datastore.records import parsed, readable, record
+from datastore.remembered import RememberedScans
 from datastore.repeating import was_put
 from datastore.store import Store, Written
 
@@ -35,8 +36,9 @@ ENDED_LIFETIME = timedelta(hours=24)
 class ActiveMatches:
     """One method for each access pattern."""
 
-    def __init__(self, store: Store, now: datetime) -> None:
+    def __init__(self, store: Store, now: datetime, remembered: RememberedScans | None = None) -> None:
         self._store = store
+        self._remembered = remembered
         self._now = now
 
     async def by_id(self, match_id: str, pattern: AccessPattern = keys.STATE) -> ActiveMatch | None:
@@ -56,8 +58,11 @@ class ActiveMatches:
         return self._readable(await self._store.scan(keys.RECONCILE))
 
     async def live(self) -> list[ActiveMatch]:
-        """AM-2: those that are live."""
-        return self._readable(await self._store.scan(keys.LIVE_MATCHES, active=ActiveStatus.ACTIVE.value))
+        """AM-2: those that are live, as they were at most a second ago."""
+        values = {"active": ActiveStatus.ACTIVE.value}
+        if self._remembered is None:
+            return self._readable(await self._store.scan(keys.LIVE_MATCHES, **values))
+        return await self._remembered.scan(self._store, keys.LIVE_MATCHES, self._readable, **values)
 
     async def live_in(self, league_code: str | None) -> list[ActiveMatch]:
         """CRIC-S2: those that are live in a league, or in any, read consistently."""
@@ -87,7 +92,10 @@ class ActiveMatches:
         )
         values = {"idle": ActiveStatus.IDLE.value, "now": self._now.timestamp()}
         item = active_match_item(active)
-        written = await self._store.put(keys.REGISTER, item, **values)
+        try:
+            written = await self._store.put(keys.REGISTER, item, **values)
+        finally:
+            self._forget()
         if not (written.ok or (written.repeated and was_put(item, written.item))):
             raise _not_idle(match.match_id)
         return active
@@ -151,7 +159,10 @@ class ActiveMatches:
     async def deactivate(self, match_id: str) -> ActiveMatch:
         """AM-6: end the polling, whoever does it; the state stays for a day. Raises `NotFound`."""
         values = self._ended()
-        active = _written(await self._store.update(keys.DEACTIVATE, keys.active_match(match_id), **values))
+        try:
+            active = _written(await self._store.update(keys.DEACTIVATE, keys.active_match(match_id), **values))
+        finally:
+            self._forget()
         if active is None:
             raise no_match(match_id)
         return active
@@ -167,6 +178,10 @@ class ActiveMatches:
             raise Conflict(f"The match {match_id!r} is polled: deactivate it first.")
         deleted = parsed(active_match_from, written.item) if written.item else None
         return None if isinstance(deleted, Internal) else deleted  # it is gone all the same
+
+    def _forget(self) -> None:
+        if self._remembered is not None:
+            self._remembered.invalidate(keys.ACTIVE_MATCHES)
 
     def _ended(self) -> dict[str, Any]:
         ttl = int((self._now + ENDED_LIFETIME).timestamp())

@@ -65,6 +65,7 @@ LIVE_MATCHES = AccessPattern(
     operations=("Scan",),
     who=Who.ANY,
     max_age=2,
+    shared_ms=1000,
     fields=("liveMatches",),
     filter=("#status = :active",),
 )
