@@ -265,8 +265,8 @@ def _magnitude(item: Item) -> float:
 
 
 def is_natural(event_type: object) -> bool:
-    """Whether an event of this USGS type is an earthquake; one without a type is."""
-    return not isinstance(event_type, str) or event_type.strip().lower() == "earthquake"
+    """Return whether an event of this USGS type is an earthquake. An event without a type is one."""
+    return not isinstance(event_type, str) or event_type in ("", "earthquake")
 
 
 def _is_number(value: object) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from datastore.attributes import Item
 from datastore.day_bounds import KnownBounds
 from datastore.days_with_events import days_that_may_have
-from datastore.decoding import Decoder, number, text
+from datastore.decoding import Decoder, flag, number, text
 from datastore.earthquake_totals import Grouping, Statistics, statistics_between
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
@@ -31,8 +31,26 @@ LOG_WRITE_UNITS = 1
 DAY = timedelta(days=1)
 
 
+# The type of natural events, in USGS's vocabulary.
+EARTHQUAKE = "earthquake"
+
+
+class EventKind(StrEnum):
+    """Which events are listed: earthquakes, other events such as quarry blasts and explosions, or both."""
+
+    EARTHQUAKE = "EARTHQUAKE"
+    OTHER = "OTHER"
+    ANY = "ANY"
+
+    def holds(self, event: "Earthquake") -> bool:
+        return self is EventKind.ANY or (event.type == EARTHQUAKE) is (self is EventKind.EARTHQUAKE)
+
+
 class Earthquake(Struct, frozen=True, gc=False):
-    """A seismic event. Times in epoch milliseconds, depth in kilometres (0 or more, None when unknown)."""
+    """A seismic event. Times in epoch milliseconds, depth in kilometres (0 or more, None when unknown).
+
+    `type`, `status`, `alert` and `significance` are USGS's: https://earthquake.usgs.gov/data/comcat/
+    """
 
     event_id: str
     occurred_at_ms: int
@@ -43,6 +61,13 @@ class Earthquake(Struct, frozen=True, gc=False):
     depth_km: float | None
     source: str
     ingested_at_ms: int
+    type: str = EARTHQUAKE
+    status: str | None = None
+    updated_at_ms: int | None = None
+    alert: str | None = None
+    tsunami: bool | None = None
+    significance: int | None = None
+    url: str | None = None
 
     @property
     def occurred_at(self) -> datetime:
@@ -51,6 +76,10 @@ class Earthquake(Struct, frozen=True, gc=False):
     @property
     def ingested_at(self) -> datetime:
         return from_epoch_ms(self.ingested_at_ms)
+
+    @property
+    def updated_at(self) -> datetime | None:
+        return None if self.updated_at_ms is None else from_epoch_ms(self.updated_at_ms)
 
 
 class LogType(StrEnum):
@@ -140,6 +169,7 @@ class Earthquakes:
         span: Span,
         *,
         min_magnitude: float | None = None,
+        kind: EventKind = EventKind.EARTHQUAKE,
         fields: frozenset[str] | None = None,
     ) -> Page:
         """QUAKE-2: events from `start` to `end`, both included, newest first; those of one moment in the index's order.
@@ -150,6 +180,8 @@ class Earthquakes:
         values: dict[str, Any] = {"start": epoch_ms(start), "end": epoch_ms(end)}
         if min_magnitude is not None:
             values["minMagnitude"] = min_magnitude
+        if kind is not EventKind.ANY:
+            values["earthquake" if kind is EventKind.EARTHQUAKE else "noEarthquake"] = EARTHQUAKE
         if span.start is not None and not values["start"] <= span.start["gsi1sk"] <= values["end"]:
             newer = span.start["gsi1sk"] > values["end"]
             if newer is span.backward:
@@ -215,7 +247,16 @@ ATTRIBUTES = {
     "depth_km": "depth",
     "source": "source",
     "ingested_at_ms": "ingestedAt",
+    "type": "type",
+    "status": "status",
+    "updated_at_ms": "updated",
+    "alert": "alert",
+    "tsunami": "tsunami",
+    "significance": "sig",
+    "url": "url",
 }
+# These are not among the attributes that document 003 lists: items of other programs need not have them.
+OPTIONAL = ("type", "status", "updated_at_ms", "alert", "tsunami", "significance", "url")
 
 
 def _attributes(fields: frozenset[str] | None) -> Sequence[str] | None:
@@ -228,6 +269,7 @@ def event_item(earthquake: Earthquake) -> Item:
     """The event as the table keeps it."""
     key = keys.event(earthquake.event_id)
     bucket = day_bucket(earthquake.occurred_at)
+    optional = {ATTRIBUTES[name]: getattr(earthquake, name) for name in OPTIONAL}
     return {
         "pk": key.partition,
         "sk": key.sort,
@@ -244,6 +286,7 @@ def event_item(earthquake: Earthquake) -> Item:
         "gsi1sk": earthquake.occurred_at_ms,
         "source": earthquake.source,
         "ingestedAt": earthquake.ingested_at_ms,
+        **{name: value for name, value in optional.items() if value is not None},
     }
 
 
@@ -261,6 +304,23 @@ def _sound(name: str, is_sound: Callable[[Any], bool]) -> Callable[[Any], Any]:
         return value
 
     return checked
+
+
+def _if(is_sound: Callable[[Any], bool]) -> Callable[[Any], Any]:
+    """Return a function that answers a sound value as it is, and None for any other: the attribute is optional."""
+    return lambda value: value if is_sound(value) else None
+
+
+def _type(value: Any) -> str:
+    return value if isinstance(value, str) and value else EARTHQUAKE
+
+
+def _is_flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and abs(value) < 2**31
 
 
 def _is_text(value: Any) -> bool:
@@ -289,9 +349,17 @@ def _earthquake(
     depth_km: float | None = None,
     source: str = "",
     ingested_at_ms: int = 0,
+    type: str = EARTHQUAKE,
+    status: str | None = None,
+    updated_at_ms: int | None = None,
+    alert: str | None = None,
+    tsunami: bool | None = None,
+    significance: int | None = None,
+    url: str | None = None,
 ) -> Earthquake:
-    """One of which what is not said is blank."""
-    return Earthquake(event_id, occurred_at_ms, magnitude, place, latitude, longitude, depth_km, source, ingested_at_ms)
+    """Make an event. What is not given is blank."""
+    required = (event_id, occurred_at_ms, magnitude, place, latitude, longitude, depth_km, source, ingested_at_ms)
+    return Earthquake(*required, type, status, updated_at_ms, alert, tsunami, significance, url)
 
 
 event_from = Decoder(
@@ -305,6 +373,13 @@ event_from = Decoder(
     depth_km=number(ATTRIBUTES["depth_km"], _sound("depth_km", _is_number_or_unknown), default=None),
     source=text(ATTRIBUTES["source"], _sound("source", _is_text)),
     ingested_at_ms=number(ATTRIBUTES["ingested_at_ms"], _sound("ingested_at_ms", _is_moment)),
+    type=text(ATTRIBUTES["type"], _type, default=EARTHQUAKE),
+    status=text(ATTRIBUTES["status"], _if(_is_text), default=None),
+    updated_at_ms=number(ATTRIBUTES["updated_at_ms"], _if(_is_moment), default=None),
+    alert=text(ATTRIBUTES["alert"], _if(_is_text), default=None),
+    tsunami=flag(ATTRIBUTES["tsunami"], _if(_is_flag), default=None),
+    significance=number(ATTRIBUTES["significance"], _if(_is_whole), default=None),
+    url=text(ATTRIBUTES["url"], _if(_is_text), default=None),
 )
 
 LOG_ATTRIBUTES = {

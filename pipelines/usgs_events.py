@@ -6,9 +6,9 @@ from decimal import Decimal
 from enum import StrEnum
 
 from datastore.attributes import BEYOND_FLOAT, SMALLEST
-from datastore.earthquakes import EARLIEST_MS, LATEST_MS, LONGEST_EVENT_ID, Earthquake
+from datastore.earthquakes import EARLIEST_MS, EARTHQUAKE, LATEST_MS, LONGEST_EVENT_ID, Earthquake
 
-LONGEST_PLACE = 512
+LONGEST_PLACE, LONGEST_WORD, LONGEST_URL = 512, 64, 1_000
 UNKNOWN_PLACE = "Unknown location"
 
 
@@ -70,7 +70,44 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
         depth_km=depth,
         source="USGS",
         ingested_at_ms=ingested_at_ms,
+        type=_type(properties.get("type")),
+        status=_word(properties.get("status")),
+        updated_at_ms=_if_time(properties.get("updated")),
+        alert=_word(properties.get("alert")),
+        tsunami=_flag(properties.get("tsunami")),
+        significance=_whole(properties.get("sig")),
+        url=_url(properties.get("url")),
     )
+
+
+# Optional properties: one that cannot be stored is left out, and the event is stored without it.
+
+
+def _type(value: object) -> str:
+    """Return USGS's word for what it was, in lower case. One that is missing is an earthquake."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    return _text(word, LONGEST_WORD) or EARTHQUAKE
+
+
+def _word(value: object) -> str | None:
+    return _text(value.strip().lower(), LONGEST_WORD) or None if isinstance(value, str) else None
+
+
+def _if_time(value: object) -> int | None:
+    return value if type(value) is int and EARLIEST_MS <= value <= LATEST_MS else None
+
+
+def _flag(value: object) -> bool | None:
+    return bool(value) if isinstance(value, int) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and abs(value) < 2**31 else None
+
+
+def _url(value: object) -> str | None:
+    is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and len(value) <= LONGEST_URL
+    return _text(str(value), LONGEST_URL) if is_url else None
 
 
 def _members(value: object) -> dict[str, object]:

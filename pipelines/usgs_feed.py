@@ -121,11 +121,13 @@ class _Inflater:
 
 # What is kept of a document: the named members of an object, the elements of an array, or (None) a plain value.
 Shape: TypeAlias = "Mapping[str, Shape] | tuple[Shape] | None"
+# https://earthquake.usgs.gov/earthquakes/feed/v1.0/geojson.php
+PROPERTIES = ("mag", "place", "time", "status", "type", "updated", "alert", "tsunami", "sig", "url")
 _FEATURES: Shape = (
     {
         "type": None,
         "id": None,
-        "properties": {"mag": None, "place": None, "time": None, "status": None},
+        "properties": dict.fromkeys(PROPERTIES),
         "geometry": {"coordinates": (None,)},
     },
 )

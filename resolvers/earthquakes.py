@@ -17,6 +17,7 @@ from datastore.earthquakes import (
     LOG_WRITE_UNITS,
     LONGEST_EVENT_ID,
     Earthquake,
+    EventKind,
     IngestSummary,
     LogType,
     RequestLog,
@@ -28,7 +29,7 @@ from datastore.earthquakes import (
 from datastore.errors import BadCursor, BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.parts import split
-from datastore.moments import from_epoch_ms, iso
+from datastore.moments import epoch_ms, from_epoch_ms, iso
 from datastore.pages import SPARSE, Page
 from datastore.streams import Change
 from resolvers import bounds
@@ -43,6 +44,7 @@ DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=3_660)
 EARLIEST = from_epoch_ms(EARLIEST_MS)
 LARGEST_MAGNITUDE = 10
+RECENT_MS = 24 * 3_600_000
 LARGEST_INGEST_SOURCE = 1024
 # The cost model of `earthquakes`.
 EARTHQUAKE_COSTS = "earthquakes"
@@ -72,6 +74,13 @@ NEEDS = {
     "depthKm": "depth_km",
     "source": "source",
     "ingestedAt": "ingested_at_ms",
+    "type": "type",
+    "status": "status",
+    "updatedAt": "updated_at_ms",
+    "alert": "alert",
+    "tsunami": "tsunami",
+    "significance": "significance",
+    "url": "url",
 }
 
 
@@ -107,6 +116,20 @@ EventId = Annotated[strawberry.ID, strawberry.argument(description="The id USGS 
 Day = Annotated[date | None, strawberry.argument(description="The UTC day of the requests; today if nothing is said.")]
 Type = Annotated[LogType | None, strawberry.argument(description="Ingests or queries; both if nothing is said.")]
 Feed = Annotated[str, strawberry.argument(description="A USGS feed by name, such as `all_day`, or an http(s) URL.")]
+Kind = Annotated[
+    EventKind,
+    strawberry.argument(
+        description="EARTHQUAKE, OTHER (such as quarry blasts, explosions and ice quakes), or ANY. "
+        "USGS tells them apart by `type`."
+    ),
+]
+Since = Annotated[
+    datetime | None,
+    strawberry.argument(
+        description="Only events that occurred at this time or later. If nothing is said, each event that is at most "
+        "24 hours old when it is stored: an old feed that is ingested gives no events."
+    ),
+]
 Box = Annotated[
     BoundingBox | None, strawberry.argument(description="Only events in here; everywhere if nothing is said.")
 ]
@@ -142,6 +165,7 @@ async def earthquakes(
     start: Start = None,
     end: End = None,
     min_magnitude: MinMagnitude = None,
+    kind: Kind = EventKind.EARTHQUAKE,
     first: First = None,
     after: After = None,
     last: Last = None,
@@ -155,11 +179,11 @@ async def earthquakes(
             context.services.cursors,
             keys.EVENTS_BY_DAY,
             "Query.earthquakes",
-            {"window": [start and iso(window.start), end and iso(window.end)], "minMagnitude": least},
+            {"window": [start and iso(window.start), end and iso(window.end)], "minMagnitude": least, "kind": kind},
         )
         fields = frozenset(NEEDS[name] for name in selected_node_fields(info) if name in NEEDS)
         asked.page = await context.earthquakes.between(
-            window.start, window.end, of.span(paging), min_magnitude=least, fields=fields
+            window.start, window.end, of.span(paging), min_magnitude=least, kind=kind, fields=fields
         )
         return connection(of, asked.page, event_with(fields))
 
@@ -321,6 +345,8 @@ async def earthquake_detected(
     info: Info,
     min_magnitude: MinMagnitude = None,
     bounding_box: Box = None,
+    kind: Kind = EventKind.EARTHQUAKE,
+    since: Since = None,
     when_slow: WhenSlow = keys.DETECTED.policy,
     buffer: Buffer = None,
 ) -> Shared[Earthquake]:
@@ -328,6 +354,7 @@ async def earthquake_detected(
     if bounding_box is not None:
         bounding_box.check()
     kept = keeping(when_slow, buffer)
+    earliest = None if since is None else epoch_ms(_moment("since", since))
 
     def detected(change: Change) -> Earthquake | None:
         if change.kind != "INSERT" or change.new is None or not is_event(change.keys):
@@ -335,7 +362,9 @@ async def earthquake_detected(
         event = event_from(change.new)
         strong = least is None or event.magnitude >= least
         near = bounding_box is None or bounding_box.holds(event.latitude, event.longitude)
-        return event if strong and near else None
+        # The time of storing, not the time of delivery: a client that resumes receives what the others received.
+        recent = event.occurred_at_ms >= (event.ingested_at_ms - RECENT_MS if earliest is None else earliest)
+        return event if strong and near and recent and kind.holds(event) else None
 
     return Shared(info.context, kept, lambda _: follow(info.context, keys.EARTHQUAKES, detected, kept))
 

@@ -23,6 +23,7 @@ strawberry.enum(
     SeismicRegion,
     description="A region of the world: a rectangle, the first in a fixed list that holds the epicentre.",
 )
+strawberry.enum(records.EventKind, name="SeismicEventKind", description="Which seismic events are listed.")
 strawberry.enum(records.LogType, description="What a request log is about.")
 
 
@@ -38,6 +39,21 @@ class Earthquake(Node):
     depth_km: float | None = strawberry.field(description="Kilometres below the surface, 0 or more; null if unknown.")
     source: str = strawberry.field(description="Who reported it.")
     ingested_at: datetime = strawberry.field(description="When it was stored here.")
+    type: str = strawberry.field(
+        description="What it was, in USGS's words: `earthquake`, `quarry blast`, `explosion`, `ice quake` and others."
+    )
+    status: str | None = strawberry.field(description="Whether a human reviewed it: `automatic` or `reviewed`.")
+    updated_at: datetime | None = strawberry.field(description="When USGS last changed it before it was stored here.")
+    alert: str | None = strawberry.field(
+        description="The PAGER alert level: `green`, `yellow`, `orange` or `red`; null where USGS issued none."
+    )
+    tsunami: bool | None = strawberry.field(
+        description="Whether it is a large event in an oceanic region, for which a tsunami may be possible."
+    )
+    significance: int | None = strawberry.field(
+        description="USGS's measure of significance, 0 to some 1,000, from magnitude, felt reports and impact."
+    )
+    url: str | None = strawberry.field(description="The event's page at USGS.")
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:

@@ -21,7 +21,9 @@ from pipelines.usgs_feed import FeedCode
 
 
 async def test_a_good_feature_becomes_an_earthquake() -> None:
-    assert await quake() == Earthquake("us1", 1_700_000_000_000, 4.5, "1 km N of Here", 33.25, -116.5, 9.75, "USGS", 5)
+    assert await quake() == Earthquake(
+        "us1", 1_700_000_000_000, 4.5, "1 km N of Here", 33.25, -116.5, 9.75, "USGS", 5, status="reviewed"
+    )
 
 
 @pytest.mark.parametrize(

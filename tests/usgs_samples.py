@@ -22,11 +22,12 @@ OTHER = object()
 
 
 def feature(**changes: Json) -> Json:
-    """A good feature; OTHER as a change takes the member away."""
+    """Return a good feature; OTHER as a change removes the member. `kind` is the property `type`."""
     members: dict[str, Json] = {"mag": 4.5, "place": "1 km N of Here", "time": 1_700_000_000_000, "status": "reviewed"}
     members |= {"coordinates": [-116.5, 33.25, 9.75], "id": "us1", "type": "Feature"} | changes
     kept = {name: value for name, value in members.items() if value is not OTHER}
     outside = {name: kept.pop(name) for name in ("id", "type") if name in kept}
+    kept |= {"type": kept.pop("kind")} if "kind" in kept else {}
     geometry = {"type": "Point"} | {name: kept.pop(name) for name in ("coordinates",) if name in kept}
     return {"properties": kept, "geometry": geometry} | outside
 

@@ -68,7 +68,12 @@ EVENTS_BY_DAY = AccessPattern(
     index="TimeOrderedIndex",
     projection="SELECTED",
     key="gsi1pk = :partition AND gsi1sk BETWEEN :start AND :end",
-    filter=("mag >= :minMagnitude",),
+    # An event without a type is an earthquake, as the document lists items.
+    filter=(
+        "mag >= :minMagnitude",
+        "(attribute_not_exists(#type) OR #type = :earthquake)",
+        "attribute_exists(#type) AND #type <> :noEarthquake",
+    ),
     descending=True,
 )
 WRITE_LOG = AccessPattern(
