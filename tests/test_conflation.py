@@ -13,7 +13,7 @@ from datastore.errors import SlowSubscriber
 from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
 from datastore.matches.live_state import LiveScore, Part
 from resolvers.matches.conflation import conflated
-from resolvers.matches.live import PATIENT, MatchUpdate
+from resolvers.matches.match_update import PATIENT, MatchUpdate
 from resolvers.progress import Progress
 
 LIVE = LiveScore("1st Innings", MatchPhase.LIVE)

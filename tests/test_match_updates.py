@@ -20,7 +20,7 @@ from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_item
 from datastore.streams import Change
 from pipelines.matches.poller import Tick
-from resolvers.matches.live import PATIENT
+from resolvers.matches.match_update import PATIENT
 
 FIELDS = """
   matchId leagueCode version isSnapshot conflated changed events { eventId kind text score ball { label } }

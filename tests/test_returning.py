@@ -34,7 +34,8 @@ from edge.requests import Report
 from edge.resuming import Missed, Returning
 from edge.streaming import Streams
 from resolvers.access import Role
-from resolvers.matches.live import LiveScores, _Sequence, _SinceScores
+from resolvers.matches.match_update import LiveScores
+from resolvers.matches.version_sequence import SinceScores, VersionSequence
 from resolvers.progress import Mark, Progress
 
 SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version } } }"
@@ -133,8 +134,8 @@ async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
 
 
 def test_what_left_before_one_came_so_far_is_reached() -> None:
-    sequence = _Sequence(cast(Any, None), lambda _: True, {"m1": 4, "m2": 7}, only_live=True)
-    since = _SinceScores(sequence)
+    sequence = VersionSequence(cast(Any, None), lambda _: True, {"m1": 4, "m2": 7}, only_live=True)
+    since = SinceScores(sequence)
     assert not since.is_reached({"m2": 7}, {})
     assert not since.is_reached({"m2": 7}, {"m1": 3})
     assert not since.is_reached({"m1": 3, "m2": 7}, {})

@@ -38,7 +38,8 @@ from edge.subscribers import Following
 from resolvers import subscribing
 from resolvers.access import Identity, Role
 from resolvers.context import Context
-from resolvers.matches.live import LiveScores, MatchUpdate, _SinceScores
+from resolvers.matches.match_update import LiveScores, MatchUpdate
+from resolvers.matches.version_sequence import SinceScores
 
 SCORE = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot liveScore { version } } }'
 WITH_MATCH = 'subscription { matchUpdates(matchId: "m1") { version match { round } } }'
@@ -410,7 +411,7 @@ def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
     versions = {"a": 1, "b": 1}
     live, seen = {"a": 1}, {"a": 1}
     sequence = SimpleNamespace(seen=seen)
-    since: _SinceScores | None = None
+    since: SinceScores | None = None
     snapshot: dict[str, int] = {}
     events: list[LiveScores] = []
     states = [dict(live)]
@@ -428,7 +429,7 @@ def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
     for at, event in enumerate(events):
         if at == joined:
             sequence.seen = states[at]
-            since = _SinceScores(cast(Any, sequence))
+            since = SinceScores(cast(Any, sequence))
             snapshot = states[read]
             since.begin(
                 LiveScores(True, [MatchUpdate(id, "L", v, cast(LiveScore, None), True) for id, v in snapshot.items()])

@@ -1,0 +1,276 @@
+"""Versions of matches in order: what a subscriber gets, and what a subscriber gets who joins others.
+
+The feed is attached before the state is read. So every version from the one that was read is either in that state or
+comes through the feed: what is not newer is passed over, and the rest is contiguous.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from datastore.attributes import Item
+from datastore.hub import Keeping
+from datastore.keyspace.matches import active_matches as keys
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.fixtures import Fixtures, no_match
+from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, begun
+from datastore.streams import Change
+from resolvers.context import Context
+from resolvers.matches.match_update import LiveScores, MatchUpdate, Updates, is_over, snapshot_of
+from resolvers.progress import Progress
+from resolvers.subscribing import follow
+
+# The attributes of a state that updates show. A tick that changed nothing writes others.
+SHOWN = (
+    "version",
+    "status",
+    "matchPhase",
+    "previousStatus",
+    "previousScore",
+    "previousBatting",
+    "previousBowling",
+    "last30Balls",
+)
+# Events are versions, and tell what has changed since the one before: none is left out but by `conflated`.
+KEEPING = Keeping(keys.MATCH_UPDATES.policy)
+
+
+class _Over(NamedTuple):
+    """A match is over and is not polled any more: no version follows this one."""
+
+    version: int
+
+
+class _Deleted(NamedTuple):
+    """The state of a match was deleted."""
+
+    match_id: str
+
+
+class VersionSequence:
+    """How things stand, then every version that follows, each once and without a gap.
+
+    With `only_live` a match that is no longer polled is told to have left, and begins anew when it is back. With a
+    `match_id` the sequence is of that match, and ends with its last version.
+    `seen` are the versions that were told, or that are `known` to one who goes on, `left` those of matches that left.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        wanted: Callable[[Item], bool],
+        known: Mapping[str, int],
+        *,
+        only_live: bool = False,
+        match_id: str | None = None,
+    ) -> None:
+        self.seen: dict[str, int] = {**known}
+        self.left: dict[str, int] = {}
+        self._context = context
+        self._wanted = wanted
+        self._only_live = only_live
+        self._match_id = match_id
+        self._given: dict[str, MatchUpdate] = {}
+
+    async def updates(
+        self, stands: Callable[[], Awaitable[Updates]], progress: Progress | None
+    ) -> AsyncGenerator[Updates, None]:
+        """Batches: first what `stands` reads, and then one of each update."""
+
+        async def first() -> Updates:
+            updates = await stands()
+            self.seen.clear()
+            self.seen.update({update.match_id: update.version for update in updates})
+            self._given = {update.match_id: update for update in updates}
+            return updates
+
+        async def last() -> _Over | None:
+            if self._match_id is None or progress is None or not progress.is_resumed:
+                return None
+            update = await read_update(self._context, self._match_id)
+            return _Over(update.version) if update.is_final else None
+
+        changes: AsyncGenerator[ActiveMatch | _Deleted | Updates | _Over, None] = follow(
+            self._context, keys.ACTIVE_MATCHES, self._select, KEEPING, prepare=last, first=first, progress=progress
+        )
+        last_version: int | None = None
+        async with aclosing(changes):
+            async for change in changes:
+                if isinstance(change, _Over):
+                    last_version = change.version
+                elif isinstance(change, _Deleted):
+                    if await self._is_back(change.match_id):
+                        continue
+                    if not self._only_live:
+                        return
+                    update = self._has_left(change.match_id)
+                    if update is not None:
+                        yield [update]
+                elif not isinstance(change, ActiveMatch):
+                    yield change
+                    last_version = next((update.version for update in change if update.is_final), last_version)
+                else:
+                    update = await self._update(change)
+                    if update is not None:
+                        yield [update]
+                    if is_over(change):
+                        last_version = change.version
+                if self._has_given(last_version):
+                    return
+
+    def _has_given(self, last_version: int | None) -> bool:
+        """Whether the only match of the sequence is over, and its last version was given."""
+        if self._match_id is None or last_version is None:
+            return False
+        return self.seen.get(self._match_id, -1) >= last_version
+
+    def _select(self, change: Change) -> ActiveMatch | _Deleted | None:
+        image = change.new or change.old
+        if image is None or not self._wanted(image):
+            return None
+        if change.new is None:
+            return _Deleted(image["matchId"])
+        if not _differs(change.old or {}, image):
+            return None  # a tick that changed nothing
+        return self._context.services.parsed_matches.of(change)
+
+    async def _is_back(self, match_id: str) -> bool:
+        matches = ActiveMatches(self._context.new_store(), self._context.services.now())
+        return await matches.latest(match_id) is not None
+
+    def _has_left(self, match_id: str) -> MatchUpdate | None:
+        version, given = self.seen.pop(match_id, None), self._given.pop(match_id, None)
+        if version is None or given is None:
+            return None
+        self.left[match_id] = version
+        return replace(given, version=version, is_snapshot=False, changed=(), events=(), conflated=0, left=True)
+
+    async def _restated(self, match_id: str, seen: int) -> MatchUpdate | None:
+        """Return the present state, where it has the version that was given and differs from what was given."""
+        given, update = self._given.get(match_id), await read_update(self._context, match_id)
+        is_same = given is not None and _content(given) == _content(update)
+        return None if update.version != seen or is_same else update
+
+    async def _update(self, active: ActiveMatch) -> MatchUpdate | None:
+        if self._only_live and active.status is not ActiveStatus.ACTIVE:
+            self.left[active.match_id] = active.version
+            if self.seen.pop(active.match_id, None) is None:
+                return None
+            return replace(snapshot_of(active), is_snapshot=False, left=True)
+        seen = self.seen.get(active.match_id)
+        if seen == active.version and active.status is ActiveStatus.ACTIVE:
+            # Another program has changed the state without a new version.
+            update = await self._restated(active.match_id, active.version)
+        else:
+            update = await _next(self._context, active, seen)
+        if update is not None:
+            self._given[update.match_id] = update
+            self.seen[update.match_id] = update.version
+            self.left.pop(update.match_id, None)
+        return update
+
+
+class _Behind:
+    """One who joins a sequence: of which matches they know more than had been told by then, or others.
+
+    They know a match from the version it had when they read it; what left before is unknown to them until it has left
+    the sequence, too.
+    """
+
+    def __init__(self, sequence: VersionSequence) -> None:
+        self._told = dict(sequence.seen)
+        self._known: dict[str, int | None] = {}
+
+    @property
+    def is_settled(self) -> bool:
+        return not self._known
+
+    def knows(self, updates: Updates) -> None:
+        self.go_on({update.match_id: update.version for update in updates})
+
+    def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
+        return all(max(seen.get(id, -1), left.get(id, -1)) >= version for id, version in self._told.items())
+
+    def go_on(self, seen: Mapping[str, int]) -> None:
+        known = {**seen}
+        self._known = {id: known.get(id) for id in known | self._told if known.get(id) != self._told.get(id)}
+
+    def tells(self, id: str, update: MatchUpdate | None) -> bool:
+        """Whether an update is news, or that the match has left (None)."""
+        if id not in self._known:
+            return True
+        version = self._known[id]
+        if update is None or (version is None and update.is_snapshot):
+            del self._known[id]
+            return update is not None or version is not None
+        if version is None:
+            return False
+        if update.version >= version:
+            del self._known[id]
+        return update.version > version
+
+
+class SinceUpdate(_Behind):
+    """What comes after an update."""
+
+    def begin(self, first: MatchUpdate) -> None:
+        self.knows([first])
+
+    def is_news(self, event: MatchUpdate) -> bool:
+        return self.tells(event.match_id, event)
+
+
+class SinceScores(_Behind):
+    """What comes after the scores of all that were live."""
+
+    def begin(self, first: LiveScores) -> None:
+        self.knows(first.updates)
+
+    def is_news(self, event: LiveScores) -> bool:
+        """Of scores that come as they are made: each tells of one match."""
+        if event.ended:
+            return self.tells(event.ended[0], None)
+        return any([self.tells(update.match_id, update) for update in event.updates])
+
+
+def _differs(old: Item, new: Item) -> bool:
+    return any(old.get(name) != new.get(name) for name in SHOWN)
+
+
+def _content(update: MatchUpdate) -> LiveScore:
+    return msgspec.structs.replace(update.live, updated_at=None)
+
+
+async def _next(context: Context, active: ActiveMatch, seen: int | None) -> MatchUpdate | None:
+    """The update of a change; None for one that was in an earlier state already, a snapshot when some are missing."""
+    if seen is None:
+        return snapshot_of(active)
+    if active.version <= seen:
+        return None
+    if active.version == seen + 1:
+        return MatchUpdate(
+            active.match_id,
+            active.league_code,
+            active.version,
+            active.live,
+            changed=active.changed,
+            events=active.events,
+            is_final=is_over(active),
+        )
+    update = await read_update(context, active.match_id)
+    return update if update.version > seen else None
+
+
+async def read_update(context: Context, match_id: str) -> MatchUpdate:
+    """A match as it stands, by its live state, else by its fixture. Raises `NotFound`."""
+    store, now = context.new_store(), context.services.now()
+    active = await ActiveMatches(store, now).latest(match_id)
+    if active is None:
+        match = await Fixtures(store, now).latest(match_id)
+        if match is None:
+            raise no_match(match_id)
+        return replace(snapshot_of(begun(match)), is_final=match.phase.is_over)
+    return snapshot_of(active)
