@@ -13,6 +13,7 @@ from datastore.attributes import Item
 from datastore.day_bounds import KnownBounds
 from datastore.days_with_events import days_that_may_have
 from datastore.decoding import Decoder, flag, number, text
+from datastore.earthquake_ids import is_alias, store_once
 from datastore.earthquake_totals import Grouping, Statistics, statistics_between
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
@@ -50,6 +51,7 @@ class Earthquake(Struct, frozen=True, gc=False):
     """A seismic event. Times in epoch milliseconds, depth in kilometres (0 or more, None when unknown).
 
     `type`, `status`, `alert` and `significance` are USGS's: https://earthquake.usgs.gov/data/comcat/
+    `other_ids` are the event's further ids in the report that was ingested; an event that was read has none.
     """
 
     event_id: str
@@ -68,6 +70,7 @@ class Earthquake(Struct, frozen=True, gc=False):
     tsunami: bool | None = None
     significance: int | None = None
     url: str | None = None
+    other_ids: tuple[str, ...] = ()
 
     @property
     def occurred_at(self) -> datetime:
@@ -156,11 +159,8 @@ class Earthquakes:
         self._bounds = KnownBounds() if bounds is None else bounds
 
     async def insert(self, earthquake: Earthquake) -> bool:
-        """QUAKE-1: store the event unless it is there; whether it was new."""
-        item = event_item(earthquake)
-        await self._bounds.raise_to(self._store, item["dayBucket"], earthquake.magnitude)
-        written = await self._store.put(keys.INSERT_EVENT, item)
-        return written.ok or (written.repeated and written.item == item)
+        """QUAKE-1: store the event unless it is stored under any of its ids. Return whether it was new."""
+        return await store_once(self._store, self._bounds, event_item(earthquake), earthquake.other_ids) is None
 
     async def between(
         self,
@@ -202,8 +202,11 @@ class Earthquakes:
         return await statistics_between(self._store, self._now, first, last, by)
 
     async def by_id(self, event_id: str) -> Earthquake | None:
-        """QUAKE-5. Raises `Internal` when the item is damaged."""
-        return record(event_from, await self._store.get(keys.EVENT, keys.event(event_id)))
+        """QUAKE-5: the event with this id, which may be any of its ids. Raises `Internal` when the item is damaged."""
+        item = await self._store.get(keys.EVENT, keys.event(event_id))
+        if item is not None and is_alias(item):
+            item = await self._store.get(keys.EVENT, keys.event(str(item["aliasOf"])))
+        return record(event_from, item)
 
     async def write_log(self, log: RequestLog) -> None:
         """QUAKE-3."""
@@ -231,9 +234,9 @@ def day_buckets(start: datetime, end: datetime) -> list[str]:
     return [f"{last - offset * DAY:%Y%m%d}" for offset in range((last - first).days + 1)]
 
 
-def is_event(key: Mapping[str, Any]) -> bool:
-    """Whether a table key (or an item with it) is an earthquake's."""
-    return str(key["pk"]).startswith("EVENT#")
+def is_event(item: Mapping[str, Any]) -> bool:
+    """Return whether an item of the table is a seismic event."""
+    return str(item["pk"]).startswith("EVENT#") and item["sk"] == "EVENT" and not is_alias(item)
 
 
 # The item's names for the record's fields, as the document has them.

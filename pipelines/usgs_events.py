@@ -9,6 +9,8 @@ from datastore.attributes import BEYOND_FLOAT, SMALLEST
 from datastore.earthquakes import EARLIEST_MS, EARTHQUAKE, LATEST_MS, LONGEST_EVENT_ID, Earthquake
 
 LONGEST_PLACE, LONGEST_WORD, LONGEST_URL = 512, 64, 1_000
+# Of an event. Its own counts; USGS has been seen to list five.
+MOST_IDS = 16
 UNKNOWN_PLACE = "Unknown location"
 
 
@@ -77,6 +79,7 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
         tsunami=_flag(properties.get("tsunami")),
         significance=_whole(properties.get("sig")),
         url=_url(properties.get("url")),
+        other_ids=_other_ids(properties.get("ids"), event_id),
     )
 
 
@@ -108,6 +111,15 @@ def _whole(value: object) -> int | None:
 def _url(value: object) -> str | None:
     is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and len(value) <= LONGEST_URL
     return _text(str(value), LONGEST_URL) if is_url else None
+
+
+def _other_ids(value: object, event_id: str) -> tuple[str, ...]:
+    """Return the further ids of an event in USGS's list, such as ",us6000a6su,nn00743624,"."""
+    if not isinstance(value, str):
+        return ()
+    listed = (_text(part.strip(), LONGEST_EVENT_ID + 1) for part in value.split(","))
+    sound = dict.fromkeys(part for part in listed if part != event_id and 1 <= len(part) <= LONGEST_EVENT_ID)
+    return tuple(sound)[: MOST_IDS - 1]
 
 
 def _members(value: object) -> dict[str, object]:

@@ -122,7 +122,7 @@ class _Inflater:
 # What is kept of a document: the named members of an object, the elements of an array, or (None) a plain value.
 Shape: TypeAlias = "Mapping[str, Shape] | tuple[Shape] | None"
 # https://earthquake.usgs.gov/earthquakes/feed/v1.0/geojson.php
-PROPERTIES = ("mag", "place", "time", "status", "type", "updated", "alert", "tsunami", "sig", "url")
+PROPERTIES = ("mag", "place", "time", "status", "type", "updated", "alert", "tsunami", "sig", "url", "ids")
 _FEATURES: Shape = (
     {
         "type": None,

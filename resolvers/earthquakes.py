@@ -357,7 +357,7 @@ async def earthquake_detected(
     earliest = None if since is None else epoch_ms(_moment("since", since))
 
     def detected(change: Change) -> Earthquake | None:
-        if change.kind != "INSERT" or change.new is None or not is_event(change.keys):
+        if change.kind != "INSERT" or change.new is None or not is_event(change.new):
             return None
         event = event_from(change.new)
         strong = least is None or event.magnitude >= least

@@ -50,6 +50,32 @@ INSERT_EVENT = AccessPattern(
     fields=("ingestEarthquakes",),
     condition="attribute_not_exists(pk)",
 )
+STORED_IDS = AccessPattern(
+    id="QUAKE-1",
+    question="Which of an event's ids are stored, for an event that has several",
+    table=EARTHQUAKES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="pk = EVENT#<eventId>, sk = EVENT",
+    consistent=True,
+)
+INSERT_WITH_ALIASES = AccessPattern(
+    id="QUAKE-1",
+    question="Insert an event that has several ids, with an alias for each further id",
+    table=EARTHQUAKES,
+    operations=("TransactWriteItems",),
+    transacts=("Put",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(pk)",
+)
+ADD_ALIAS = AccessPattern(
+    id="QUAKE-1",
+    question="Add an id that USGS gave an event after it was stored",
+    table=EARTHQUAKES,
+    operations=("PutItem",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(pk)",
+)
 INGEST_STATE = AccessPattern(
     id="QUAKE-1",
     question="What the last ingest of a feed saw, so that an unchanged feed writes nothing new",
@@ -115,4 +141,15 @@ DETECTED = AccessPattern(
     when_slow=Policy.CLOSE,
 )
 
-PATTERNS = (INSERT_EVENT, INGEST_STATE, EVENTS_BY_DAY, WRITE_LOG, LOGS_OF_DAY, EVENT, DETECTED)
+PATTERNS = (
+    INSERT_EVENT,
+    STORED_IDS,
+    INSERT_WITH_ALIASES,
+    ADD_ALIAS,
+    INGEST_STATE,
+    EVENTS_BY_DAY,
+    WRITE_LOG,
+    LOGS_OF_DAY,
+    EVENT,
+    DETECTED,
+)

@@ -197,6 +197,9 @@ INGEST = Role(
     "`ingest earthquakes`: stores earthquakes; `serve` may do so without this role",
     patterns=(
         earthquakes.INSERT_EVENT,
+        earthquakes.STORED_IDS,
+        earthquakes.INSERT_WITH_ALIASES,
+        earthquakes.ADD_ALIAS,
         earthquakes.INGEST_STATE,
         earthquakes.WRITE_LOG,
         earthquake_statistics.RAISE_BOUND,

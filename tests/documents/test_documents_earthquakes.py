@@ -1,0 +1,233 @@
+"""The table `earthquake-events` as its document lists it, written by another program: alone, and beside our own items.
+
+The document's events have no `type`, `updated` or further ids, its days no statistics. Everything this gateway keeps
+beside has to do without them.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import NOON, Answer, Served
+from earthquake_counts import counted, counting
+from earthquake_samples import put_item, quake, scan_all, store
+from usgs_samples import feature, feed
+
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.moments import day_bucket, epoch_ms
+from resolvers.access import Role
+from resolvers.nodes import global_id
+
+TODAY = day_bucket(NOON)
+FIELDS = """eventId occurredAt magnitude place latitude longitude depthKm source ingestedAt
+  type status updatedAt alert tsunami significance url"""
+WINDOW = f"""query ($first: Int, $after: String, $least: Float) {{
+  earthquakes(first: $first, after: $after, minMagnitude: $least) {{
+    nodes {{ {FIELDS} }} pageInfo {{ hasNextPage endCursor }} }} }}"""
+ONE = f"query ($id: ID!, $node: ID!) {{ earthquake(eventId: $id) {{ {FIELDS} }} node(id: $node) {{ id }} }}"
+LOGS = """{ requestLogs(type: INGEST) { nodes { requestId timestamp route status latencyMs fetched upserted skipped
+  retries upstreamSize upstreamHash } } }"""
+QUERY_LOGS = """{ requestLogs(type: QUERY) { nodes { requestId route minMagnitude pageSize resultCount hasNextToken
+  bucketsScanned error startTime endTime } } }"""
+
+
+def event(event_id: str, age: timedelta = timedelta(), **changes: Any) -> dict[str, Any]:
+    """An event with the attributes of the document; `depth` may be null."""
+    moment = NOON - age
+    bucket = day_bucket(moment)
+    return {
+        "pk": f"EVENT#{event_id}",
+        "sk": "EVENT",
+        "entity": "EVENT",
+        "eventId": event_id,
+        "eventTsMs": epoch_ms(moment),
+        "mag": 4.5,
+        "place": "10 km SSW of Idyllwild, CA",
+        "lat": 33.65,
+        "lon": -116.77,
+        "depth": 12.1,
+        "dayBucket": bucket,
+        "gsi1pk": f"DAY#{bucket}",
+        "gsi1sk": epoch_ms(moment),
+        "source": "USGS",
+        "ingestedAt": epoch_ms(NOON),
+    } | changes
+
+
+def log(request_id: str, log_type: str, **figures: Any) -> dict[str, Any]:
+    return {
+        "pk": f"LOG#{TODAY}",
+        "sk": f"{epoch_ms(NOON)}#{request_id}",
+        "entity": "LOG",
+        "logType": log_type,
+        "requestId": request_id,
+        "timestamp": epoch_ms(NOON),
+        "status": 200,
+        "latencyMs": 120,
+        "ttl": int(NOON.timestamp()) + 7 * 86_400,
+    } | figures
+
+
+INGEST_ID, QUERY_ID = "5d3f5c34-8d5f-4e0a-9c7e-0a4a2a3c5f10", "0b9a1f0e-2a55-4a39-8a8b-6b7d0c6c9b11"
+INGEST_FIGURES = {
+    "fetched": 9,
+    "upserted": 7,
+    "skipped": 2,
+    "retries": 0,
+    "upstreamSize": 5120,
+    "upstreamHash": "ab" * 32,
+}
+QUERY_FIGURES = {
+    "starttime": epoch_ms(NOON - timedelta(days=1)),
+    "endtime": epoch_ms(NOON),
+    "minmagnitude": 2.5,
+    "pageSize": 50,
+    "resultCount": 1,
+    "hasNextToken": False,
+    "bucketsScanned": 2,
+    "error": "NONE",
+}
+DOCUMENT = [
+    event("ci1", timedelta(hours=1)),
+    event("ci2", timedelta(hours=2), mag=-2.0, depth=None, lat=-90, lon=180),
+    event("ci3", timedelta(days=1), mag=10.0, depth=0, place="x" * 512),
+    event("i" * 64, timedelta(days=3), mag=2),
+    log(INGEST_ID, "INGEST", route="/ingest/recent", **INGEST_FIGURES),
+    log(QUERY_ID, "QUERY", route="/earthquakes", **QUERY_FIGURES),
+    log("expired", "INGEST", route="/ingest/recent", ttl=int(NOON.timestamp()) - 1, **INGEST_FIGURES),
+]
+THEIRS = ["ci1", "ci2", "ci3", "i" * 64]
+
+
+def good(answer: Answer) -> Any:
+    assert answer.errors is None, answer.errors
+    return answer.data
+
+
+@pytest.fixture(params=["alone", "mixed"])
+async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
+    """The document's items are there; the ids of this gateway's own events, newest first, if they are mixed."""
+    for item in DOCUMENT:
+        await put_item(served, item)
+    if request.param == "alone":
+        return []
+    recent = quake("us2", timedelta(minutes=1), magnitude=6.5, other_ids=("nn2",), updated_at_ms=epoch_ms(NOON))
+    await store(served, recent, quake("us1", timedelta(minutes=2), magnitude=5.0, type="earthquake"))
+    return ["us2", "us1"]
+
+
+def ids(connection: Any) -> list[str]:
+    return [node["eventId"] for node in connection["nodes"]]
+
+
+async def test_a_window_lists_them_newest_first_and_page_by_page(served: Served, ours: Sequence[str]) -> None:
+    whole = good(await served.ask(WINDOW))["earthquakes"]
+    found, cursor = list[str](), None
+    while True:
+        page = good(await served.ask(WINDOW, {"first": 2, "after": cursor}))["earthquakes"]
+        found += ids(page)
+        if not page["pageInfo"]["hasNextPage"]:
+            break
+        cursor = page["pageInfo"]["endCursor"]
+    strong = good(await served.ask(WINDOW, {"least": 4.5}))["earthquakes"]
+
+    assert ids(whole) == found == [*ours, *THEIRS]
+    assert ids(strong) == [*ours, "ci1", "ci3"]
+    unknown = dict.fromkeys(("status", "updatedAt", "alert", "tsunami", "significance", "url"))
+    assert whole["nodes"][-3] == unknown | {
+        "eventId": "ci2",
+        "occurredAt": "2026-06-25T10:00:00+00:00",
+        "magnitude": -2.0,
+        "place": "10 km SSW of Idyllwild, CA",
+        "latitude": -90.0,
+        "longitude": 180.0,
+        "depthKm": None,
+        "source": "USGS",
+        "ingestedAt": "2026-06-25T12:00:00+00:00",
+        "type": "earthquake",
+    }
+
+
+@pytest.mark.parametrize("id", THEIRS)
+async def test_they_are_found_by_id(served: Served, ours: Sequence[str], id: str) -> None:
+    node = global_id("Earthquake", id)
+    found = good(await served.ask(ONE, {"id": id, "node": node}))
+
+    assert (found["earthquake"]["eventId"], found["node"]) == (id, {"id": node})
+
+
+async def test_they_are_known_to_an_ingest(served: Served, ours: Sequence[str], tmp_path: Path) -> None:
+    """Of the same event, under the same id or another, nothing of the document's item changes."""
+    before = [item for item in await scan_all(served) if item["sk"] == "EVENT"]
+    path = tmp_path / "feed.geojson"
+    time = epoch_ms(NOON - timedelta(hours=1))
+    path.write_bytes(
+        feed(
+            feature(id="ci1", time=time, ids=",ci1,", updated=time + 1, mag=4.6),
+            feature(id="us9", time=time, ids=",ci1,us9,", updated=time + 2, mag=4.7),
+            feature(id="us8", time=time, ids=",us8,", updated=time + 2, mag=4.8),
+        )
+    )
+    assert served.gateway.ingest is not None
+    summary = await served.gateway.ingest.run(str(path))
+    after = [item for item in await scan_all(served) if item["sk"] == "EVENT"]
+
+    assert (summary.upserted, summary.skipped, summary.error) == (1, 2, None)
+    assert [item for item in after if item["eventId"] not in ("us8", "us9")] == before
+
+
+async def test_the_request_log_of_a_day_is_read(served: Served, ours: Sequence[str]) -> None:
+    ingests = good(await served.ask(LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
+    queries = good(await served.ask(QUERY_LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
+
+    common = {"requestId": INGEST_ID, "timestamp": "2026-06-25T12:00:00+00:00", "status": 200, "latencyMs": 120}
+    assert ingests == [common | {"route": "/ingest/recent"} | INGEST_FIGURES]
+    assert queries == [
+        {
+            "requestId": QUERY_ID,
+            "route": "/earthquakes",
+            "minMagnitude": 2.5,
+            "pageSize": 50,
+            "resultCount": 1,
+            "hasNextToken": False,
+            "bucketsScanned": 2,
+            "error": "NONE",
+            "startTime": "2026-06-24T12:00:00+00:00",
+            "endTime": "2026-06-25T12:00:00+00:00",
+        }
+    ]
+
+
+async def test_subscribers_receive_them(served: Served, ours: Sequence[str]) -> None:
+    events = await served.listen(f"subscription {{ earthquakeDetected {{ {FIELDS} }} }}")
+    await served.settle(EARTHQUAKES)
+
+    await put_item(served, event("ci4"))
+    await put_item(served, event("ci1", timedelta(hours=1), mag=4.6))  # a replacement is no new event
+    await put_item(served, log("another", "QUERY", route="/earthquakes"))
+    await store(served, quake("us4"))
+
+    received = [(await events.event())["earthquakeDetected"] for _ in range(2)]
+    assert {one["eventId"] for one in received} == {"ci4", "us4"}
+
+
+async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
+    """By the pipeline that finds them stored, and by the one that reads of them in the stream."""
+    async with counting(served) as pipeline:
+        await pipeline.check()
+        await put_item(served, event("ci5", timedelta(hours=3), mag=9.5))
+        found = await counted(served)
+    answer = good(await served.ask("{ earthquakeStatistics { count greatestMagnitude isComplete } }"))
+
+    assert {day: sum(count for count, _ in kinds["natural"].values()) for day, kinds in found.items()} == {
+        TODAY: 3 + len(ours),
+        day_bucket(NOON - timedelta(days=1)): 1,
+        day_bucket(NOON - timedelta(days=3)): 1,
+    }
+    assert answer["earthquakeStatistics"] == {
+        "count": 5 + len(ours),
+        "greatestMagnitude": 10.0,
+        "isComplete": True,
+    }
