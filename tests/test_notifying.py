@@ -347,9 +347,7 @@ async def test_the_recipients_of_a_batch_are_looked_up_together(database: Databa
 
 
 async def test_what_is_of_no_concern_costs_no_call(database: Database) -> None:
-    post = post_item("p1")
-
-    assert await calls_for(database, [inserted(user_item("ada")), removed(post)]) == []
+    assert await calls_for(database, [inserted(user_item("ada")), removed(user_item("bob"))]) == []
 
 
 async def test_likes_that_were_taken_back_cost_one_read_of_their_posts(database: Database) -> None:
@@ -382,6 +380,31 @@ async def test_notifications_of_what_was_deleted_are_deleted_and_do_not_come_bac
 
     assert left == [("ada", "comment", "bob", 1), ("ada", "like", "bob", 1)]
     assert await told(database) == left
+
+
+async def test_notifications_of_likes_that_were_taken_back_are_deleted_with_the_post(database: Database) -> None:
+    gone, stays, others = post_item("gone"), post_item("stays"), post_item("others", "eve")
+    await put(database, gone, stays, others)
+    likes = [like_item(post, "bob", NOON + MINUTE) for post in (gone, stays, others)]
+    again = like_item(gone, "bob", NOON + 7 * MINUTE)
+    for changes in ([*map(inserted, likes)], [*map(removed, likes)], [inserted(again)], [removed(again)]):
+        await handler(database).handle(changes)
+    assert len(await notifications(database)) == 4
+
+    await put(database, tombstone(gone))
+    await handler(database).handle([modified(gone, tombstone(gone))])
+
+    assert [one.post_id for one in await notifications(database)] == ["stays", "others"]
+
+
+async def test_a_deleted_post_costs_one_query_of_its_authors_notifications(database: Database) -> None:
+    public, private = post_item("p1"), post_item("p2", visibility="private")
+
+    of_public = await calls_for(database, [removed(public)])
+    of_private = await calls_for(database, [removed(private)])
+
+    assert [call.operation for call in of_public] == ["Query"]
+    assert of_private == []
 
 
 def deleted_comment(comment: Item) -> Item:

@@ -1,6 +1,6 @@
 """Notifications: what one is, and how the table keeps it until it is read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -11,8 +11,8 @@ from datastore.decoding import Decoder, number, text
 from datastore.effects import Write
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, second_part
-from datastore.moments import from_iso, from_seconds, to_seconds
+from datastore.keyspace.parts import Key, key_of, second_part
+from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.pages import Page, Span, read_page
 from datastore.records import record
 from datastore.store import Store
@@ -76,7 +76,7 @@ notification_from = Decoder(
 
 def told(notification: Notification) -> Write:
     """Return what stores it. Where it is there, the actor is counted, and replaces one who was before them."""
-    key = Key(keys.unread(notification.user_id), notification.notification_id)
+    key = key_in_table(notification)
     name = keys.notification_parts(notification.notification_id)[1]
     about = {"post_id": notification.post_id, "comment_id": notification.comment_id}
     fixed = {
@@ -91,10 +91,25 @@ def told(notification: Notification) -> Write:
     return Write(FEED, key, {"actor_count": notification.actor_count}, {**fixed, **present}, newest=newest)
 
 
-async def retract(store: Store, notifications: Sequence[Notification]) -> None:
-    """FEED-P6: delete unread notifications. A repeat changes nothing."""
-    places = [Key(keys.unread(one.user_id), one.notification_id) for one in notifications]
+def key_in_table(notification: Notification) -> Key:
+    return Key(keys.unread(notification.user_id), notification.notification_id)
+
+
+async def retract(store: Store, notifications: Iterable[Notification]) -> None:
+    """FEED-P6: Delete unread notifications. A repeat changes nothing."""
+    places = [key_in_table(notification) for notification in notifications]
     await store.write_all(keys.RETRACT, deletes=list(dict.fromkeys(places)))
+
+
+async def retract_of_post(store: Store, author_id: str, post_id: str, since: datetime) -> None:
+    """FEED-P6: Delete the author's unread notifications of a post whose keys begin at the moment `since` or later.
+
+    Reads all unread notifications of the author since then, a page at a time: their keys name posts by a digest.
+    """
+    values = {"partition": keys.unread(author_id), "since": iso(since), "post": post_id}
+    async for page in store.query_pages(keys.NOTIFICATIONS_OF_POST, values, attributes=("PK", "SK")):
+        if page:
+            await store.write_all(keys.RETRACT, deletes=[key_of(FEED, item) for item in page])
 
 
 class Notifications:

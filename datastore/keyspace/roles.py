@@ -90,6 +90,7 @@ _FEED_HANDLERS = (
     home_feeds.FAN_OUT,
     home_feeds.ENTRIES_BY_AUTHOR,
     notifications.RECIPIENT,
+    notifications.NOTIFICATIONS_OF_POST,
     notifications.RETRACT,
     leaderboards.COUNT,
     leaderboards.COUNTS,

@@ -3,8 +3,8 @@
 Each is told once under a mark that says what it is about, not which record brought it: who likes, takes it back and
 likes again within a window is one liker, and who follows again on the same day is not told of again.
 
-The unread notifications of a deleted post or comment are deleted. Their keys follow from the item that was deleted, so
-nothing is searched for. A record and the deletion of its item are handled in their order; the mark of a notification is
+The unread notifications of a deleted post or comment are deleted. Their keys follow from the item that was deleted;
+those of likes that were taken back before are found among the author's. A record and the deletion of its item are handled in their order; the mark of a notification is
 put with its deletion too, so that a record that is handled late, as from a dead letter, creates it no more.
 """
 
@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import sha256
 
 from datastore import effects
@@ -20,7 +21,15 @@ from datastore.feeds.comments import Comment, commented, uncommented
 from datastore.feeds.completion import completed
 from datastore.feeds.follows import Follow, following_from, is_following
 from datastore.feeds.likes import Like, is_like, like_from
-from datastore.feeds.notifications import LIFETIME, LIKES_WINDOW, Notification, NotificationKind, retract, told
+from datastore.feeds.notifications import (
+    LIFETIME,
+    LIKES_WINDOW,
+    Notification,
+    NotificationKind,
+    retract,
+    retract_of_post,
+    told,
+)
 from datastore.feeds.posts import Post, deleted, written
 from datastore.feeds.recipients import Recipients
 from datastore.feeds.remains import Remains
@@ -29,6 +38,7 @@ from datastore.keyspace.feeds import notifications as keys
 from datastore.moments import epoch_ms, from_epoch_ms, iso
 from datastore.store import Store
 from datastore.streams import Change
+from pipelines.feeds.side_by_side import side_by_side
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,8 @@ class Notifications:
     async def _retract(self, store: Store, changes: Sequence[Change], now: datetime) -> None:
         """Delete the unread notifications of what was deleted; those of a like only where its post is gone.
 
-        Whether the posts of likes are gone is read in one batch.
+        Whether the posts of likes are gone is read in one batch. A like that was taken back before its post was deleted
+        does not give the key of its notification any more. The author's unread notifications are therefore read.
         """
         likes = [like_from(change.old) for change in changes if is_like(change.keys) and change.old is not None]
         gone = await Remains(store).gone(like.post_id for like in likes) if likes else set[str]()
@@ -85,6 +96,15 @@ class Notifications:
         news = [piece for piece in news if piece.notification.expires_at > now]
         await effects.apply(store, [Effect(self._effect(piece), ()) for piece in news], now)
         await retract(store, [piece.notification for piece in news])
+        posts = [post for change in changes if (post := deleted(change)) is not None]
+        # Only its author could like a private post, or comment on it.
+        shown = [post for post in posts if post.visibility is not Visibility.PRIVATE]
+        await side_by_side(
+            [
+                partial(retract_of_post, store, post.author_id, post.post_id, window_of(post.created_at))
+                for post in shown
+            ]
+        )
 
     def _effect(self, piece: News) -> str:
         return f"{self.name}:{_digest(*piece.mark)}"

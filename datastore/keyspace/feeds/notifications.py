@@ -78,6 +78,17 @@ RECIPIENT = AccessPattern(
     consistent=True,
 )
 
+NOTIFICATIONS_OF_POST = AccessPattern(
+    id="FEED-P6",
+    question="The author's unread notifications of a deleted post",
+    table=FEED,
+    operations=("Query",),
+    who=Who.INTERNAL,
+    key="PK = :partition AND SK >= :since",
+    filter=("post_id = :post",),
+    # A notification that is missed stays until it expires.
+    consistent=True,
+)
 RETRACT = AccessPattern(
     id="FEED-P6",
     question="Delete the unread notifications of a deleted post or comment",
@@ -86,4 +97,12 @@ RETRACT = AccessPattern(
     who=Who.INTERNAL,
 )
 
-PATTERNS = (UNREAD, NOTIFICATION, MARK_READ, NOTIFICATION_RECEIVED, RECIPIENT, RETRACT)
+PATTERNS = (
+    UNREAD,
+    NOTIFICATION,
+    MARK_READ,
+    NOTIFICATION_RECEIVED,
+    RECIPIENT,
+    NOTIFICATIONS_OF_POST,
+    RETRACT,
+)
