@@ -36,6 +36,20 @@ REPORT = """mutation {
   reportSighting(input: {area: "Downtown", category: "Cats", description: "A tabby"}) { sightingId }
 }"""
 
+CREATE = """mutation {
+  createLivestream(
+    input: {title: "Storks", streamUrl: "https://example.com/storks", startTime: "2026-06-25T12:00:00Z"}
+  ) { livestreamId }
+}"""
+UPDATE = """mutation {
+  updateFixture(id: "%s", input: {round: "Grand final", venue: {name: "The Oval"}}) { round revision }
+}"""
+WRITTEN = """{
+  livestream(id: "%s") { title }
+  matches(ids: ["%s"]) { round venue { name } }
+}"""
+REPORTED = '{ sightings(area: "Downtown", first: 25) { nodes { description } } }'
+
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -53,6 +67,10 @@ def without_dynoxide(folder: Path, **given: str) -> dict[str, str]:
     return found
 
 
+class Ended(Exception):
+    """A subscription's last event, which is an error: its codes and messages."""
+
+
 class Fallback:
     """A gateway that serves from the copy."""
 
@@ -65,21 +83,25 @@ class Fallback:
     def told(self) -> str:
         return self._log.read_text()
 
-    @property
-    def _headers(self) -> dict[str, str]:
-        tokens = [line.split()[-1] for line in self.told.splitlines() if line.startswith("Demo user token")]
+    def _headers(self, user: str) -> dict[str, str]:
+        tokens = [line.split()[-1] for line in self.told.splitlines() if line.startswith(f"{user} token")]
         return {"Authorization": f"Bearer {tokens[0]}"} if tokens else {}
 
-    async def data(self, query: str) -> Any:
-        async with self._http.post(f"{self._url}/graphql", json={"query": query}, headers=self._headers) as response:
-            answer = await response.json(content_type=None)
+    async def post(self, query: str, user: str = "Demo user") -> Any:
+        """The whole response to an operation of a user of the demo, errors included."""
+        headers = self._headers(user)
+        async with self._http.post(f"{self._url}/graphql", json={"query": query}, headers=headers) as response:
+            return await response.json(content_type=None)
+
+    async def data(self, query: str, user: str = "Demo user") -> Any:
+        answer = await self.post(query, user)
         assert "errors" not in answer, answer
         return answer["data"]
 
     @asynccontextmanager
     async def listening(self, subscription: str) -> AsyncIterator[AsyncIterator[Any]]:
-        """The events of a subscription, which is established when this is entered."""
-        headers = self._headers | {"Accept": "text/event-stream"}
+        """The events of a subscription, which may miss changes until the first one. Raises `Ended`."""
+        headers = self._headers("Demo user") | {"Accept": "text/event-stream"}
         async with self._http.post(
             f"{self._url}/graphql", json={"query": f"subscription {{ {subscription} }}"}, headers=headers
         ) as response:
@@ -88,7 +110,8 @@ class Fallback:
                 async for line in response.content:
                     if line.startswith(b"data:") and line[5:].strip():
                         answer = json.loads(line[5:])
-                        assert "errors" not in answer, answer
+                        if "errors" in answer:
+                            raise Ended([(error["extensions"]["code"], error["message"]) for error in answer["errors"]])
                         yield answer["data"]
 
             yield events()
@@ -142,12 +165,18 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
         # The pipeline has handled the demo's posts before the like.
         assert (await gateway.data(HOME))["homeFeed"]["nodes"]
         async with gateway.listening("livestreamChanged { livestreamId }") as events:
-            assert (await anext(events))["livestreamChanged"]["livestreamId"]
+            assert (await anext(events))["livestreamChanged"]["livestreamId"]  # the stream is read from then on
+            made = (await gateway.data(CREATE, "Admin"))["createLivestream"]["livestreamId"]
+            while (await anext(events))["livestreamChanged"]["livestreamId"] != made:
+                pass
         async with gateway.listening("liveScores { isSnapshot updates { matchId version } }") as events:
             assert (await anext(events))["liveScores"]["isSnapshot"]
             while not (await anext(events))["liveScores"]["updates"]:
                 pass  # until the demo's matches are polled
-        assert (await gateway.data("{ liveMatches { matchId } }"))["liveMatches"]
+        match = (await gateway.data("{ liveMatches { matchId } }"))["liveMatches"][0]["matchId"]
+        await gateway.data(UPDATE % match, "System")
+        written = await gateway.data(WRITTEN % (made, match))
+        assert written["matches"] == [{"round": "Grand final", "venue": {"name": "The Oval"}}]
         async with gateway.listening("earthquakeDetected(minMagnitude: 6.4) { eventId }") as events:
             # Another command, on the same data directory.
             done = await asyncio.to_thread(run, project, folder, "ingest", "earthquakes", str(tmp_path / "feed.json"))
@@ -157,6 +186,71 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
     async with serving(project, folder, "--no-demo") as gateway:
         found = await gateway.data("{ earthquakes(minMagnitude: 6.4, first: 100) { nodes { eventId } } }")
         assert {"eventId": "usfallback"} in found["earthquakes"]["nodes"]
+        assert await gateway.data(WRITTEN % (made, match)) == written
+
+
+@pytest.mark.timeout(120)
+async def test_in_memory_nothing_is_kept_and_a_killed_engine_begins_again(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with serving(project, folder, "--memory") as gateway:
+        found = await gateway.data(READS)
+        assert all(connection["nodes"] for connection in found.values()), found
+        async with gateway.listening("sightingReported { description }") as events:
+            await gateway.data(REPORT)
+            assert (await anext(events))["sightingReported"]["description"]
+        assert not (folder / MiniStack.file).exists()
+        await gateway.data(CREATE, "Admin")
+        await kill_engine(folder / "memory.json")
+        await answered(gateway, REPORT)  # into tables that are made again
+        found = await gateway.data(REPORTED)
+        assert {"description": "A tabby"} in found["sightings"]["nodes"]
+        assert (await gateway.data("{ livestreams(first: 1) { nodes { title } } }"))["livestreams"]["nodes"] == []
+
+
+@pytest.mark.timeout(120)
+async def test_a_killed_engine_starts_again_with_the_data_of_its_file(project: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    async with serving(project, folder, "--demo", "--matches", "none") as gateway:
+        file = folder / MiniStack.file
+        await gateway.data(CREATE, "Admin")
+        async with gateway.listening("sightingReported { description }") as events:
+            await gateway.data(REPORT)
+            await anext(events)  # the report, or one of the demo's: the stream is read from then on
+            async with asyncio.timeout(20):
+                while "A tabby" not in file.read_text():  # noqa: ASYNC110 - another process writes it
+                    await asyncio.sleep(0.05)
+            await kill_engine(folder / "engine.json")
+            with pytest.raises(Ended, match=r"UNAVAILABLE.*subscribe again"):
+                async for _ in events:
+                    pass
+        found = await answered(gateway, "{ livestreams(first: 1) { nodes { title } } }")
+        assert found["livestreams"]["nodes"] == [{"title": "Storks"}]
+        assert {"description": "A tabby"} in (await gateway.data(REPORTED))["sightings"]["nodes"]
+        async with gateway.listening("sightingReported { description }") as events:
+            await gateway.data(REPORT)
+            assert (await anext(events))["sightingReported"]["description"]
+
+
+async def kill_engine(record: Path) -> None:
+    """Kill the engine that a data directory's record names, and wait until another one is named there."""
+    killed = pid_in(record)
+    os.kill(killed, signal.SIGKILL)
+    async with asyncio.timeout(20):
+        while pid_in(record) == killed:  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.05)
+
+
+def pid_in(record: Path) -> int:
+    return int(json.loads(record.read_text())["pid"])
+
+
+async def answered(gateway: Fallback, query: str) -> Any:
+    """The data of an operation, which is refused until the engine and its tables are there again."""
+    async with asyncio.timeout(20):
+        while "errors" in (answer := await gateway.post(query)):
+            assert {error["extensions"]["code"] for error in answer["errors"]} <= {"UNAVAILABLE", "INTERNAL"}, answer
+            await asyncio.sleep(0.05)
+    return answer["data"]
 
 
 def own_socket(folder: Path) -> Path:
