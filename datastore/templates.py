@@ -62,7 +62,8 @@ def _projection(attributes: tuple[str, ...]) -> bytes:
 
 
 def _shown(attributes: Sequence[str]) -> dict[str, Any]:
-    names = {f"#{attribute}": attribute for attribute in attributes}
+    # As in `declarations.aliases_in`: an alias cannot hold a `#`.
+    names = {f"#{attribute.replace('#', '__')}": attribute for attribute in attributes}
     return {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
 
 

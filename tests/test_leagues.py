@@ -150,7 +150,7 @@ async def test_leagues_come_by_name_all_or_those_that_are_active_or_not(served: 
 
 async def test_damaged_leagues_are_left_out_and_what_says_nothing_is_not_active(served: Served) -> None:
     await put(served, IPL)
-    damaged = {"leagueId": "7", "active": True}
+    damaged = {"leagueId": "7", "active": True, "updatedAt": "never"}
     silent = {"leagueId": "8", "name": "Nameless Cup", "code": "NC"}
     await served.store().write_all(LEAGUES, puts=[damaged, silent])
 

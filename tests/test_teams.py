@@ -224,7 +224,7 @@ async def test_a_damaged_team_is_left_out_of_the_list_and_told_in_the_log(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     await sync(served, INDIA)
-    await served.store().write_all(TEAMS, puts=[{"teamId": "broken"}])
+    await served.store().write_all(TEAMS, puts=[{"teamId": "broken", "updatedAt": "never"}])
 
     with caplog.at_level(logging.ERROR, "datastore.records"):
         listed = await served.ask(ALL)

@@ -117,6 +117,7 @@ _LIVE_MATCHES = (
     active_matches.COMMIT,
     active_matches.TICKED,
     active_matches.CLAIM,
+    active_matches.ADOPT,
     active_matches.REST,
     active_matches.REOPEN,
     active_matches.LEAVE,

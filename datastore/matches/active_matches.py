@@ -4,6 +4,8 @@ A state is replaced only by the next version of it, and only by whoever holds th
 changed, and the events since the one before, stand in the item: the change feed brings a subscriber all there is.
 """
 
+import asyncio
+import logging
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +17,7 @@ from datastore.errors import Conflict, Internal
 from datastore.expressions import set_or_remove
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import Match
-from datastore.matches.fixtures import no_match
+from datastore.matches.fixtures import Fixtures, no_match
 from datastore.matches.live_state import (
     WRITTEN_BY_A_TICK,
     ActiveMatch,
@@ -23,6 +25,7 @@ from datastore.matches.live_state import (
     active_match_from,
     active_match_item,
     begun,
+    completed,
 )
 from datastore.moments import iso
 from datastore.records import parsed, readable, record
@@ -31,6 +34,8 @@ from datastore.repeating import was_put
 from datastore.store import Store, Written
 
 ENDED_LIFETIME = timedelta(hours=24)
+
+logger = logging.getLogger(__name__)
 
 
 class ActiveMatches:
@@ -43,15 +48,17 @@ class ActiveMatches:
 
     async def by_id(self, match_id: str, pattern: AccessPattern = keys.STATE) -> ActiveMatch | None:
         """AM-1: reads of one tick go out together."""
-        return self._alive(await self._store.get(pattern, keys.active_match(match_id)))
+        active = self._alive(await self._store.get(pattern, keys.active_match(match_id)))
+        return None if active is None else await self._completed(active)
 
     async def latest(self, match_id: str) -> ActiveMatch | None:
         """AM-1, read consistently: for a tick, and for a subscription that has attached."""
-        return self._alive(await self._store.get(keys.TICK, keys.active_match(match_id)))
+        active = self._alive(await self._store.get(keys.TICK, keys.active_match(match_id)))
+        return None if active is None else await self._completed(active, consistent=True)
 
     async def all(self) -> list[ActiveMatch]:
         """AM-2: those that are polled, that rest, and that have ended a while ago."""
-        return self._readable(await self._store.scan(keys.ALL_ACTIVE))
+        return await self._all_completed(self._readable(await self._store.scan(keys.ALL_ACTIVE)))
 
     async def reconciled(self) -> list[ActiveMatch]:
         """AM-2, read consistently."""
@@ -61,13 +68,16 @@ class ActiveMatches:
         """AM-2: those that are live, as they were at most a second ago."""
         values = {"active": ActiveStatus.ACTIVE.value}
         if self._remembered is None:
-            return self._readable(await self._store.scan(keys.LIVE_MATCHES, **values))
-        return await self._remembered.scan(self._store, keys.LIVE_MATCHES, self._readable, **values)
+            live = self._readable(await self._store.scan(keys.LIVE_MATCHES, **values))
+        else:
+            live = await self._remembered.scan(self._store, keys.LIVE_MATCHES, self._readable, **values)
+        return await self._all_completed(live)
 
     async def live_in(self, league_code: str | None) -> list[ActiveMatch]:
         """CRIC-S2: those that are live in a league, or in any, read consistently."""
-        values = {"active": ActiveStatus.ACTIVE.value} | ({"league": league_code} if league_code else {})
-        return self._readable(await self._store.scan(keys.LIVE_SCORES, **values))
+        items = await self._store.scan(keys.LIVE_SCORES, active=ActiveStatus.ACTIVE.value)
+        live = await self._all_completed(self._readable(items), consistent=True)
+        return [active for active in live if league_code in (None, active.league_code)]
 
     async def register(self, match: Match, *, instance_id: str | None = None) -> ActiveMatch:
         """AM-3: begin to poll a match from where it stands. Raises `Conflict` when it is active, or has just ended.
@@ -89,6 +99,7 @@ class ActiveMatches:
             last_tick_at=self._now if instance_id else None,
             events=(),
             changed=(),
+            is_partial=False,
         )
         values = {"idle": ActiveStatus.IDLE.value, "now": self._now.timestamp()}
         item = active_match_item(active)
@@ -101,7 +112,12 @@ class ActiveMatches:
         return active
 
     async def claim(self, active: ActiveMatch, instance_id: str) -> ActiveMatch | None:
-        """AM-4: take over a match as it was seen; None when somebody else was faster."""
+        """AM-4: take over a match as it was seen; None when another instance was faster.
+
+        A partial state is written whole then, so that every later write finds `version` and `fence`.
+        """
+        if active.is_partial:
+            return await self._adopt(active, instance_id)
         values: dict[str, Any] = {
             "seen": active.fence,
             "active": ActiveStatus.ACTIVE.value,
@@ -110,6 +126,23 @@ class ActiveMatches:
             "one": 1,
         }
         return _written(await self._store.update(keys.CLAIM, keys.active_match(active.match_id), **values))
+
+    async def _adopt(self, active: ActiveMatch, instance_id: str) -> ActiveMatch | None:
+        """Return None, too, for a match without a fixture: its state could not be written anywhere."""
+        if not active.league_code:
+            logger.warning("Match %s has no fixture: sync the fixtures, then it is polled", active.match_id)
+            return None
+        adopted = replace(
+            active, instance_id=instance_id, fence=active.fence + 1, last_tick_at=self._now, is_partial=False
+        )
+        attributes = {name: value for name, value in active_match_item(adopted).items() if name != "matchId"}
+        expression, values = set_or_remove(attributes)
+        key = keys.active_match(active.match_id)
+        written = await self._store.update(
+            keys.ADOPT, key, update=expression, **values, active=ActiveStatus.ACTIVE.value
+        )
+        # When the answer to a first try was lost, its own write is what stands in the way of the second.
+        return adopted if written.ok or (written.repeated and _is_same(written.item, adopted)) else None
 
     async def commit(self, active: ActiveMatch) -> bool:
         """AM-4: the next version of a state. False when the match is no longer its writer's, or has moved on."""
@@ -186,6 +219,17 @@ class ActiveMatches:
     def _ended(self) -> dict[str, Any]:
         ttl = int((self._now + ENDED_LIFETIME).timestamp())
         return {"ended": ActiveStatus.ENDED.value, "ttl": ttl, "one": 1}
+
+    async def _completed(self, active: ActiveMatch, *, consistent: bool = False) -> ActiveMatch:
+        """Return the match with what its fixture tells, where another program has written its state."""
+        if not active.is_partial:
+            return active
+        fixtures = Fixtures(self._store, self._now)
+        match = await (fixtures.latest if consistent else fixtures.by_id)(active.match_id)
+        return active if match is None else completed(active, match)
+
+    async def _all_completed(self, actives: list[ActiveMatch], *, consistent: bool = False) -> list[ActiveMatch]:
+        return await asyncio.gather(*[self._completed(active, consistent=consistent) for active in actives])
 
     def _alive(self, item: Item | None) -> ActiveMatch | None:
         active = record(active_match_from, item)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from datastore.attributes import Item
+from datastore.declarations import AccessPattern
 from datastore.errors import BadUserInput, DomainError, Internal
 from datastore.keyspace.matches import display_states, leagues, teams
 from datastore.keyspace.parts import Key, key_attributes
@@ -75,11 +76,15 @@ class DisplayStates:
     async def names(self, match: Match) -> Names:
         """TM-1 and LG-1: who plays, and where; what is unknown or damaged is None."""
         home, away, league = await asyncio.gather(
-            self._store.get(teams.TEAM, Key(match.home_team_id)),
-            self._store.get(teams.TEAM, Key(match.away_team_id)),
-            self._store.get(leagues.LEAGUE, Key(match.league_id)),
+            self._named(teams.TEAM, match.home_team_id),
+            self._named(teams.TEAM, match.away_team_id),
+            self._named(leagues.LEAGUE, match.league_id),
         )
         return Names(_read(team_from, home), _read(team_from, away), _read(league_from, league))
+
+    async def _named(self, pattern: AccessPattern, id: str) -> Item | None:
+        """Return the item of an id; None for an empty id, as of a fixture of another program that names no team."""
+        return await self._store.get(pattern, Key(id)) if id else None
 
     async def refresh(
         self, match: Match, active: ActiveMatch, *, names: Names | None = None
@@ -116,8 +121,8 @@ class DisplayStates:
         return state if written.ok else self._valid(written.item) or state
 
     def _valid(self, item: Item | None) -> DisplayState | None:
-        """None for what has expired, though it is still there, and for what an earlier release kept otherwise."""
-        if item is None or item["ttl"] <= self._now.timestamp():
+        """Return None for what has expired, and for what another program or earlier release keeps in another form."""
+        if item is None or "state" not in item or item.get("ttl", 0) <= self._now.timestamp():
             return None
         return _read(display_state_from, item)
 

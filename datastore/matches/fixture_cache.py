@@ -40,7 +40,9 @@ class FixtureCache:
     async def get(self, match_id: str) -> CachedMatch | None:
         """FXC-1, FXC-2: reads of one tick go out together."""
         item = await self._store.get(keys.CACHED, keys.cached(match_id))
-        return None if item is None or item["ttl"] <= self._now.timestamp() else record(cached_from, item)
+        if item is None or "snapshot" not in item or item.get("ttl", 0) <= self._now.timestamp():
+            return None  # another program keeps the provider's answer in a form of its own
+        return record(cached_from, item)
 
     async def get_many(self, match_ids: Sequence[str]) -> dict[str, CachedMatch]:
         """FXC-2: those that are there."""
@@ -54,7 +56,8 @@ class FixtureCache:
 
     async def all(self) -> list[CachedMatch]:
         """FXC-4."""
-        return readable(cached_from, await self._store.scan(keys.ALL_CACHED, now=self._now.timestamp()))
+        items = await self._store.scan(keys.ALL_CACHED, now=self._now.timestamp())
+        return readable(cached_from, [item for item in items if "snapshot" in item])
 
     async def put(self, snapshot: MatchSnapshot, version: int = 0) -> None:
         """FXC-5."""

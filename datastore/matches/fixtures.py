@@ -376,10 +376,11 @@ def _text(value: object | None) -> str | None:
 match_from = Decoder(
     Match,
     match_id=text("matchId"),
-    league_id=text("leagueId"),
+    # Items of other programs need the attributes of the keys alone: that of the table and those of its index.
+    league_id=text("leagueId", default=""),
     league_code=text("leagueCode"),
-    home_team_id=text("homeTeamId"),
-    away_team_id=text("awayTeamId"),
+    home_team_id=text("homeTeamId", default=""),
+    away_team_id=text("awayTeamId", default=""),
     start_time=text("startTime", from_iso),
     status=text("status", _status, default="NS"),
     _phase=text("phase", default=None),

@@ -65,6 +65,8 @@ class Leagues:
 
     async def by_id(self, league_id: str) -> League | None:
         """LG-1."""
+        if not league_id:
+            return None  # as of a fixture of another program that names none
         found = await self._store.find(keys.LEAGUE, Key(league_id))
         return None if found is None else found.record(league_from)
 
@@ -180,8 +182,9 @@ def _updated(moment: str | None) -> datetime | None:
 league_from = Decoder(
     League,
     league_id=text("leagueId"),
-    name=text("name"),
-    code=text("code"),
+    # Of these, the key alone must be there.
+    name=text("name", default=text("leagueId")),
+    code=text("code", default=text("leagueId")),
     active=flag("active", _is_true, default=False),  # as LG-3 has it
     season_id=text("seasonId", default=None),
     image_url=text("imageUrl", default=None),

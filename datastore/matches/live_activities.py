@@ -10,7 +10,7 @@ from datastore.declarations import AccessPattern
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import live_activities as keys
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
-from datastore.keyspace.parts import Key
+from datastore.keyspace.parts import Key, second_part
 from datastore.matches.cricket import Match
 from datastore.moments import from_iso, from_seconds, iso, to_seconds
 from datastore.pages import Page, Span, read_page
@@ -95,8 +95,8 @@ class LiveActivities:
 
     async def _check_devices(self, match_id: str, user_id: str, device_id: str) -> None:
         values = self._of(match_id) | {"user": keys.of_user(user_id)}
-        pages = self._store.query_pages(keys.REGISTER_ACTIVITY, values, attributes=("deviceId",))
-        taken = {item.get("deviceId") async for items in pages for item in items}
+        pages = self._store.query_pages(keys.REGISTER_ACTIVITY, values, attributes=("userId#deviceId",))
+        taken = {_device_of(item) async for items in pages for item in items}
         if len(taken) >= MOST_DEVICES and device_id not in taken:
             raise Conflict(
                 f"You have sessions of the match {match_id!r} on {MOST_DEVICES} devices, which is the limit."
@@ -168,7 +168,7 @@ def live_activity_from(item: Mapping[str, Any]) -> LiveActivity:
     return LiveActivity(
         match_id=item["matchId"],
         user_id=item["userId"],
-        device_id=item["deviceId"],
+        device_id=_device_of(item),
         update_token=item["updateToken"],
         status=LiveActivityStatus(item["status"]),
         session_started_at=from_iso(item["sessionStartedAt"]),
@@ -178,6 +178,11 @@ def live_activity_from(item: Mapping[str, Any]) -> LiveActivity:
         expires_at=from_seconds(item["ttl"]),
         version=version_of(item),
     )
+
+
+def _device_of(item: Mapping[str, Any]) -> str:
+    """Return the device of a session: an item of another program tells it in its key alone."""
+    return item.get("deviceId") or second_part(item["userId#deviceId"])
 
 
 def _moment(item: Mapping[str, Any], name: str) -> datetime | None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,9 +22,14 @@ from datastore.matches.cricket import (
     Result,
     Target,
     from_json,
+    phase_of,
     to_json,
 )
 from datastore.moments import from_iso, from_seconds, iso
+
+T = TypeVar("T")
+# Of a state whose item tells no moment.
+UNKNOWN_MOMENT = from_seconds(0)
 
 
 class ActiveStatus(StrEnum):
@@ -71,7 +76,8 @@ class LiveScore(Record, frozen=True):
 class ActiveMatch(Record, frozen=True):
     """A match with its live state.
 
-    `announced` are the events that come once in a match, as far as they were told.
+    `announced` are the events that come once in a match, as far as they were told. `is_partial`: another program wrote
+    the item, which has neither `version` nor the league and the teams; `completed` takes these from the fixture.
     """
 
     match_id: str
@@ -91,6 +97,7 @@ class ActiveMatch(Record, frozen=True):
     changed: tuple[Part, ...] = ()
     cooldowns: Mapping[str, float] = {}
     expires_at: datetime | None = None
+    is_partial: bool = False
 
     def is_abandoned(self, now: datetime, after: timedelta) -> bool:
         """Whether nobody polls it, though somebody should: no tick for so long."""
@@ -196,12 +203,19 @@ def active_match_item(active: ActiveMatch) -> Item:
 
 
 def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
+    """Return the match that an item holds. Raises what `records.DAMAGE` names for a damaged item.
+
+    An item without `version` was written by another program, which must write `matchId` and `status` alone: see
+    `ActiveMatch.is_partial`.
+    """
+    if "version" not in item:
+        return _partial_from(item)
     score = from_json(item["previousScore"], _Score)
     return ActiveMatch(
         match_id=item["matchId"],
-        league_code=item["leagueCode"],
-        home_team_id=item["homeTeamId"],
-        away_team_id=item["awayTeamId"],
+        league_code=item.get("leagueCode", ""),
+        home_team_id=item.get("homeTeamId", ""),
+        away_team_id=item.get("awayTeamId", ""),
         status=ActiveStatus(item["status"]),
         live=LiveScore(
             status=item["previousStatus"],
@@ -220,12 +234,95 @@ def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
         version=item["version"],
         updated_at=from_iso(item["updatedAt"]),
         instance_id=item.get("instanceId"),
-        fence=item["fence"],
-        last_tick_at=from_iso(item["lastTickAt"]) if "lastTickAt" in item else None,
-        previous_ball_id=item["previousBallId"],
-        announced=tuple(item["announced"]),
-        events=from_json(item["events"], tuple[CricketEvent, ...]),
-        changed=tuple(Part(part) for part in item["changed"]),
-        cooldowns=item["cooldowns"],
+        fence=item.get("fence", 0),
+        last_tick_at=_moment(item.get("lastTickAt")),
+        previous_ball_id=item.get("previousBallId", 0),
+        announced=tuple(item.get("announced", ())),
+        events=from_json(item.get("events", "[]"), tuple[CricketEvent, ...]),
+        changed=tuple(Part(part) for part in item.get("changed", ())),
+        cooldowns=item.get("cooldowns", {}),
         expires_at=from_seconds(item["ttl"]) if "ttl" in item else None,
     )
+
+
+def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
+    """Return what an item of another program tells; the form of its score, its lines and its balls is not known."""
+    ticked = _moment(item.get("lastTickAt"))
+    updated_at = _moment(item.get("updatedAt")) or ticked or UNKNOWN_MOMENT
+    status = item.get("previousStatus") or ""
+    score = _readable(item.get("previousScore"), _Score, _Score())
+    return ActiveMatch(
+        match_id=item["matchId"],
+        league_code=item.get("leagueCode") or "",
+        home_team_id=item.get("homeTeamId") or "",
+        away_team_id=item.get("awayTeamId") or "",
+        status=ActiveStatus(item["status"]),
+        live=LiveScore(
+            status=status,
+            phase=_phase(item.get("matchPhase"), status),
+            innings=score.innings,
+            batting=_readable(item.get("previousBatting"), tuple[BattingLine, ...], ()),
+            bowling=_readable(item.get("previousBowling"), tuple[BowlingLine, ...], ()),
+            partnership=score.partnership,
+            target=score.target,
+            result=score.result,
+            note=score.note,
+            recent_balls=_readable(item.get("last30Balls"), tuple[Ball, ...], ()),
+            updated_at=updated_at,
+        ),
+        version=0,
+        updated_at=updated_at,
+        instance_id=item.get("instanceId"),
+        fence=item.get("fence", 0),
+        last_tick_at=ticked,
+        previous_ball_id=_number(item.get("previousBallId")),
+        cooldowns=_numbers(item.get("cooldowns")),
+        expires_at=from_seconds(item["ttl"]) if item.get("ttl") is not None else None,
+        is_partial=True,
+    )
+
+
+def completed(active: ActiveMatch, match: Match) -> ActiveMatch:
+    """Return a partial state with what its fixture tells: league, teams, version, and the score where it has none."""
+    told, live = begun(match), active.live
+    if not live.innings:
+        is_known = live.phase is not MatchPhase.UNKNOWN
+        status, phase = (live.status, live.phase) if is_known else (told.live.status, told.live.phase)
+        live = replace(told.live, status=status, phase=phase, recent_balls=live.recent_balls)
+    updated_at = told.updated_at if active.updated_at == UNKNOWN_MOMENT else active.updated_at
+    return replace(
+        active,
+        league_code=told.league_code,
+        home_team_id=told.home_team_id,
+        away_team_id=told.away_team_id,
+        live=replace(live, version=told.version, updated_at=updated_at),
+        version=told.version,
+        updated_at=updated_at,
+        fence=max(active.fence, told.fence),
+        previous_ball_id=max(active.previous_ball_id, told.previous_ball_id),
+    )
+
+
+def _moment(text: str | None) -> datetime | None:
+    return from_iso(text) if text else None
+
+
+def _phase(stored: Any, status: str) -> MatchPhase:
+    return MatchPhase(stored) if stored in set(MatchPhase) else phase_of(status)
+
+
+def _readable(text: Any, kind: type[T], otherwise: T) -> T:
+    """Return the value of a text that is JSON of this kind, else `otherwise`."""
+    try:
+        return from_json(text, kind) if isinstance(text, str) else otherwise
+    except ValueError:
+        return otherwise
+
+
+def _number(value: Any) -> int:
+    return int(value) if str(value).isdecimal() else 0
+
+
+def _numbers(values: Any) -> dict[str, float]:
+    given = values if isinstance(values, Mapping) else {}
+    return {name: value for name, value in given.items() if isinstance(value, int | float)}

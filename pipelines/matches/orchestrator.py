@@ -152,7 +152,7 @@ class MatchOrchestrator:
         self._begin(match.match_id)
 
     async def _look_after(self, active: ActiveMatch, live_ids: set[str] | None) -> None:
-        mine = active.instance_id == self._instance_id
+        mine = active.instance_id == self._instance_id and not active.is_partial
         if mine and active.match_id not in self._polls:
             self._begin(active.match_id)
         elif not mine and self._is_abandoned(active):

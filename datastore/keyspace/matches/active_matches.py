@@ -115,6 +115,14 @@ CLAIM = AccessPattern(
     condition="fence = :seen AND #status = :active",
     update="SET instanceId = :me, lastTickAt = :now ADD fence :one",
 )
+ADOPT = AccessPattern(
+    id="AM-4",
+    question="Take over a match that another program registered: its state is written whole",
+    table=ACTIVE_MATCHES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(version) AND #status = :active",
+)
 REST = AccessPattern(
     id="AM-4",
     question="Let a match rest that is not over and not in the live scores",
@@ -130,7 +138,8 @@ REOPEN = AccessPattern(
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
-    condition="fence = :seen AND #status = :ended",
+    # An item of another program has no fence.
+    condition="(fence = :seen OR attribute_not_exists(fence)) AND #status = :ended",
     update="SET #status = :idle REMOVE #ttl ADD fence :one",
 )
 LEAVE = AccessPattern(
@@ -148,7 +157,7 @@ FINISH = AccessPattern(
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
-    condition="fence = :fence",
+    condition="fence = :fence OR (attribute_exists(matchId) AND attribute_not_exists(fence))",
     update="SET #status = :ended, #ttl = :ttl ADD fence :one",
 )
 COOLDOWNS = AccessPattern(
@@ -200,7 +209,8 @@ LIVE_SCORES = AccessPattern(
     operations=("Scan",),
     who=Who.ANY,
     fields=("liveScores",),
-    filter=("#status = :active", "leagueCode = :league"),
+    # Of which league a match is, an item of another program may not tell.
+    filter=("#status = :active",),
     consistent=True,
     when_slow=Policy.CLOSE,
     chooses=False,
@@ -217,6 +227,7 @@ PATTERNS = (
     COMMIT,
     TICKED,
     CLAIM,
+    ADOPT,
     REST,
     REOPEN,
     FINISH,

@@ -34,7 +34,8 @@ KEEP = AccessPattern(
     operations=("PutItem",),
     who=Who.INTERNAL,
     # DynamoDB deletes what has expired within days: until then it must not stand in the way.
-    condition="attribute_not_exists(cacheKey) OR #version <= :version OR #ttl <= :now",
+    # A state of another program has no version.
+    condition="attribute_not_exists(#version) OR #version <= :version OR #ttl <= :now",
 )
 
 PATTERNS: tuple[AccessPattern, ...] = (DISPLAY_STATE, KEEP)

@@ -1,0 +1,392 @@
+"""The eleven tables of matches as their document lists them, written by another program: alone, and beside our items.
+
+The document names keys, index keys and some attributes of each table; no item here has another. What is stored of a
+score is in a form that this gateway does not know.
+"""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from conftest import NOON, Answer, Served
+from cricket_pipeline import Instance
+from msgspec.structs import replace
+from test_active_matches import replay
+from test_fixtures import one
+
+from datastore.attributes import encode_item
+from datastore.declarations import Table
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
+from datastore.keyspace.matches.devices import DEVICES
+from datastore.keyspace.matches.display_states import DISPLAY_STATES
+from datastore.keyspace.matches.fixture_cache import FIXTURE_CACHE
+from datastore.keyspace.matches.fixtures import FIXTURES
+from datastore.keyspace.matches.leagues import LEAGUES
+from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
+from datastore.keyspace.matches.locks import LOCKS
+from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
+from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
+from datastore.keyspace.matches.teams import TEAMS
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.fixture_cache import FixtureCache
+from datastore.matches.fixtures import Fixtures
+from pipelines.matches.poller import Tick
+from resolvers.access import Role
+
+
+def seconds(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+TOKEN = "d1" * 32
+NOW, LATER = int(NOON.timestamp()), int((NOON + timedelta(hours=12)).timestamp())
+FIXTURE = {"matchId": "m1", "leagueCode": "IPL", "startTime": seconds(NOON)}
+ACTIVE = {
+    "matchId": "m1",
+    "status": "active",
+    "instanceId": "i-0abc",
+    "lastTickAt": seconds(NOON),
+    "matchPhase": "INNINGS_1",
+    "previousBallId": "0",
+    "previousScore": {"runs": 12, "wickets": 0, "overs": "2.0"},
+    "previousStatus": "1st Innings",
+    "previousBatting": [{"name": "A Batter", "runs": 12}],
+    "previousBowling": [],
+    "last30Balls": [1, 4],
+    "cooldowns": {"four": NOW},
+}
+ENDED = {"matchId": "m0", "status": "ended", "ttl": LATER}
+SESSION = {
+    "matchId": "m1",
+    "userId#deviceId": "ada#phone",
+    "userId": "ada",
+    "updateToken": "aa11",
+    "status": "active",
+    "sessionStartedAt": seconds(NOON),
+    "ttl": LATER,
+}
+DEVICE = {"userId": "ada", "deviceToken": TOKEN, "platform": "iOS", "apnsToken": "ap1", "ttl": LATER}
+FOLLOW = {"matchId": "m1", "userId": "ada", "teamId": "10", "createdAt": seconds(NOON), "expiresAt": LATER}
+DOCUMENT: list[tuple[Table, dict[str, Any]]] = [
+    (FIXTURES, FIXTURE),
+    (LIVE_ACTIVITIES, SESSION),
+    (ACTIVE_MATCHES, ACTIVE),
+    (ACTIVE_MATCHES, ENDED),
+    (TEAMS, {"teamId": "10"}),
+    (TEAM_SEASONS, {"seasonId": "s1", "teamId": "10"}),
+    (LEAGUES, {"leagueId": "L", "active": True}),
+    (DEVICES, DEVICE),
+    (MATCH_FOLLOWS, FOLLOW),
+    (LOCKS, {"lockKey": "match:m9", "owner": "i-0abc", "expiresAt": LATER}),
+    (DISPLAY_STATES, {"cacheKey": "DISPLAY#m1#10", "ttl": LATER}),
+    (FIXTURE_CACHE, {"matchId": "m1", "leagueId": "L", "startingAt": seconds(NOON), "ttl": LATER}),
+]
+
+
+def write(served: Served, *items: tuple[Table, dict[str, Any]]) -> None:
+    """With boto3, as another program does."""
+    assert served.gateway.database is not None
+    client, prefix = served.gateway.database.admin(), served.gateway.database.prefix
+    for table, item in items:
+        client.put_item(TableName=prefix + table.name, Item=encode_item(item))
+
+
+def good(answer: Answer) -> Any:
+    assert answer.errors is None, answer.errors
+    return answer.data
+
+
+async def system(served: Served, query: str) -> Any:
+    return good(await served.ask(query, user="ops", role=Role.SYSTEM))
+
+
+@pytest.fixture(params=["alone", "mixed"])
+async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
+    """The document's items are there; the ids of this gateway's own match, if they are mixed."""
+    write(served, *DOCUMENT)
+    if request.param == "alone":
+        return []
+    fixtures = Fixtures(served.store(), served.clock())
+    (match,) = await fixtures.sync([one("mine", start=NOON + timedelta(hours=1))])
+    await ActiveMatches(served.store(), served.clock()).register(match)
+    return ["mine"]
+
+
+def ids(nodes: Any) -> list[str]:
+    return [node["matchId"] for node in nodes]
+
+
+async def test_a_fixture_is_read_alone_and_in_a_league(served: Served, ours: list[str]) -> None:
+    fields = """matchId leagueCode status phase version innings { runs } homeTeam { name } awayTeam { name }
+        league { name } scorecards { number } liveScore { status phase version }"""
+    match = good(await served.ask(f'{{ match(id: "m1") {{ {fields} }} }}'))["match"]
+    both = good(await served.ask('{ matches(ids: ["m1", "m9"]) { matchId } }'))["matches"]
+    listed = good(
+        await served.ask(
+            '{ matchesByLeague(leagueCode: "IPL", from: "2026-06-25T00:00:00Z", to: "2026-06-26T00:00:00Z") '
+            "{ nodes { matchId status homeTeam { name } } } }"
+        )
+    )["matchesByLeague"]["nodes"]
+
+    assert match == {
+        "matchId": "m1",
+        "leagueCode": "IPL",
+        "status": "NS",
+        "phase": "UPCOMING",
+        "version": 0,
+        "innings": [],
+        "homeTeam": None,
+        "awayTeam": None,
+        "league": None,
+        "scorecards": [],
+        "liveScore": {"status": "1st Innings", "phase": "LIVE", "version": 0},
+    }
+    assert both == [{"matchId": "m1"}, None]
+    assert ids(listed) == ["m1", *ours]
+
+
+async def test_a_fixture_is_changed_and_archived(served: Served, ours: list[str]) -> None:
+    update = 'mutation { updateFixture(id: "m1", input: {note: "Rain"}) { matchId note revision } }'
+    archive = 'mutation { archiveFixture(id: "m1") { matchId archivedAt } }'
+
+    assert (await system(served, update))["updateFixture"] == {"matchId": "m1", "note": "Rain", "revision": 1}
+    assert (await system(served, archive))["archiveFixture"]["archivedAt"] == "2026-06-25T12:00:00+00:00"
+
+
+async def test_active_matches_are_listed_with_the_league_of_their_fixtures(served: Served, ours: list[str]) -> None:
+    live = good(await served.ask("{ liveMatches { matchId leagueCode liveScore { status phase } } }"))["liveMatches"]
+    everything = (await system(served, "{ activeMatches { matchId leagueCode status instanceId version fence } }"))[
+        "activeMatches"
+    ]
+    state = (await system(served, '{ activeMatch(id: "m1") { matchId leagueCode previousBallId lastTickAt } }'))[
+        "activeMatch"
+    ]
+
+    assert live[0] == {
+        "matchId": "m1",
+        "leagueCode": "IPL",
+        "liveScore": {"status": "1st Innings", "phase": "LIVE"},
+    }
+    assert (ids(live), ids(everything)) == (["m1", *ours], ["m0", "m1", *ours])
+    assert everything[0] == {
+        "matchId": "m0",
+        "leagueCode": "",
+        "status": "ENDED",
+        "instanceId": None,
+        "version": 0,
+        "fence": 0,
+    }
+    assert state == {
+        "matchId": "m1",
+        "leagueCode": "IPL",
+        "previousBallId": "0",
+        "lastTickAt": "2026-06-25T12:00:00+00:00",
+    }
+
+
+async def test_only_incomplete_states_cost_a_read_of_their_fixtures(served: Served, ours: list[str]) -> None:
+    answer = await served.ask("{ liveMatches { matchId leagueCode } }")
+
+    assert answer.made == ["GetItem cricket-fixtures", "Scan active-matches"]
+
+
+async def test_the_lists_of_an_active_match_are_kept_by_hand(served: Served, ours: list[str]) -> None:
+    end = 'mutation { deactivateMatch(id: "m1") { status leagueCode fence } }'
+    delete = 'mutation { deleteActiveMatch(id: "m1") { matchId } }'
+    register = 'mutation { registerActiveMatch(id: "m1") { matchId leagueCode status fence } }'
+
+    assert (await system(served, end))["deactivateMatch"]["status"] == "ENDED"
+    assert (await system(served, delete))["deleteActiveMatch"] == {"matchId": "m1"}
+    assert (await system(served, register))["registerActiveMatch"] == {
+        "matchId": "m1",
+        "leagueCode": "IPL",
+        "status": "ACTIVE",
+        "fence": 1,
+    }
+
+
+async def test_teams_seasons_and_leagues_are_read_and_changed(served: Served, ours: list[str]) -> None:
+    assert good(await served.ask('{ team(id: "10") { teamId name code national } teams { teamId } }')) == {
+        "team": {"teamId": "10", "name": "10", "code": "10", "national": False},
+        "teams": [{"teamId": "10"}],
+    }
+    season = good(await served.ask('{ seasonTeams(seasonId: "s1") { nodes { teamId played team { name } } } }'))
+    assert season["seasonTeams"]["nodes"] == [{"teamId": "10", "played": None, "team": {"name": "10"}}]
+    leagues = good(await served.ask('{ leagues(active: true) { leagueId name code } league(id: "L") { active } }'))
+    assert leagues == {"leagues": [{"leagueId": "L", "name": "L", "code": "L"}], "league": {"active": True}}
+
+    team = 'mutation { updateTeam(id: "10", input: {name: "India"}) { name version } }'
+    league = 'mutation { updateLeague(id: "L", input: {name: "League"}) { name version } }'
+    answers = [good(await served.ask(query, user="root", role=Role.ADMIN)) for query in (team, league)]
+    assert answers == [
+        {"updateTeam": {"name": "India", "version": 1}},
+        {"updateLeague": {"name": "League", "version": 1}},
+    ]
+
+
+async def test_sessions_are_read_renewed_and_ended(served: Served, ours: list[str]) -> None:
+    fields = "matchId userId deviceId status updateToken"
+    listed = good(await served.ask(f'{{ liveActivities(userId: "ada") {{ nodes {{ {fields} }} }} }}', user="ada"))
+    of_match = await system(served, '{ match(id: "m1") { liveActivities { nodes { deviceId } } } }')
+    for number in range(9):
+        write(served, (LIVE_ACTIVITIES, SESSION | {"userId#deviceId": f"ada#pad{number}"}))
+    register = f'''mutation ($device: ID!) {{
+      registerLiveActivity(matchId: "m1", deviceId: $device, updateToken: "{"bb" * 32}") {{ {fields} }} }}'''
+    renew = f'''mutation {{
+      updateLiveActivityToken(matchId: "m1", deviceId: "phone", updateToken: "{"bb" * 32}") {{ {fields} }} }}'''
+    end = 'mutation { endLiveActivity(matchId: "m1", deviceId: "phone") { deviceId status } }'
+
+    assert listed["liveActivities"]["nodes"] == [
+        {"matchId": "m1", "userId": "ada", "deviceId": "phone", "status": "ACTIVE", "updateToken": "aa11"}
+    ]
+    assert of_match["match"]["liveActivities"]["nodes"] == [{"deviceId": "phone"}]
+    again, eleventh = [await served.ask(register, {"device": device}, user="ada") for device in ("pad3", "tv")]
+    assert good(again)["registerLiveActivity"]["deviceId"] == "pad3"
+    assert eleventh.codes == ["CONFLICT"]
+    assert good(await served.ask(renew, user="ada"))["updateLiveActivityToken"]["updateToken"] == "bb" * 32
+    assert good(await served.ask(end, user="ada"))["endLiveActivity"] == {"deviceId": "phone", "status": "ENDED"}
+
+
+async def test_a_device_is_read_changed_and_deleted(served: Served, ours: list[str]) -> None:
+    read = '{ device(userId: "ada") { deviceToken platform apnsToken osVersion } }'
+    token = f'''mutation {{
+      updatePushToStartToken(deviceToken: "{TOKEN}", pushToStartToken: "{TOKEN}") {{ pushToStartToken }} }}'''
+    delete = f'mutation {{ deleteDevice(deviceToken: "{TOKEN}") {{ deviceToken }} }}'
+
+    assert good(await served.ask(read, user="ada"))["device"] == {
+        "deviceToken": TOKEN,
+        "platform": "IOS",
+        "apnsToken": "ap1",
+        "osVersion": None,
+    }
+    assert good(await served.ask(token, user="ada"))["updatePushToStartToken"] == {"pushToStartToken": TOKEN}
+    assert good(await served.ask(delete, user="ada"))["deleteDevice"] == {"deviceToken": TOKEN}
+
+
+async def test_a_follow_is_read_and_taken_back(served: Served, ours: list[str]) -> None:
+    read = '{ matchFollow(matchId: "m1") { userId teamId createdAt } match(id: "m1") { isFollowed } }'
+    followers = await system(served, '{ match(id: "m1") { followers { nodes { userId teamId } } } }')
+    unfollow = 'mutation { unfollowMatch(matchId: "m1") { userId } }'
+
+    assert good(await served.ask(read, user="ada")) == {
+        "matchFollow": {"userId": "ada", "teamId": "10", "createdAt": "2026-06-25T12:00:00+00:00"},
+        "match": {"isFollowed": True},
+    }
+    assert followers["match"]["followers"]["nodes"] == [{"userId": "ada", "teamId": "10"}]
+    assert good(await served.ask(unfollow, user="ada"))["unfollowMatch"] == {"userId": "ada"}
+
+
+async def test_locks_are_listed_and_a_cached_answer_of_theirs_is_a_miss(served: Served, ours: list[str]) -> None:
+    locks = (await system(served, "{ locks { name owner } }"))["locks"]
+    cache = FixtureCache(served.store(), served.clock())
+
+    assert locks == [{"name": "match:m9", "owner": "i-0abc"}]
+    assert (await cache.get("m1"), await cache.all()) == (None, [])
+
+
+async def test_a_display_state_of_theirs_is_built_again_and_kept(served: Served, ours: list[str]) -> None:
+    facts = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
+    write(served, (FIXTURES, FIXTURE | facts))
+    query = '{ displayState(matchId: "m1", teamId: "10") { matchId teamId } }'
+
+    first, second = await served.ask(query), await served.ask(query)
+
+    assert good(first) == good(second) == {"displayState": {"matchId": "m1", "teamId": "10"}}
+    assert "PutItem DisplayStateCache" in first.made
+    assert second.made == ["GetItem DisplayStateCache"]
+
+
+async def test_an_active_match_is_taken_over_and_polled_on(served: Served, ours: list[str]) -> None:
+    provider = replay(served, "m1")
+    (match,) = await provider.live()
+    await Fixtures(served.store(), served.clock()).sync([replace(match, version=5)])
+    instance = Instance(served, provider)
+    listener = await served.listen('subscription { matchUpdates(matchId: "m1") { version isSnapshot leagueCode } }')
+    snapshot = (await listener.event())["matchUpdates"]
+    assert snapshot["isSnapshot"]
+
+    await instance.orchestrator.reconcile()
+    assert "m1" not in instance.orchestrator.polled  # whoever registered it may be at work
+    await instance.orchestrator.aclose()
+    served.clock.now += timedelta(minutes=5)
+    seen = await ActiveMatches(served.store(), served.clock()).latest("m1")
+    assert seen is not None
+    claimed = await ActiveMatches(served.store(), served.clock()).claim(seen, "one")
+    ticks = [await instance.poller.tick("m1") for _ in range(2)]
+
+    assert claimed is not None
+    assert (claimed.league_code, claimed.fence, claimed.instance_id) == (match.league_code, 1, "one")
+    assert Tick.CHANGED in ticks
+    assert Tick.LOST not in ticks
+    update = snapshot
+    while update["version"] <= snapshot["version"]:
+        update = (await listener.event())["matchUpdates"]
+    assert (update["version"], update["leagueCode"]) == (snapshot["version"] + 1, match.league_code)
+    assert await ActiveMatches(served.store(), served.clock()).claim(seen, "two") is None
+    stored = await Fixtures(served.store(), served.clock()).latest("m1")
+    assert stored is not None
+    assert stored.innings
+
+
+async def test_the_orchestrator_takes_over_an_abandoned_one(served: Served, ours: list[str]) -> None:
+    provider = replay(served, "m1")
+    (match,) = await provider.live()
+    await Fixtures(served.store(), served.clock()).sync([match])
+    instance = Instance(served, provider)
+    served.clock.now += timedelta(minutes=5)
+
+    await instance.orchestrator.reconcile()
+
+    assert "m1" in instance.orchestrator.polled
+    await instance.orchestrator.aclose()
+
+
+async def test_one_that_rests_or_has_ended_is_started_again(served: Served) -> None:
+    provider = replay(served, "m1", "m2")
+    one_match, other = await provider.live()
+    over = {"previousStatus": "Finished", "matchPhase": "finished"}
+    write(
+        served,
+        (ACTIVE_MATCHES, {"matchId": "m1", "status": "idle"}),
+        (ACTIVE_MATCHES, {"matchId": "m2", "status": "ended", "ttl": LATER} | over),
+    )
+    instance = Instance(served, provider)
+
+    for match in (one_match, other):
+        await instance.orchestrator.start(match)
+
+    assert instance.orchestrator.polled == {"m1", "m2"}
+    everything = (await system(served, "{ activeMatches { leagueCode status fence expiresAt } }"))["activeMatches"]
+    assert everything == [
+        {"leagueCode": one_match.league_code, "status": "ACTIVE", "fence": 1, "expiresAt": None},
+        {"leagueCode": other.league_code, "status": "ACTIVE", "fence": 2, "expiresAt": None},
+    ]
+    await instance.orchestrator.aclose()
+
+
+async def test_subscribers_receive_them_as_they_stand(served: Served, ours: list[str]) -> None:
+    fields = "{ updates { matchId leagueCode } }"
+    everybody = await served.listen(f"subscription {{ liveScores {fields} }}")
+    league = await served.listen(f'subscription {{ liveScores(leagueCode: "IPL") {fields} }}')
+
+    for listener in (everybody, league):
+        assert ids((await listener.event())["liveScores"]["updates"]) == ["m1", *ours]
+
+
+async def test_a_state_without_a_status_is_damaged(served: Served) -> None:
+    write(served, (ACTIVE_MATCHES, {"matchId": "m2"}))
+
+    answer = await served.ask('{ activeMatch(id: "m2") { matchId } }', user="ops", role=Role.SYSTEM)
+
+    assert answer.codes == ["INTERNAL"]
+
+
+async def test_the_end_of_a_deleted_match_makes_no_item(served: Served) -> None:
+    active = ActiveMatches(served.store(), served.clock())
+    write(served, (ACTIVE_MATCHES, {"matchId": "m3", "status": "idle"}))
+
+    assert not await active.finish("unknown", 0)
+    assert await active.finish("m3", 0)
+    assert (await system(served, "{ activeMatches { matchId status } }"))["activeMatches"] == [
+        {"matchId": "m3", "status": "ENDED"}
+    ]
