@@ -14,13 +14,14 @@ from datastore.day_bounds import KnownBounds
 from datastore.days_with_events import days_that_may_have
 from datastore.decoding import Decoder, flag, number, text
 from datastore.earthquake_ids import is_alias, store_once
+from datastore.earthquake_revisions import MOST_REVISIONS, revise, withdraw
 from datastore.earthquake_totals import Grouping, Statistics, statistics_between
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.parts import split
 from datastore.moments import day_bucket, epoch_ms, from_epoch_ms
 from datastore.pages import Page, Span, Values, read_page
-from datastore.records import record
+from datastore.records import readable, record
 from datastore.store import Store
 
 # The years 1000 to 9999: day buckets have four digits for the year.
@@ -159,8 +160,32 @@ class Earthquakes:
         self._bounds = KnownBounds() if bounds is None else bounds
 
     async def insert(self, earthquake: Earthquake) -> bool:
-        """QUAKE-1: store the event unless it is stored under any of its ids. Return whether it was new."""
-        return await store_once(self._store, self._bounds, event_item(earthquake), earthquake.other_ids) is None
+        """QUAKE-1: store the event unless it is stored under any of its ids. Return whether it was new.
+
+        A newer report of an event that is stored becomes a revision of it.
+        """
+        item = event_item(earthquake)
+        known = await store_once(self._store, self._bounds, item, earthquake.other_ids)
+        if known is not None:
+            await revise(self._store, known, item)
+        return known is None
+
+    async def withdraw(self, event_id: str, deleted_at_ms: int, ingested_at_ms: int) -> bool:
+        """QUAKE-1: add a revision that says that USGS deleted the event. Return whether it was added.
+
+        Times are in epoch milliseconds. An event that is not stored has no revisions.
+        """
+        return await withdraw(self._store, event_id, deleted_at_ms, ingested_at_ms)
+
+    async def latest(self, event_id: str) -> Earthquake | None:
+        """QUAKE-N1: the newest revision; None if there is none. Raises `Internal` when the item is damaged."""
+        return record(event_from, await self._store.get(keys.LATEST, keys.latest(event_id)))
+
+    async def revisions(self, event_id: str) -> list[Earthquake]:
+        """QUAKE-N2: the newest revisions, newest first, at most `MOST_REVISIONS`. Damaged ones are left out."""
+        values = {"partition": keys.event(event_id).partition, "revisions": "REVISION#"}
+        page = await self._store.query(keys.REVISIONS, values, limit=MOST_REVISIONS)
+        return readable(event_from, page.items)
 
     async def between(
         self,

@@ -21,7 +21,7 @@ from datastore.metering import Deadline
 from datastore.moments import epoch_ms
 from datastore.request_logs import RequestLogs
 from datastore.store import Store
-from pipelines.usgs_events import Rejection
+from pipelines.usgs_events import Reason, Rejection
 from pipelines.usgs_feed import FeedCode, FeedError, read_events
 from pipelines.usgs_fetch import Source, open_source
 
@@ -224,7 +224,7 @@ class _Run:
         puts: set[asyncio.Task[None]] = set()
         try:
             async for event in events:
-                if isinstance(event, Rejection):
+                if isinstance(event, Rejection) and not (event.reason is Reason.DELETED and event.event_id):
                     self._progress.fetched += 1
                     self._rejected[event.reason.value] += 1
                     continue
@@ -239,9 +239,9 @@ class _Run:
             await asyncio.gather(*puts)
             self._count()
 
-    async def _put(self, event: Earthquake, places: asyncio.Semaphore) -> None:
+    async def _put(self, event: Earthquake | Rejection, places: asyncio.Semaphore) -> None:
         try:
-            new = await self._ingest.repository().insert(event)
+            new = await self._write(event)
         except DomainError as problem:
             self._failed[problem.code] += 1
             return
@@ -251,9 +251,19 @@ class _Run:
             return
         finally:
             places.release()
-        self._progress.upserted += new
-        self._progress.skipped += not new
+        if isinstance(event, Rejection):
+            self._rejected[event.reason.value] += 1
+        else:
+            self._progress.upserted += new
+            self._progress.skipped += not new
         self._on_progress(self._progress)
+
+    async def _write(self, event: Earthquake | Rejection) -> bool:
+        repository = self._ingest.repository()
+        if isinstance(event, Earthquake):
+            return await repository.insert(event)
+        deleted_at_ms = self._ingested_at_ms if event.updated_at_ms is None else event.updated_at_ms
+        return await repository.withdraw(event.event_id or "", deleted_at_ms, self._ingested_at_ms)
 
     def _give_up_if_down(self) -> None:
         if self._failed.total() >= MOST_FAILURES:

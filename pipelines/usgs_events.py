@@ -31,15 +31,20 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A feature that was not taken in. `event_id` is cut after 64 characters, None when it is missing or no text."""
+    """A feature that was not taken in. `event_id` is cut after 64 characters, None when it is missing or no text.
+
+    `updated_at_ms` is when USGS deleted a deleted event, where the feature says so.
+    """
 
     reason: Reason
     event_id: str | None
+    updated_at_ms: int | None = None
 
 
 class _Refused(Exception):
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: Reason, updated_at_ms: int | None = None) -> None:
         self.reason = reason
+        self.updated_at_ms = updated_at_ms
 
 
 def judge(feature: object, ingested_at_ms: int) -> Earthquake | Rejection:
@@ -50,7 +55,8 @@ def judge(feature: object, ingested_at_ms: int) -> Earthquake | Rejection:
         return _earthquake(feature, ingested_at_ms)
     except _Refused as refused:
         named = feature.get("id")
-        return Rejection(refused.reason, _text(named, LONGEST_EVENT_ID) if isinstance(named, str) else None)
+        event_id = _text(named, LONGEST_EVENT_ID) if isinstance(named, str) else None
+        return Rejection(refused.reason, event_id, refused.updated_at_ms)
 
 
 def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
@@ -58,7 +64,7 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
         raise _Refused(Reason.NOT_A_FEATURE)
     properties = _members(feature.get("properties"))
     if _is_deleted(properties):  # before all else: a deleted feature may have blanks anywhere
-        raise _Refused(Reason.DELETED)
+        raise _Refused(Reason.DELETED, _if_time(properties.get("updated")))
     event_id = _event_id(feature.get("id"))
     magnitude = _number(properties.get("mag"), Reason.MISSING_MAGNITUDE)
     latitude, longitude, depth = _position(_members(feature.get("geometry")).get("coordinates"))

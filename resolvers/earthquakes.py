@@ -81,6 +81,8 @@ NEEDS = {
     "tsunami": "tsunami",
     "significance": "significance",
     "url": "url",
+    "latest": "event_id",
+    "revisions": "event_id",
 }
 
 
@@ -139,6 +141,14 @@ async def earthquake(info: Info, event_id: EventId) -> Earthquake | None:
     if not 1 <= len(event_id) <= LONGEST_EVENT_ID:
         raise BadUserInput(f"`eventId` must have 1 to {LONGEST_EVENT_ID} characters.", field="eventId")
     return await info.context.earthquakes.by_id(event_id)
+
+
+async def latest(parent: strawberry.Parent[Earthquake], info: Info) -> Earthquake | None:
+    return await info.context.earthquakes.latest(parent.event_id)
+
+
+async def revisions(parent: strawberry.Parent[Earthquake], info: Info) -> list[Earthquake]:
+    return await info.context.earthquakes.revisions(parent.event_id)
 
 
 @dataclass(frozen=True, slots=True)

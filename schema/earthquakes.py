@@ -9,6 +9,7 @@ import strawberry
 from datastore import earthquakes as records
 from datastore.declarations import Extent
 from datastore.earthquake_regions import SeismicRegion
+from datastore.earthquake_revisions import MOST_REVISIONS
 from datastore.earthquake_totals import Grouping
 from datastore.keyspace import earthquake_statistics as statistics
 from datastore.keyspace import earthquakes as patterns
@@ -25,6 +26,29 @@ strawberry.enum(
 )
 strawberry.enum(records.EventKind, name="SeismicEventKind", description="Which seismic events are listed.")
 strawberry.enum(records.LogType, description="What a request log is about.")
+
+
+@strawberry.type(description="A later report of a seismic event: USGS revised or deleted it.")
+class EarthquakeRevision:
+    event_id: strawberry.ID = strawberry.field(description="The id USGS preferred for the event in this report.")
+    occurred_at: datetime = strawberry.field(description="When the ground moved.")
+    magnitude: float = strawberry.field(description="From -2 to 10.")
+    place: str = strawberry.field(description="The location in words.")
+    latitude: float = strawberry.field(description="Degrees, -90 to 90.")
+    longitude: float = strawberry.field(description="Degrees, -180 to 180.")
+    depth_km: float | None = strawberry.field(description="Kilometres below the surface, 0 or more; null if unknown.")
+    ingested_at: datetime = strawberry.field(description="When the report was stored here.")
+    type: str = strawberry.field(description="What it was, in USGS's words.")
+    status: str | None = strawberry.field(
+        description="`automatic`, `reviewed`, or `deleted` if USGS deleted the event."
+    )
+    updated_at: datetime | None = strawberry.field(description="When USGS published the report.")
+    alert: str | None = strawberry.field(description="The PAGER alert level; null where USGS issued none.")
+    tsunami: bool | None = strawberry.field(
+        description="Whether it is a large event in an oceanic region, for which a tsunami may be possible."
+    )
+    significance: int | None = strawberry.field(description="USGS's measure of significance, 0 to some 1,000.")
+    url: str | None = strawberry.field(description="The event's page at USGS.")
 
 
 @strawberry.type(description="A seismic event as USGS reported it when it was first seen here.")
@@ -54,6 +78,21 @@ class Earthquake(Node):
         description="USGS's measure of significance, 0 to some 1,000, from magnitude, felt reports and impact."
     )
     url: str | None = strawberry.field(description="The event's page at USGS.")
+    latest = ask(
+        patterns.LATEST,
+        resolver=resolve.latest,
+        graphql_type=EarthquakeRevision | None,
+        description="The newest report, if USGS revised or deleted the event after it was stored; else null.",
+        by="event_id",
+    )
+    revisions = ask(
+        patterns.REVISIONS,
+        resolver=resolve.revisions,
+        graphql_type=list[EarthquakeRevision],
+        extent=Extent(size=MOST_REVISIONS),
+        description="The newest 20 reports that USGS published after the event was stored, newest first.",
+        by="event_id",
+    )
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:

@@ -492,6 +492,8 @@ def test_every_field_of_the_contract_is_asked_here() -> None:
         "FOL-2",
         "FXC-1",
         "LA-1",
+        "QUAKE-N1",
+        "QUAKE-N2",
         "SPARKS-N2",
     }
 

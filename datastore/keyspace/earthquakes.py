@@ -22,6 +22,16 @@ def event(event_id: str) -> Key:
     return Key(join("EVENT", event_id), "EVENT")
 
 
+def revision(event_id: str, updated_ms: int) -> Key:
+    """A report that USGS published at that time (epoch milliseconds, from 0), after the event was stored."""
+    return Key(join("EVENT", event_id), join("REVISION", f"{updated_ms:015d}"))
+
+
+def latest(event_id: str) -> Key:
+    """The newest revision again."""
+    return Key(join("EVENT", event_id), "LATEST")
+
+
 def day(bucket: str) -> str:
     """The index partition of a day given as YYYYMMDD."""
     return join("DAY", bucket)
@@ -75,6 +85,23 @@ ADD_ALIAS = AccessPattern(
     operations=("PutItem",),
     who=Who.INTERNAL,
     condition="attribute_not_exists(pk)",
+)
+NEWEST = AccessPattern(
+    id="QUAKE-1",
+    question="The newest report of a stored event, to compare with another",
+    table=EARTHQUAKES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.INTERNAL,
+    key="pk = EVENT#<eventId>, sk = LATEST or EVENT",
+    consistent=True,
+)
+REVISE = AccessPattern(
+    id="QUAKE-1",
+    question="Add a newer report of a stored event",
+    table=EARTHQUAKES,
+    operations=("TransactWriteItems",),
+    transacts=("Put",),
+    who=Who.INTERNAL,
 )
 INGEST_STATE = AccessPattern(
     id="QUAKE-1",
@@ -131,6 +158,28 @@ EVENT = AccessPattern(
     fields=("earthquake", "node", "nodes"),
     key="pk = EVENT#<eventId>, sk = EVENT",
 )
+LATEST = AccessPattern(
+    id="QUAKE-N1",
+    question="The newest report of an earthquake that USGS revised",
+    table=EARTHQUAKES,
+    operations=("GetItem", "BatchGetItem"),
+    who=Who.ANY,
+    max_age=10,
+    shared_ms=CROWD_MS,
+    fields=("Earthquake.latest",),
+    key="pk = EVENT#<eventId>, sk = LATEST",
+)
+REVISIONS = AccessPattern(
+    id="QUAKE-N2",
+    question="The revisions of an earthquake, newest first",
+    table=EARTHQUAKES,
+    operations=("Query",),
+    who=Who.ANY,
+    max_age=10,
+    fields=("Earthquake.revisions",),
+    key="pk = :partition AND begins_with(sk, :revisions)",
+    descending=True,
+)
 DETECTED = AccessPattern(
     id="QUAKE-S1",
     question="Earthquakes as they are stored, by magnitude and bounding box",
@@ -146,10 +195,14 @@ PATTERNS = (
     STORED_IDS,
     INSERT_WITH_ALIASES,
     ADD_ALIAS,
+    NEWEST,
+    REVISE,
     INGEST_STATE,
     EVENTS_BY_DAY,
     WRITE_LOG,
     LOGS_OF_DAY,
     EVENT,
+    LATEST,
+    REVISIONS,
     DETECTED,
 )

@@ -52,6 +52,16 @@ class Role:
     files: tuple[Files, ...] = ()
 
 
+_INGEST = (
+    earthquakes.STORED_IDS,
+    earthquakes.INSERT_WITH_ALIASES,
+    earthquakes.ADD_ALIAS,
+    earthquakes.NEWEST,
+    earthquakes.REVISE,
+    earthquakes.INGEST_STATE,
+    earthquakes.WRITE_LOG,
+    earthquake_statistics.RAISE_BOUND,
+)
 # What fields come to beside their own patterns, and what a gateway does on its own: it looks after uploads, keeps
 # answers and logs.
 _BEHIND_FIELDS = (
@@ -59,9 +69,7 @@ _BEHIND_FIELDS = (
     *persons.PATTERNS,
     *faces.PATTERNS,
     *livestreams.PATTERNS,
-    earthquakes.INGEST_STATE,
-    earthquakes.WRITE_LOG,
-    earthquake_statistics.RAISE_BOUND,
+    *_INGEST,
     earthquake_statistics.COVERAGE,
     active_matches.TICK,
     fixtures.SYNC_SOON,
@@ -199,12 +207,7 @@ INGEST = Role(
     "`ingest earthquakes`: stores earthquakes; `serve` may do so without this role",
     patterns=(
         earthquakes.INSERT_EVENT,
-        earthquakes.STORED_IDS,
-        earthquakes.INSERT_WITH_ALIASES,
-        earthquakes.ADD_ALIAS,
-        earthquakes.INGEST_STATE,
-        earthquakes.WRITE_LOG,
-        earthquake_statistics.RAISE_BOUND,
+        *_INGEST,
     ),
 )
 DEAD_LETTERS = Role(
