@@ -4,8 +4,9 @@ Each is told once under a mark that says what it is about, not which record brou
 likes again within a window is one liker, and who follows again on the same day is not told of again.
 
 The unread notifications of a deleted post or comment are deleted. Their keys follow from the item that was deleted;
-those of likes that were taken back before are found among the author's. A record and the deletion of its item are handled in their order; the mark of a notification is
-put with its deletion too, so that a record that is handled late, as from a dead letter, creates it no more.
+those of likes that were taken back before are found among the author's. A record and the deletion of its item are
+handled in their order; the mark of a notification is put with its deletion too, so that a record that is handled
+late, as from a dead letter, creates it no more.
 """
 
 import asyncio
