@@ -11,9 +11,10 @@ from datastore.change_log import REACH_SECONDS, PlaceRefused, Wanted, not_now
 from datastore.change_runs import oldest
 from datastore.change_sizes import size_of
 from datastore.client import RequestRefused
-from datastore.errors import DomainError
+from datastore.errors import DomainError, Throttled
 from datastore.places import Key, idle_since
 from datastore.positions import sequence_at
+from datastore.read_pace import ReadPace
 from datastore.shard_places import RETENTION
 from datastore.shards import INVALID, LOST, Page, ShardCursor, ShardGone, Trimmed, Wire, sequence_of, shards_of
 from datastore.streams import Change, decode_change
@@ -58,7 +59,8 @@ class OlderChanges:
     """What a log lacks of the shards of a stream: see `change_log.ReadOlder`.
 
     One reading of a shard lasts at most `seconds` while it is answered. What fails is asked again for `patience`
-    seconds. `empty_seconds`: for how long a shard has nothing more before that is its end.
+    seconds, and what is throttled at a lower rate (datastore/read_pace.py). `empty_seconds`: for how long a shard has
+    nothing more before that is its end.
     """
 
     def __init__(
@@ -117,10 +119,11 @@ class OlderChanges:
     async def _read(self, stream: str, one: Wanted, found: _Found) -> None:
         earliest = _earliest(one.start)
         cursor = ShardCursor(self._wire, stream, one.shard, one.start if sequence_at(one.start) is not None else None)
+        pace = ReadPace(LONG_PAUSE_SECONDS)
         empty = reached = 0
         spent = nothing = 0.0
         while spent <= self._seconds:
-            page, seconds = await self._page(cursor, one.key)
+            page, seconds = await self._page(cursor, one.key, pace)
             changes = _changes(_table(stream), page)
             found.add(one, [change for change in changes if change.time.timestamp() >= earliest])
             begins, reached = one.before(), max(reached, *map(_sequence, page.records), 0)
@@ -142,12 +145,24 @@ class OlderChanges:
             spent += seconds
         raise _TooMuch
 
-    async def _page(self, cursor: ShardCursor, key: Key) -> tuple[Page, float]:
-        """The next one, however often it has to be asked for, and how many seconds its answer took."""
+    async def _page(self, cursor: ShardCursor, key: Key, pace: ReadPace) -> tuple[Page, float]:
+        """Return the next page, and how many seconds its answer took. Repeats what fails, and slows where throttled.
+
+        Raises:
+            PlaceRefused: The stream does not accept the position.
+            DomainError: The store refused the read for good.
+        """
+        if pace.is_slowed:
+            await asyncio.sleep(pace.pause())
         while True:
             began = time.monotonic()
             try:
-                return await cursor.read(), time.monotonic() - began
+                page = await cursor.read()
+                pace.answered()
+                return page, time.monotonic() - began
+            except Throttled:
+                await asyncio.sleep(pace.throttled())
+                continue
             except DomainError as problem:
                 if not problem.retryable:
                     raise

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +29,7 @@ from datastore.engine_programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
 from datastore.hub import Keeping, Policy
 from datastore.places import key_of
+from datastore.read_pace import FIRST_INTERVAL_SECONDS, JITTER
 from datastore.shards import StreamMissing
 from datastore.streams import Change, ChangesLost, StreamReader
 
@@ -790,6 +792,30 @@ async def test_what_comes_behind_more_empty_pages_than_an_end_has_is_found_withi
     found = await read(OlderChanges(script, empty_seconds=1.0), numbers[0], lambda: None)
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:]
+
+
+async def test_throttled_reads_of_older_changes_are_repeated_at_a_lower_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(3)]
+    script.fail("GetRecords", Throttled("busy"), Throttled("busy"))
+    asked_at: list[float] = []
+    call = script.call
+
+    async def timed(operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
+        if operation == "GetRecords":
+            asked_at.append(asyncio.get_running_loop().time())
+        return await call(operation, payload, timeout=timeout)
+
+    monkeypatch.setattr(script, "call", timed)
+    found = await read(OlderChanges(script, empty_seconds=0), numbers[0], lambda: numbers[2])
+
+    assert found is not None
+    assert [number_of(change) for change in found] == numbers[1:2]
+    shortest = [FIRST_INTERVAL_SECONDS * (1 - JITTER), 2 * FIRST_INTERVAL_SECONDS * (1 - JITTER)]
+    assert [later - earlier >= least for (earlier, later), least in zip(pairwise(asked_at), shortest, strict=True)] == [
+        True,
+        True,
+    ]
 
 
 FAULTS = [Throttled("busy"), Unavailable("gone"), Timeout("late"), RequestRefused("AccessDenied", "not yet")]

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import feed_process
 import pytest
@@ -22,7 +23,7 @@ from datastore.backoff import Backoff
 from datastore.database import StoreOptions
 from datastore.dead_letters import DeadLetter, every_letter
 from datastore.keyspace.feeds.table import FEED
-from datastore.leases import Leases
+from datastore.leases import LIFETIME_SECONDS, Leases
 from datastore.shards import ShardCursor, shards_of, stream_of
 from datastore.streams import Change
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
@@ -158,11 +159,15 @@ def handlers_of(served: Served, fan_out_bound: int = MOST_FOLLOWERS) -> list[Han
 
 @asynccontextmanager
 async def pipeline(served: Served, handlers: Sequence[Handler] | None = None) -> AsyncIterator[None]:
-    """An instance in this process."""
+    """An instance in this process.
+
+    Its leases live as long as in operation: with shorter ones, a machine that stands still for a moment makes it lose
+    its lease in each batch, and it gets nowhere. Leaving gives them back.
+    """
     instance = served.gateway.background.feed_pipeline(
         handlers=handlers or handlers_of(served),
         now=feed_process.utc_now,
-        pace=feed_process.QUICK,
+        pace=replace(feed_process.QUICK, lease_seconds=LIFETIME_SECONDS),
         retries=Backoff(first=0.001, most=0.01, tries=6),
     )
     running = asyncio.create_task(instance.run())

@@ -11,7 +11,7 @@ from fault_mix import FIFTH, FaultMix, Only
 from fault_proxy import EXPIRED, Proxy, Seen, until
 from feed_workload import STEP, Workload, before, compare, settled
 from resuming_clients import Client, OverEvents, OverSocket
-from test_feed_workload import buried, pipeline
+from test_feed_workload import PATIENCE, buried, pipeline
 from test_resume import other  # noqa: F401 - a fixture
 from test_sightings import report
 
@@ -124,6 +124,7 @@ async def test_who_comes_back_while_the_store_is_away_goes_on_once_it_is_there(
     assert [one["data"]["sightingReported"]["sightingId"] for one in told] == missed
 
 
+@pytest.mark.timeout(2 * PATIENCE)
 async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
     served: Served, proxy: Proxy, engine: str, store_options: StoreOptions
 ) -> None:
