@@ -9,7 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from datastore.change_log import Log
 from datastore.change_reading import EMPTY_SECONDS, OlderChanges
@@ -43,6 +43,16 @@ logger = logging.getLogger(__name__)
 
 def _log(table: str, problem: Exception) -> None:
     logger.warning("Changes of %s: %r", table, problem)
+
+
+class _Reached(NamedTuple):
+    """Up to where a table's changes have been told."""
+
+    number: int
+    place: Place
+
+
+_HasPlace = Entry | _Reached
 
 
 class _Followed:
@@ -148,6 +158,24 @@ class ChangeFeed:
         finally:
             await self._leave(table, followed)
 
+    @asynccontextmanager
+    async def join(
+        self, following: "Following[T]", table: Table, select: Callable[[Change], T | None]
+    ) -> AsyncIterator[None]:
+        """Give a follower events of another table's changes, too, from now on.
+
+        Entered when every write to that table acknowledged from then on will be seen. The events have no place of
+        their own: a follower that goes on after one of them goes on after what it had of its own table by then.
+        Raises as `follow` does; the follower's iteration raises `ChangesLost` when something of either was lost.
+        """
+        followed = self._join(table)
+        try:
+            with self._hub.join(table.name, following.subscription, partial(following.beside, select)):
+                await followed.source.attached()
+                yield
+        finally:
+            await self._leave(table, followed)
+
     def followers(self, table: Table) -> int:
         """How many follow a table whose stream is being read."""
         followed = self._tables.get(table.name)
@@ -228,7 +256,7 @@ class Following(Generic[T]):
         self._key = key
         self._turns = turns
         self._charge = charge
-        self._events: Subscription[tuple[T, Entry]] | None = None
+        self._events: Subscription[tuple[T, _HasPlace]] | None = None
         self._seen: Seen | None = None
         self._generation = self._time = 0
         self._left = 0  # to be looked at in this turn
@@ -237,7 +265,7 @@ class Following(Generic[T]):
         self.is_too_old = False
         self.number, self._place = log.last_number, log.last_place
 
-    def begin(self, events: Subscription[tuple[T, Entry]], after: Place | None, number: int | None) -> None:
+    def begin(self, events: "Subscription[tuple[T, _HasPlace]]", after: Place | None, number: int | None) -> None:
         """Go on after a place, which has this number, if it is known; else with what is new."""
         self._events = events
         self.is_too_old = after is not None and number is None
@@ -281,14 +309,24 @@ class Following(Generic[T]):
         """Whether the next event is waited for: all that was told until now has been taken, or passed over."""
         return self._is_asked and not self.waiting and self._log.last_number >= self.number
 
-    def live(self, entry: Entry) -> tuple[T, Entry] | None:
+    def live(self, entry: Entry) -> "tuple[T, _HasPlace] | None":
         """What the hub has for it: nothing, as long as it is behind, for then the log has it."""
         if self.is_behind or entry.number <= self.number:
             return None
         event = self._select(entry.change)
         return None if event is None else (event, entry)
 
-    def key(self, event: tuple[T, Entry]) -> Hashable:
+    def beside(self, select: Callable[[Change], T | None], entry: Entry) -> "tuple[T, _HasPlace] | None":
+        """Return an event of another table with how far this one has been told: all of that is given before it."""
+        event = select(entry.change)
+        return None if event is None else (event, _Reached(self._log.last_number, self._log.last_place))
+
+    @property
+    def subscription(self) -> "Subscription[tuple[T, _HasPlace]]":
+        assert self._events is not None
+        return self._events
+
+    def key(self, event: "tuple[T, _HasPlace]") -> Hashable:
         return None if self._key is None else self._key(event[0])
 
     async def missed(self) -> T | None:
@@ -354,5 +392,6 @@ class Following(Generic[T]):
             event, entry = await anext(self._events)
         finally:
             self._is_asked = False
-        self.number, self._place = entry.number, entry.place
+        if entry.number >= self.number:
+            self.number, self._place = entry.number, entry.place
         return event

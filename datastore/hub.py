@@ -221,8 +221,12 @@ class Subscription(Generic[T]):
 
     def offer(self, record: Any) -> None:
         """Take what `select` makes of a record. Whatever goes wrong ends this subscription and nothing else."""
+        self.take_from(self._select, record)
+
+    def take_from(self, select: Callable[[Any], T | None], record: Any) -> None:
+        """Take what a `select` makes of a record, as `offer` does."""
         try:
-            event = self._select(record)
+            event = select(record)
             if event is not None:
                 self._add(event)
         except SlowSubscriber as problem:
@@ -255,6 +259,32 @@ class Subscription(Generic[T]):
         await self.aclose()
 
 
+class Joined(Generic[T]):
+    """Records of another topic for a subscription: it ends when that topic ends."""
+
+    def __init__(
+        self, subscription: Subscription[T], select: Callable[[Any], T | None], forget: Callable[[Any], None]
+    ) -> None:
+        self._subscription = subscription
+        self._select = select
+        self._forget = forget
+
+    def offer(self, record: Any) -> None:
+        self._subscription.take_from(self._select, record)
+
+    def end(self, problem: Exception | None = None) -> None:
+        self._forget(self)
+        self._subscription.end(problem)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._forget(self)
+
+
 class Hub(Generic[R]):
     """Subscriptions by topic. Publishing costs one `select` for each subscriber of the topic.
 
@@ -263,7 +293,7 @@ class Hub(Generic[R]):
 
     def __init__(self, before: Callable[[R], None] = lambda _: None) -> None:
         self._before = before
-        self._topics: dict[str, dict[int, Subscription[Any]]] = {}
+        self._topics: dict[str, dict[int, Subscription[Any] | Joined[Any]]] = {}
 
     def subscribe(
         self,
@@ -282,6 +312,12 @@ class Hub(Generic[R]):
         self._topics.setdefault(topic, {})[id(subscription)] = subscription
         return subscription
 
+    def join(self, topic: str, subscription: Subscription[T], select: Callable[[R], T | None]) -> Joined[T]:
+        """Add events of another topic to a subscription, in the order in which they come, until the context is left."""
+        joined = Joined(subscription, select, lambda one: self._forget(topic, one))
+        self._topics.setdefault(topic, {})[id(joined)] = joined
+        return joined
+
     def publish(self, topic: str, record: R) -> None:
         self._before(record)
         for subscription in tuple(self._topics.get(topic, {}).values()):
@@ -295,7 +331,7 @@ class Hub(Generic[R]):
     def count(self, topic: str) -> int:
         return len(self._topics.get(topic, {}))
 
-    def _forget(self, topic: str, subscription: Subscription[Any]) -> None:
+    def _forget(self, topic: str, subscription: Subscription[Any] | Joined[Any]) -> None:
         subscriptions = self._topics.get(topic, {})
         subscriptions.pop(id(subscription), None)
         if not subscriptions:

@@ -2,9 +2,9 @@
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from graphql import OperationType
 
@@ -129,6 +129,13 @@ class Unshared(Generic[Event]):
         return self.events
 
 
+class Beside(NamedTuple, Generic[Event]):
+    """Another table whose changes are events of a subscription, too."""
+
+    table: Table
+    select: Callable[[Change], Event | None]
+
+
 async def follow(
     context: Context,
     table: Table,
@@ -138,6 +145,8 @@ async def follow(
     key: Callable[[Event], Hashable] = _any,
     prepare: Callable[[], Awaitable[Event | None]] | None = None,
     first: Callable[[], Awaitable[Event | None]] | None = None,
+    beside: Beside[Event] | None = None,
+    resumed: Callable[[], Awaitable[Event | None]] | None = None,
     progress: Progress | None = None,
 ) -> AsyncGenerator[Event, None]:
     """The events that `select` makes of the table's changes, from now on or from where a client wants to go on.
@@ -145,7 +154,9 @@ async def follow(
     A change that `select` cannot read is logged and passed over. Where the source is late, events wait as `keeping`
     says: with the policy LATEST, `key` tells which one a newer one replaces; without it that is any. `prepare` and
     `first` are awaited once no change can be missed any more, `first` where nothing is known of what was missed: what
-    they answer, unless None, is the first event. `progress` is the context's, if no other is given.
+    they answer, unless None, is the first event. `resumed` is awaited after what was missed: what it answers is the
+    next event. `beside` adds events of another table's changes from now on: those made before cannot be resumed.
+    `progress` is the context's, if no other is given.
     """
     progress = progress or context.progress or Progress()
     changes = context.services.changes.follow(
@@ -157,7 +168,12 @@ async def follow(
         after=None if progress.resume is None else progress.resume.place,
         charge=context.meter.charge,
     )
-    async with changes as events:
+    async with AsyncExitStack() as stack:
+        events = await stack.enter_async_context(changes)
+        if beside is not None:
+            await stack.enter_async_context(
+                context.services.changes.join(events, beside.table, _tolerant(beside.select))
+            )
         context.told()  # also of what happened before: whoever comes back is told that, too
         progress.begin(events, events.told_until, tells_first=first is not None)
         for read in (prepare, None if progress.is_resumed else first):
@@ -165,6 +181,9 @@ async def follow(
                 context.told()
                 yield event
         while (event := await events.missed()) is not None:
+            progress.take()
+            yield event
+        if resumed is not None and progress.is_resumed and (event := await resumed()) is not None:
             progress.take()
             yield event
         progress.here()

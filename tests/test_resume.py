@@ -32,6 +32,7 @@ from datastore.database import StoreOptions
 from datastore.feeds.home_feeds import source_item
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.keyspace.parts import Key
 from datastore.matches.cricket import CricketEvent, EventKind
 from datastore.moments import iso
@@ -319,6 +320,8 @@ async def told_all(served: Served) -> None:
     assert services is not None
     assert database is not None
     for name, followed in services.changes._tables.items():
+        if name == FIXTURES.name:
+            continue  # tests write fixtures before their subscribers attach: the reader does not get these changes
         arn = await stream_of(database.client, name, services.prefix)
         (shard,) = await shards_of(database.client, arn)
         cursor = ShardCursor(database.client, arn, shard.id, None)

@@ -14,14 +14,16 @@ import msgspec
 from datastore.attributes import Item
 from datastore.hub import Keeping
 from datastore.keyspace.matches import active_matches as keys
+from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.fixture_changes import is_shown
 from datastore.matches.fixtures import Fixtures, no_match
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, begun
 from datastore.streams import Change
 from resolvers.context import Context
 from resolvers.matches.match_update import LiveScores, MatchUpdate, Updates, is_over, snapshot_of
 from resolvers.progress import Progress
-from resolvers.subscribing import follow
+from resolvers.subscribing import Beside, follow
 
 # The attributes of a state that updates show. A tick that changed nothing writes others.
 SHOWN = (
@@ -48,6 +50,15 @@ class _Deleted(NamedTuple):
     """The state of a match was deleted."""
 
     match_id: str
+
+
+class _FixtureChanged(NamedTuple):
+    """The fixture of a match was changed, and not by the match's poller."""
+
+    match_id: str
+
+
+_Change = ActiveMatch | _Deleted | _FixtureChanged | _Over | Updates
 
 
 class VersionSequence:
@@ -93,8 +104,23 @@ class VersionSequence:
             update = await read_update(self._context, self._match_id)
             return _Over(update.version) if update.is_final else None
 
-        changes: AsyncGenerator[ActiveMatch | _Deleted | Updates | _Over, None] = follow(
-            self._context, keys.ACTIVE_MATCHES, self._select, KEEPING, prepare=last, first=first, progress=progress
+        async def resumed() -> Updates | None:
+            # Changes of fixtures have no place to resume after. Those of a match with a state show in its next update.
+            if self._match_id is None or await self._is_there(self._match_id):
+                return None
+            update = await self._fixture_update(self._match_id)
+            return None if update is None else [update]
+
+        changes: AsyncGenerator[_Change, None] = follow(
+            self._context,
+            keys.ACTIVE_MATCHES,
+            self._select,
+            KEEPING,
+            prepare=last,
+            first=first,
+            beside=Beside(FIXTURES, self._select_fixture),
+            resumed=resumed,
+            progress=progress,
         )
         last_version: int | None = None
         async with aclosing(changes):
@@ -102,13 +128,18 @@ class VersionSequence:
                 if isinstance(change, _Over):
                     last_version = change.version
                 elif isinstance(change, _Deleted):
-                    if await self._is_back(change.match_id):
+                    if await self._is_there(change.match_id):
                         continue
                     if not self._only_live:
                         return
                     update = self._has_left(change.match_id)
                     if update is not None:
                         yield [update]
+                elif isinstance(change, _FixtureChanged):
+                    update = await self._fixture_update(change.match_id)
+                    if update is not None:
+                        yield [update]
+                        last_version = update.version if update.is_final else last_version
                 elif not isinstance(change, ActiveMatch):
                     yield change
                     last_version = next((update.version for update in change if update.is_final), last_version)
@@ -137,7 +168,34 @@ class VersionSequence:
             return None  # a tick that changed nothing
         return self._context.services.parsed_matches.of(change)
 
-    async def _is_back(self, match_id: str) -> bool:
+    def _select_fixture(self, change: Change) -> _FixtureChanged | None:
+        match_id = change.keys["matchId"]
+        is_wanted = match_id in self.seen if self._match_id is None else match_id == self._match_id
+        return _FixtureChanged(match_id) if is_wanted and is_shown(change) else None
+
+    async def _fixture_update(self, match_id: str) -> MatchUpdate | None:
+        """Return a snapshot after a change of the fixture, unless a version follows, whose match is read after it.
+
+        Of a match without a state the snapshot has the fixture's version. Others keep theirs: `MatchUpdate.match` shows
+        the change.
+        """
+        seen = self.seen.get(match_id, -1)
+        active = await ActiveMatches(self._context.new_store(), self._context.services.now()).latest(match_id)
+        if active is None:
+            if self._only_live:
+                return None
+            update = await _read_fixture(self._context, match_id)
+            if update.version < seen:
+                return None
+        elif active.version != seen or (self._only_live and active.status is not ActiveStatus.ACTIVE):
+            return None
+        else:
+            update = snapshot_of(active)
+        self._given[match_id] = update
+        self.seen[match_id] = update.version
+        return update
+
+    async def _is_there(self, match_id: str) -> bool:
         matches = ActiveMatches(self._context.new_store(), self._context.services.now())
         return await matches.latest(match_id) is not None
 
@@ -266,11 +324,13 @@ async def _next(context: Context, active: ActiveMatch, seen: int | None) -> Matc
 
 async def read_update(context: Context, match_id: str) -> MatchUpdate:
     """A match as it stands, by its live state, else by its fixture. Raises `NotFound`."""
-    store, now = context.new_store(), context.services.now()
-    active = await ActiveMatches(store, now).latest(match_id)
-    if active is None:
-        match = await Fixtures(store, now).latest(match_id)
-        if match is None:
-            raise no_match(match_id)
-        return replace(snapshot_of(begun(match)), is_final=match.phase.is_over)
-    return snapshot_of(active)
+    active = await ActiveMatches(context.new_store(), context.services.now()).latest(match_id)
+    return await _read_fixture(context, match_id) if active is None else snapshot_of(active)
+
+
+async def _read_fixture(context: Context, match_id: str) -> MatchUpdate:
+    """Return how a match without a state stands. Raises `NotFound`."""
+    match = await Fixtures(context.new_store(), context.services.now()).latest(match_id)
+    if match is None:
+        raise no_match(match_id)
+    return replace(snapshot_of(begun(match)), is_final=match.phase.is_over)

@@ -38,6 +38,7 @@ OPERATOR_GUARD = (
 FIXTURES = Table(
     name="cricket-fixtures",
     partition="matchId",
+    stream="NEW_AND_OLD_IMAGES",
     indexes=(Index("leagueCode-startTime-index", partition="leagueCode", sort="startTime", projection=SUMMARY),),
     item_bytes=4500,
 )
