@@ -14,7 +14,7 @@ from msgspec.structs import replace as replaced
 from test_active_matches import state
 from test_explain import ask, explanation
 from test_fixtures import one, put, system
-from test_match_updates import advance, begun
+from test_match_updates import begun
 
 from datastore.attributes import decode_item
 from datastore.database import Database
@@ -130,7 +130,6 @@ async def test_a_crowd_that_follows_a_match_sees_what_an_event_tells_of_and_has_
         assert (await served.ask(MATCH)).errors is None  # kept, from before the event
         reads.taken()
         await note(elsewhere, f"now {step}")
-        await advance(served)
         events = [(await listener.event())["matchUpdates"]["match"] for listener in listeners]
         assert [event["note"] for event in events] == [f"now {step}"] * FOLLOWERS
         assert {(event["homeTeam"]["name"], event["awayTeam"]["name"]) for event in events} == {("Home", "Away")}
