@@ -129,7 +129,7 @@ async def test_what_the_ids_of_an_event_cost(served: Served) -> None:
     assert costs == [["PutItem"], ["PutItem"], ["BatchGetItem", "TransactWriteItems"], ["BatchGetItem"]]
 
 
-async def test_aliases_are_not_listed_counted_or_delivered(served: Served) -> None:
+async def test_aliases_are_not_listed_counted_or_delivered(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     events = await served.listen("subscription {earthquakeDetected {eventId}}")
     await served.settle(EARTHQUAKES, 1)
     async with counting(served):
@@ -140,6 +140,8 @@ async def test_aliases_are_not_listed_counted_or_delivered(served: Served) -> No
     assert {(await events.event())["earthquakeDetected"]["eventId"] for _ in range(2)} == {US, "us2"}
     assert [day["natural"] for day in found.values()] == [{"4": [2, 4.5]}]
     assert {node["eventId"] for node in listed.data["earthquakes"]["nodes"]} == {US, "us2"}
+    # Nor is an alias taken for a damaged event.
+    assert [each.getMessage() for each in caplog.records if each.levelname in ("WARNING", "ERROR")] == []
 
 
 @pytest.mark.parametrize(
