@@ -62,7 +62,9 @@ async def live_scores(
     context, seconds = info.context, _interval(min_interval_ms)
     code = None if league_code is None else bounds.code("leagueCode", league_code)
     known = _known_of_many(context)
-    sequence = VersionSequence(context, lambda image: code in (None, image["leagueCode"]), known, only_live=True)
+    sequence = VersionSequence(
+        context, lambda image: code in (None, image.get("leagueCode", code)), known, only_live=True
+    )
 
     async def first(context: Context) -> LiveScores:
         matches = ActiveMatches(context.new_store(), context.services.now())

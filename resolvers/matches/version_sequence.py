@@ -213,6 +213,11 @@ class VersionSequence:
         return None if update.version != seen or is_same else update
 
     async def _update(self, active: ActiveMatch) -> MatchUpdate | None:
+        if active.is_partial:  # its league and its version are those of its fixture
+            matches = ActiveMatches(self._context.new_store(), self._context.services.now())
+            active = await matches.latest(active.match_id) or active
+            if not self._wanted({"matchId": active.match_id, "leagueCode": active.league_code}):
+                return None
         if self._only_live and active.status is not ActiveStatus.ACTIVE:
             self.left[active.match_id] = active.version
             if self.seen.pop(active.match_id, None) is None:

@@ -373,6 +373,29 @@ async def test_subscribers_receive_them_as_they_stand(served: Served, ours: list
         assert ids((await listener.event())["liveScores"]["updates"]) == ["m1", *ours]
 
 
+async def test_subscribers_receive_their_changes(served: Served, ours: list[str]) -> None:
+    write(served, (LEAGUES, {"leagueId": "9", "code": "BBL", "name": "Big Bash"}))
+    fields = "{ isSnapshot updates { matchId leagueCode liveScore { status } } ended }"
+    everybody = await served.listen(f"subscription {{ liveScores {fields} }}")
+    other = await served.listen(f'subscription {{ liveScores(leagueCode: "BBL") {fields} }}')
+    one_match = await served.listen('subscription { matchUpdates(matchId: "m1") { version liveScore { status } } }')
+    first, _ = (await everybody.event())["liveScores"], await one_match.event()
+    assert (await other.event())["liveScores"]["updates"] == []
+
+    write(served, (ACTIVE_MATCHES, ACTIVE | {"previousStatus": "Innings Break"}))
+    second = (await everybody.event())["liveScores"]
+
+    assert ids(first["updates"]) == ["m1", *ours]
+    assert second["updates"] == [{"matchId": "m1", "leagueCode": "IPL", "liveScore": {"status": "Innings Break"}}]
+    assert (await one_match.event())["matchUpdates"] == {"version": 0, "liveScore": {"status": "Innings Break"}}
+    write(served, (ACTIVE_MATCHES, ACTIVE | {"status": "ended"}))
+    assert (await everybody.event())["liveScores"]["ended"] == ["m1"]
+    theirs = {"matchId": "m7", "leagueCode": "BBL", "startTime": seconds(NOON)}
+    write(served, (FIXTURES, theirs), (ACTIVE_MATCHES, ACTIVE | {"matchId": "m7"}))
+    # The match of another league, which came before, was not for these subscribers.
+    assert ids((await other.event())["liveScores"]["updates"]) == ["m7"]
+
+
 async def test_a_state_without_a_status_is_damaged(served: Served) -> None:
     write(served, (ACTIVE_MATCHES, {"matchId": "m2"}))
 
