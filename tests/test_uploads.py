@@ -26,6 +26,7 @@ from datastore.photos.releases import LIFETIME, Releases
 from datastore.photos.removals import incoming
 from datastore.photos.reservations import Reservation
 from datastore.photos.uploads import Uploads
+from datastore.retry_budget import RetryBudget
 from datastore.store import Store
 from pipelines.photos.janitor import Janitor
 from runtime import Gateway, new_id
@@ -119,7 +120,9 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
             return await forward(proxy, seen)
 
     proxy.always = one_at_a_time
-    async with client_of(proxy, backoff=Backoff(first=0.01, most=0.3, tries=8)) as client:
+    async with client_of(
+        proxy, backoff=Backoff(first=0.01, most=0.3, tries=1000), budget=RetryBudget(1_000_000)
+    ) as client:
 
         async def reserve(number: int) -> str:
             store = Store(client, prefix=served.gateway._store.prefix, deadline=Deadline(30), token=new_id)
