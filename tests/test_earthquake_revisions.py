@@ -161,7 +161,7 @@ async def test_the_newest_reports_of_a_page_are_one_batch(served: Served, tmp_pa
     for number in (1, 2):
         await ingest(served, tmp_path, *(report(number, id=id) for id in ids))
     answer = await served.ask(
-        '{ earthquakes(start: "2026-06-25", first: 25) { nodes { magnitude latest { magnitude } } } }'
+        '{ earthquakes(start: "2026-06-25T00:00:00Z", first: 25) { nodes { magnitude latest { magnitude } } } }'
     )
 
     assert answer.data["earthquakes"]["nodes"] == [{"magnitude": 4.1, "latest": {"magnitude": 4.2}}] * 25
