@@ -3,10 +3,34 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from conftest import NOON, Served
+from conftest import NOON, Answer, Served
+from feed_changes import feed_changes, store_of
 
 from datastore.attributes import encode_item
 from datastore.keyspace.feeds.table import FEED
+from pipelines.feeds.handlers import feed_handlers
+
+
+class Pipeline:
+    """The handlers of the feed's stream. Each call of `run` hands them what is new in it."""
+
+    def __init__(self, served: Served) -> None:
+        assert served.gateway.database is not None
+        self.database = served.gateway.database
+        self.handlers = feed_handlers(lambda: store_of(self.database), served.clock)
+        self._seen = 0
+
+    async def run(self) -> None:
+        """Until nothing is new."""
+        while changes := await feed_changes(self.database, self._seen):
+            self._seen += len(changes)
+            for handler in self.handlers:
+                await handler.handle(changes)
+
+
+def good(answer: Answer) -> Any:
+    assert answer.errors is None, answer.errors
+    return answer.data
 
 
 def seconds(moment: datetime) -> str:
@@ -56,6 +80,23 @@ def edge(follower: str, followee: str, at: datetime = NOON - timedelta(hours=1))
         "GSI_FOLPK": partition,
         "GSI_FOLSK": f"{moment}#FOLLOWER#{follower}",
     }
+
+
+def bare_user(id: str) -> dict[str, Any]:
+    """A user item as the document has it: all key."""
+    return {"PK": f"USER#{id}", "SK": "META"}
+
+
+def notification(user_id: str, name: str, at: datetime = NOON) -> dict[str, Any]:
+    """A notification as the document has it: all key."""
+    partition, sort = f"USER#{user_id}#UNREAD", f"{seconds(at)}#{name}"
+    return {"PK": partition, "SK": sort, "GSI_NOTIFPK": partition, "GSI_NOTIFSK": sort}
+
+
+def entry(user_id: str, post_id: str, at: datetime = NOON, shard: int = 3) -> dict[str, Any]:
+    """A feed entry as the document has it: all key."""
+    partition, sort = f"FEED#{user_id}", f"{seconds(at)}#{shard}#POST#{post_id}"
+    return {"PK": partition, "SK": sort, "GSI3PK": partition, "GSI3SK": sort}
 
 
 def write(served: Served, *items: dict[str, Any]) -> None:

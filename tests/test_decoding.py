@@ -74,10 +74,10 @@ VALUES = (
 def user_by_hand(item: Mapping[str, Any]) -> User:
     return User(
         split(item["PK"])[1],
-        item["name"],
+        item.get("name", split(item["PK"])[1]),
         item.get("bio"),
         item.get("avatar_ref"),
-        from_iso(item["created_at"]),
+        from_iso(item["created_at"]) if "created_at" in item else None,
         max(0, int(item.get("posts", 0))),
         max(0, int(item.get("followers", 0))),
         max(0, int(item.get("following", 0))),
@@ -123,7 +123,7 @@ def comment_by_hand(item: Mapping[str, Any]) -> Comment:
 def entry_by_hand(item: Mapping[str, Any]) -> FeedEntry:
     moment, _, _, post_id = split(item["SK"])
     return FeedEntry(
-        split(item["PK"])[1], post_id, item["author_id"], from_iso(moment), bool(item.get("followers_only"))
+        split(item["PK"])[1], post_id, item.get("author_id"), from_iso(moment), bool(item.get("followers_only"))
     )
 
 
@@ -151,11 +151,11 @@ def notification_by_hand(item: Mapping[str, Any]) -> Notification:
     return Notification(
         split(item["PK"])[1],
         item["SK"],
-        NotificationKind(item["kind"]),
+        NotificationKind(item["kind"]) if "kind" in item else None,
         from_iso(moment),
-        from_seconds(item["expiresAt"]),
-        item["actor_id"],
-        int(item["actor_count"]),
+        from_seconds(item["expiresAt"]) if "expiresAt" in item else None,
+        item.get("actor_id"),
+        int(item.get("actor_count", 0)),
         item.get("post_id"),
         item.get("comment_id"),
     )
@@ -187,7 +187,10 @@ def event_by_hand(item: Mapping[str, Any]) -> Earthquake:
     depth = {"depth_km": values["depth_km"] is None or type(values["depth_km"]) in (int, float, Decimal)}
     if not all((texts | moments | numbers | depth).values()):
         raise ValueError
-    return Earthquake(**values)
+    names = "type", "status", "alert", "url"
+    optional = {name: values[name] if type(values[name]) is str else None for name in names}
+    optional["type"] = optional["type"] or "earthquake"
+    return Earthquake(**values | optional)
 
 
 def team_by_hand(item: Mapping[str, Any]) -> Team:
@@ -410,7 +413,9 @@ def test_of_what_readers_do_not_look_at_so_many_combinations_are_kept(monkeypatc
 
 
 def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
-    raw = encode_item(match_item(WHOLE, NOON) | {"liveUpdatedAt": iso(NOON), "archivedAt": iso(NOON)})
+    raw = encode_item(
+        match_item(WHOLE, NOON) | {"liveUpdatedAt": iso(NOON), "archivedAt": iso(NOON), "operatorFields": {"note"}}
+    )
     fields = {to_snake_case(name): name for name in MATCH_FIELDS}
     values = {name: fields.get(name) for name in Match.__struct_fields__} | {"season_id": "season"}
     shown = {name: field for name, field in values.items() if field is not None}

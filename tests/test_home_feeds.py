@@ -363,6 +363,7 @@ async def test_what_is_damaged_stands_alone(served: Served) -> None:
     """An entry is an error in its own place, and a source is passed over."""
     good, bad = post_item("good", at=at(1)), post_item("bad", at=at(2))
     damaged = {name: value for name, value in entry(bad).items() if name != "author_id"}
+    damaged |= dict.fromkeys(("SK", "GSI3SK"), iso(at(2)) + "#no-post")
     source = {name: value for name, value in source_item("ada", "big", iso(NOON)).items() if name != "since"}
     await put(served, good, bad, entry(good), damaged, source, post_item("theirs", "big"))
 

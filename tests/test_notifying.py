@@ -56,7 +56,9 @@ async def unread_items(database: Database) -> list[Item]:
 
 async def told(database: Database) -> list[tuple[str, str, str, int]]:
     """Who was told what, of whom, and how many they were."""
-    return sorted((one.user_id, one.kind.value, one.actor_id, one.actor_count) for one in await notifications(database))
+    return sorted(
+        (one.user_id, one.kind or "", one.actor_id or "", one.actor_count) for one in await notifications(database)
+    )
 
 
 @pytest.mark.parametrize("at_once", [True, False])

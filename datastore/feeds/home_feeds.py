@@ -8,15 +8,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.attributes import Item, Raw, decode_item, encode_item
+from datastore.attributes import Item, Raw, decode_item, encode, encode_item
 from datastore.decoding import Decoder, flag, text
+from datastore.errors import Internal
+from datastore.feeds.posts import Posts
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.parts import Key, second_part
 from datastore.moments import from_iso, iso
 from datastore.pages import Page, Span
-from datastore.records import readable
+from datastore.records import raw_parsed, readable
 from datastore.store import QueryPage, Store
 
 # A feed's first page begins with its sources: so many are read with it, and more only where there are more.
@@ -31,11 +33,12 @@ class FeedEntry(Struct, frozen=True, gc=False):
     """The place of a post in a user's feed: written by the fan-out, or merged when the feed is read.
 
     `followers_only`: whether one follows the author is asked for together with the post, and else not at all.
+    `author_id` is None where another program stored an entry without it, and the caller may not see the post.
     """
 
     user_id: str
     post_id: str
-    author_id: str
+    author_id: str | None
     created_at: datetime
     followers_only: bool = False
 
@@ -71,7 +74,7 @@ def entry_item(
     return item | ({"followers_only": True} if followers_only else {})
 
 
-def _entry(user_id: str, sort: str, author_id: str, followers_only: bool) -> FeedEntry:
+def _entry(user_id: str, sort: str, author_id: str | None, followers_only: bool) -> FeedEntry:
     moment, post_id = keys.entry_parts(sort)
     return FeedEntry(user_id, post_id, author_id, from_iso(moment), followers_only)
 
@@ -80,9 +83,31 @@ entry_from = Decoder(
     _entry,
     user_id=text("PK", second_part),
     sort=text("SK"),
-    author_id=text("author_id"),
+    author_id=text("author_id", default=None),
     followers_only=flag("followers_only", bool, default=False),
 )
+
+
+async def with_authors(page: Page, posts: Posts) -> Page:
+    """FEED-003: return the page, each entry with its post's author, as far as the viewer may see the post.
+
+    Entries of other programs may name no author. Their posts are read in one batch.
+    """
+    raws = page.raw or []
+    if all("author_id" in raw for raw in raws):
+        return page
+    named = await asyncio.gather(*[_with_author(raw, posts) for raw in raws])
+    return Page(None, page.has_next, page.has_previous, raw=named)
+
+
+async def _with_author(raw: Raw, posts: Posts) -> Raw:
+    if "author_id" in raw:
+        return raw
+    entry = raw_parsed(entry_from, raw)
+    if isinstance(entry, Internal):
+        return raw
+    post = await posts.visible(entry.post_id, keys.HOME_FEED)
+    return raw if post is None else {**raw, "author_id": encode(post.author_id)}
 
 
 def source_from(item: Mapping[str, Any]) -> Source:

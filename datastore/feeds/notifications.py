@@ -39,17 +39,24 @@ class Notification(Struct, frozen=True, gc=False):
 
     `notification_id` is the sort key, unique among the user's. That of likes begins with the beginning of their window
     and stays, while their place in the list, which is that of `created_at`, moves with each like.
+
+    An item of another program need have nothing but its keys. What it lacks is None, and `actor_count` is 0. One
+    without `expires_at` stays until it is read.
     """
 
     user_id: str
     notification_id: str
-    kind: NotificationKind
+    kind: NotificationKind | None
     created_at: datetime
-    expires_at: datetime
-    actor_id: str
+    expires_at: datetime | None
+    actor_id: str | None
     actor_count: int
     post_id: str | None
     comment_id: str | None
+
+    def is_kept_at(self, now: datetime) -> bool:
+        """Return whether it has not expired at `now`."""
+        return self.expires_at is None or self.expires_at > now
 
 
 def is_notification(item_keys: Mapping[str, str]) -> bool:
@@ -64,11 +71,11 @@ notification_from = Decoder(
     Notification,
     user_id=text("PK", second_part),
     notification_id=text("SK"),
-    kind=text("kind", KINDS),
+    kind=text("kind", KINDS, default=None),
     created_at=text("GSI_NOTIFSK", _moment_at, default=text("SK", _moment_at)),
-    expires_at=number("expiresAt", from_seconds),
-    actor_id=text("actor_id"),
-    actor_count=number("actor_count", int),
+    expires_at=number("expiresAt", from_seconds, default=None),
+    actor_id=text("actor_id", default=None),
+    actor_count=number("actor_count", int, default=0),
     post_id=text("post_id", default=None),
     comment_id=text("comment_id", default=None),
 )
@@ -78,15 +85,19 @@ def told(notification: Notification) -> Write:
     """Return what stores it. Where it is there, the actor is counted, and replaces one who was before them."""
     key = key_in_table(notification)
     name = keys.notification_parts(notification.notification_id)[1]
-    about = {"post_id": notification.post_id, "comment_id": notification.comment_id}
+    expires_at = notification.expires_at
+    given = {
+        "kind": notification.kind,
+        "actor_id": notification.actor_id,
+        "expiresAt": None if expires_at is None else to_seconds(expires_at),
+        "post_id": notification.post_id,
+        "comment_id": notification.comment_id,
+    }
     fixed = {
         "GSI_NOTIFPK": key.partition,
         "GSI_NOTIFSK": keys.position(notification.created_at, name),
-        "kind": notification.kind.value,
-        "actor_id": notification.actor_id,
-        "expiresAt": to_seconds(notification.expires_at),
     }
-    present = {name: value for name, value in about.items() if value is not None}
+    present = {name: value for name, value in given.items() if value is not None}
     newest = "GSI_NOTIFSK" if notification.kind is NotificationKind.LIKE else ""
     return Write(FEED, key, {"actor_count": notification.actor_count}, {**fixed, **present}, newest=newest)
 
@@ -135,4 +146,4 @@ class Notifications:
 
     def _living(self, item: Mapping[str, Any] | None) -> Notification | None:
         found = record(notification_from, item)
-        return found if found and found.expires_at > self._now else None
+        return found if found and found.is_kept_at(self._now) else None

@@ -21,6 +21,9 @@ from datastore.versions import expecting, updated, version, versioned
 class User(Struct, frozen=True, gc=False):
     """Somebody in the feed. The pipeline counts: `posts` are those that others may see.
 
+    A user item of another program need have nothing but its keys: `name` is the user's id where it has none, and
+    `created_at` is None.
+
     `merged_since` is set once the author has too many followers for a fan-out: posts are merged into feeds when those
     are read, and no post of that moment or later has entries.
     """
@@ -29,7 +32,7 @@ class User(Struct, frozen=True, gc=False):
     name: str
     bio: str | None
     avatar_ref: str | None
-    created_at: datetime
+    created_at: datetime | None
     posts: int
     followers: int
     following: int
@@ -40,10 +43,10 @@ class User(Struct, frozen=True, gc=False):
 user_from = Decoder(
     User,
     user_id=text("PK", second_part),
-    name=text("name"),
+    name=text("name", default=text("PK", second_part)),
     bio=text("bio", default=None),
     avatar_ref=text("avatar_ref", default=None),
-    created_at=text("created_at", from_iso),
+    created_at=text("created_at", from_iso, default=None),
     posts=count("posts", default=0),
     followers=count("followers", default=0),
     following=count("following", default=0),

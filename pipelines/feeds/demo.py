@@ -77,7 +77,8 @@ class FeedDemo:
     async def _join(self, user_id: str, moment: datetime) -> datetime:
         """When the user joined: now, if the moment is not later than that of before."""
         name, bio = NAMES[user_id]
-        return (await Users(self._open_store(), moment).create(user_id, name=name, bio=bio)).created_at
+        user = await Users(self._open_store(), moment).create(user_id, name=name, bio=bio)
+        return user.created_at or moment
 
     async def _say(self, post_id: str, said: Said, began: datetime) -> None:
         moment = began - timedelta(hours=said.hours)

@@ -67,7 +67,7 @@ class Notifications:
     async def handle(self, changes: Sequence[Change]) -> None:
         now = self._now()
         changes = await completed(self._open_store, changes)
-        news = [piece for change in changes for piece in news_of(change) if piece.notification.expires_at > now]
+        news = [piece for change in changes for piece in news_of(change) if piece.notification.is_kept_at(now)]
         if news:
             await self._notify(self._open_store(), news, now)
         taken_back = [change for change in changes if _is_taken_back(change)]
@@ -94,7 +94,7 @@ class Notifications:
         gone = await Remains(store).gone(like.post_id for like in likes) if likes else set[str]()
         news = [piece for like in likes if like.post_id in gone for piece in _of_like(like)]
         news += [piece for change in changes for piece in _news_deleted(change)]
-        news = [piece for piece in news if piece.notification.expires_at > now]
+        news = [piece for piece in news if piece.notification.is_kept_at(now)]
         await effects.apply(store, [Effect(self._effect(piece), ()) for piece in news], now)
         await retract(store, [piece.notification for piece in news])
         posts = [post for change in changes if (post := deleted(change)) is not None]

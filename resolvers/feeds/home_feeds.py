@@ -7,11 +7,21 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 import strawberry
+from msgspec.structs import replace
 
-from datastore.feeds.home_feeds import FeedEntry, HomeFeeds, Source, entry_from, is_entry, is_source, source_from
-from datastore.feeds.posts import Post, written
+from datastore.feeds.home_feeds import (
+    FeedEntry,
+    HomeFeeds,
+    Source,
+    entry_from,
+    is_entry,
+    is_source,
+    source_from,
+    with_authors,
+)
+from datastore.feeds.posts import Post, Posts, written
 from datastore.feeds.users import User
-from datastore.feeds.visibility import Visibility
+from datastore.feeds.visibility import Sight, Visibility
 from datastore.hub import Keeping
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
@@ -43,17 +53,17 @@ async def home_feed(
     require(context.identity, keys.HOME_FEED, owner=owner)
     of = listing(context.services.cursors, keys.HOME_FEED, "Query.homeFeed", {"userId": owner})
     page = await context.home_feeds.of_user(owner, of.span(Paging(first, after, last, before)))
-    return connection(of, page, entry_from)
+    return connection(of, await with_authors(page, context.posts), entry_from)
 
 
 async def author(parent: strawberry.Parent[FeedEntry], info: Info) -> User | None:
-    return await info.context.users.by_id(parent.author_id)
+    return None if parent.author_id is None else await info.context.users.by_id(parent.author_id)
 
 
 async def post(parent: strawberry.Parent[FeedEntry], info: Info) -> Post | None:
     """Of a post for followers, whether the viewer is one is read in the same batch: it costs no call of its own."""
     pattern = post_keys.POST_OF_EVENT if is_event(info) else post_keys.POST
-    if parent.followers_only:
+    if parent.followers_only and parent.author_id is not None:
         info.context.sight.will_ask(parent.author_id, pattern)
     return await info.context.posts.visible(parent.post_id, pattern)
 
@@ -131,7 +141,7 @@ async def _arriving(
             before, taken = taken, ahead.mark
             progress.at(taken)
             if isinstance(event, FeedEntry):
-                yield event
+                yield event if event.author_id is not None else await _with_author(context, event)
             elif isinstance(event, Source):
                 found = await _posted_before(context, user_id, event, began)
                 for entry in found:
@@ -143,6 +153,14 @@ async def _arriving(
                 yield FeedEntry(user_id, event.post_id, event.author_id, event.created_at, followers_only)
             else:
                 progress.taken_left_out()  # those were nothing to this feed, either
+
+
+async def _with_author(context: Context, entry: FeedEntry) -> FeedEntry:
+    """Return an entry that names no author with its post's, if the caller may see the post; read consistently."""
+    store = context.new_store()
+    posts = Posts(store, context.services.now(), Sight(store, context.viewer))
+    post = await posts.visible(entry.post_id, post_keys.POST_OF_EVENT)
+    return entry if post is None else replace(entry, author_id=post.author_id)
 
 
 async def _posted_before(context: Context, user_id: str, source: Source, began: datetime) -> list[FeedEntry]:

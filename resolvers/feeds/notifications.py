@@ -40,7 +40,7 @@ async def notifications(
 
 
 async def actor(parent: strawberry.Parent[Notification], info: Info) -> User | None:
-    return await info.context.users.by_id(parent.actor_id)
+    return None if parent.actor_id is None else await info.context.users.by_id(parent.actor_id)
 
 
 async def post(parent: strawberry.Parent[Notification], info: Info) -> Post | None:
@@ -81,7 +81,7 @@ async def notification_received(
         if change.keys["PK"] != keys.unread(owner) or change.new is None:
             return None
         notification = notification_from(change.new)
-        before = int(change.old["actor_count"]) if change.old else 0
+        before = -1 if change.old is None else int(change.old.get("actor_count", 0))
         return notification if notification.actor_count > before else None
 
     kept = keeping(when_slow, buffer)
@@ -99,5 +99,5 @@ async def _living(
     """Those that have not expired by the time they are delivered."""
     async with aclosing(notifications):
         async for notification in notifications:
-            if notification.expires_at > context.services.now():
+            if notification.is_kept_at(context.services.now()):
                 yield notification

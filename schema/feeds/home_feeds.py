@@ -19,7 +19,9 @@ from schema.fields import ask, listen
 @strawberry.type(description="The place of a post in a user's home feed.")
 class FeedEntry:
     post_id: strawberry.ID = strawberry.field(description="Which post.")
-    author_id: strawberry.ID = strawberry.field(description="Who wrote it.")
+    author_id: strawberry.ID | None = strawberry.field(
+        description="Who wrote it; null where another program stored no author and the caller may not see the post."
+    )
     author = ask(
         user_patterns.USER,
         resolver=resolve.author,

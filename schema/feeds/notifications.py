@@ -31,12 +31,18 @@ strawberry.enum(
 class Notification(Node):
     id = strawberry.field(resolver=nodes.notification_id, graphql_type=strawberry.ID, description="Globally unique.")
     notification_id: strawberry.ID = strawberry.field(description="Unique among the user's.")
-    kind: records.NotificationKind = strawberry.field(description="What happened.")
+    kind: records.NotificationKind | None = strawberry.field(
+        description="What happened; null where another program stored no kind."
+    )
     created_at: datetime = strawberry.field(
         description="When it happened; of likes, when the last of those did that are one notification."
     )
-    expires_at: datetime = strawberry.field(description="When it will be gone, read or not.")
-    actor_id: strawberry.ID = strawberry.field(description="Who did it: of several the last.")
+    expires_at: datetime | None = strawberry.field(
+        description="When it will be gone, read or not; null for one that stays until it is read."
+    )
+    actor_id: strawberry.ID | None = strawberry.field(
+        description="Who did it: of several the last; null where another program stored no one."
+    )
     actor = ask(
         user_patterns.USER,
         resolver=resolve.actor,
@@ -45,7 +51,8 @@ class Notification(Node):
         description="Who did it, as they are now.",
     )
     actor_count: int = strawberry.field(
-        description="How many did it; of likes those who liked in the five minutes, also if they took it back since."
+        description="How many did it; of likes those who liked in the five minutes, also if they took it back since; "
+        "0 where no actor is stored."
     )
     post_id: strawberry.ID | None = strawberry.field(description="The post it is about.")
     post = ask(

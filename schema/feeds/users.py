@@ -27,10 +27,12 @@ LazyPost = Annotated["Post", strawberry.lazy("schema.feeds.posts")]
 class User(Node):
     id = strawberry.field(resolver=nodes.user_id, graphql_type=strawberry.ID, description="Globally unique.")
     user_id: strawberry.ID = strawberry.field(description="The `sub` of the user's token.")
-    name: str = strawberry.field(description="The name they go by.")
+    name: str = strawberry.field(description="The name they go by; their id where none is stored.")
     bio: str | None = strawberry.field(description="What they say of themselves.")
     avatar_ref: str | None = strawberry.field(description="Where their picture is, as they gave it.")
-    created_at: datetime = strawberry.field(description="When they entered the feed.")
+    created_at: datetime | None = strawberry.field(
+        description="When they entered the feed; null where another program stored them without it."
+    )
     version: int = strawberry.field(description=VERSION)
     post_count = strawberry.field(
         resolver=resolve.post_count,

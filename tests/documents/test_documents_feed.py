@@ -9,16 +9,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from conftest import NOON, Answer, Served
+from conftest import NOON, Served
 from consumers import letters_of
 from feed_changes import feed_changes, store_of
-from feed_documents import comment, delete, edge, like, post, tag, user, write
+from feed_documents import Pipeline, comment, delete, edge, good, like, post, tag, user, write
 from feed_steps import done, enter
 from feed_steps import write as write_post
 
 from datastore.dead_letters import DeadLetters, letter_of
 from datastore.streams import encode_change
-from pipelines.feeds.handlers import feed_handlers
 from pipelines.streams.letters import Replay
 from resolvers.access import Role
 
@@ -44,28 +43,6 @@ COUNTS = '{ post(id: "abc123") { likeCount commentCount } }'
 TOP = '{ topAuthors(month: "2026-06") { authorId posts likes comments } }'
 TRENDING = '{ trendingTags(window: HOUR, at: "2026-06-25T12:30:00Z") { tag posts } }'
 UNREAD = '{ notifications(userId: "u001") { nodes { kind actorId actorCount postId commentId } } }'
-
-
-class Pipeline:
-    """The handlers of the feed's stream. Each call of `run` hands them what is new in it."""
-
-    def __init__(self, served: Served) -> None:
-        assert served.gateway.database is not None
-        self.database = served.gateway.database
-        self.handlers = feed_handlers(lambda: store_of(self.database), served.clock)
-        self._seen = 0
-
-    async def run(self) -> None:
-        """Until nothing is new."""
-        while changes := await feed_changes(self.database, self._seen):
-            self._seen += len(changes)
-            for handler in self.handlers:
-                await handler.handle(changes)
-
-
-def good(answer: Answer) -> Any:
-    assert answer.errors is None, answer.errors
-    return answer.data
 
 
 async def ids(served: Served, query: str, user: str | None = None, role: Role = Role.USER) -> list[str]:

@@ -38,7 +38,8 @@ UNREAD = AccessPattern(
     fields=("notifications",),
     index="GSI_NOTIF",
     key="GSI_NOTIFPK = :partition",
-    filter=("expiresAt > :now",),
+    # Items of other programs may have no `expiresAt`: those stay until they are read.
+    filter=("(attribute_not_exists(expiresAt) OR expiresAt > :now)",),
     descending=True,
 )
 NOTIFICATION = AccessPattern(
