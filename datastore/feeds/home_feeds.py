@@ -106,7 +106,7 @@ async def _with_author(raw: Raw, posts: Posts) -> Raw:
     entry = raw_parsed(entry_from, raw)
     if isinstance(entry, Internal):
         return raw
-    post = await posts.visible(entry.post_id, keys.HOME_FEED)
+    post = await posts.visible(entry.post_id)
     return raw if post is None else {**raw, "author_id": encode(post.author_id)}
 
 

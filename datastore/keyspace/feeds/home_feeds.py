@@ -51,8 +51,7 @@ HOME_FEED = AccessPattern(
     id="FEED-003",
     question="A user's home feed, newest first",
     table=FEED,
-    # The posts of entries that name no author, as those of other programs may; and whether the caller follows theirs.
-    operations=("GetItem", "BatchGetItem", "Query"),
+    operations=("Query",),
     who=Who.USER,
     fields=("homeFeed",),
     index="GSI3",
