@@ -157,33 +157,23 @@ def version(value: int | None) -> int | None:
 
 
 def moment_from(value: object) -> datetime:
-    """Return the moment that a client wrote in ISO 8601; a naive one where it has no offset.
+    """Return the moment that a client wrote in ISO 8601.
 
-    A date alone is its first moment, without an offset. Resolvers pass moments to `with_offset`, which names the
-    argument. Raises `StrawberryInputCoercionError` for anything else, such as a month or a number.
+    A date alone is its first moment. A moment without an offset is in UTC.
+    Raises `StrawberryInputCoercionError` for anything else, such as a month or a number.
     """
     moment = _parse_iso(value)
-    if moment.tzinfo is None and len(str(value).partition("T")[0]) < SHORTEST_DATE:
+    if moment.tzinfo is not None:
+        return moment
+    if len(str(value).partition("T")[0]) < SHORTEST_DATE:
         raise StrawberryInputCoercionError(f'"{value}" names no day.')
-    return moment
-
-
-def with_offset(field: str, value: datetime) -> datetime:
-    """Return the moment as it is. Raises `BadUserInput` for one without an offset from UTC, such as a date alone."""
-    if value.tzinfo is None:
-        raise BadUserInput(
-            f"`{field}` must be a date and time with an offset from UTC, such as 2026-06-25T14:30:00Z.", field=field
-        )
-    return value
+    return moment.replace(tzinfo=UTC)
 
 
 def moment(field: str, value: datetime) -> datetime:
-    """Return the moment in UTC.
-
-    Raises `BadUserInput` for a moment without an offset, and for a year before `FIRST_YEAR` or after `LAST_YEAR`.
-    """
+    """Return the moment in UTC. Raises `BadUserInput` for a year before `FIRST_YEAR` or after `LAST_YEAR`."""
     try:
-        utc = with_offset(field, value).astimezone(UTC)
+        utc = value.astimezone(UTC)
     except OverflowError:
         utc = None
     if utc is None or not FIRST_YEAR <= utc.year <= LAST_YEAR:

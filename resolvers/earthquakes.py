@@ -200,9 +200,8 @@ async def earthquakes(
 
 def window_of(now: datetime, start: datetime | None, end: datetime | None) -> Window:
     """Return the window of a query's arguments. Raises `BadUserInput` naming the argument that cannot be."""
-    given = None if start is None else _moment("start", start)
     until = now if end is None else _moment("end", end)
-    since = max(until - DEFAULT_WINDOW, EARLIEST) if given is None else given
+    since = max(until - DEFAULT_WINDOW, EARLIEST) if start is None else _moment("start", start)
     if since > until:
         raise BadUserInput("`start` must not be after `end`.", field="start")
     if until - since > LONGEST_WINDOW:
@@ -243,20 +242,13 @@ def scanned_for_one(arguments: Mapping[str, Any]) -> float:
 
 
 def given_moment(argument: object) -> datetime | None:
-    """Return the moment of an argument that no resolver has checked, for an estimate.
-
-    One without an offset, which the resolver refuses, counts as UTC. Raises what the scalar DateTime raises, or
-    `OverflowError`.
-    """
-    if argument is None:
-        return None
-    moment = bounds.moment_from(argument)
-    return moment.replace(tzinfo=moment.tzinfo or UTC).astimezone(UTC)
+    """The moment of an argument as it came. Raises what the scalar DateTime raises, or `OverflowError`."""
+    return None if argument is None else bounds.moment_from(argument).astimezone(UTC)
 
 
 def _moment(name: str, moment: datetime) -> datetime:
     try:
-        utc = bounds.with_offset(name, moment).astimezone(UTC)
+        utc = moment.astimezone(UTC)
     except OverflowError:
         utc = None
     if utc is None or utc < EARLIEST:

@@ -42,13 +42,13 @@ SCALARS: dict[object, ScalarDefinition] = {
         _described(
             DateTimeDefinition,
             '"2026-06-25T14:30:00Z"',
-            "A moment in ISO 8601, such as `2026-06-25T14:30:00Z`. An input needs an offset from UTC: a date alone, "
-            "or a time without an offset, is refused with BAD_USER_INPUT.",
+            "A moment in ISO 8601, such as `2026-06-25T14:30:00Z`. An input without an offset is in UTC, "
+            "and a date alone is its first moment in UTC.",
             bounds.moment_from,
         ),
         serialize=shown,
     ),
     date: _described(
-        DateDefinition, '"2026-06-25"', "A day in UTC, in ISO 8601, such as `2026-06-25`.", DateDefinition.parse_value
+        DateDefinition, '"2026-06-25"', "A day in ISO 8601, such as `2026-06-25`.", DateDefinition.parse_value
     ),
 }

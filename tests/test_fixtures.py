@@ -456,7 +456,7 @@ async def test_pages_of_a_league_are_the_list_both_ways(served: Served, sixty: l
 async def test_a_league_that_does_not_exist_is_an_error_and_one_without_matches_an_empty_list(
     served: Served, sixty: list[Match]
 ) -> None:
-    later = {"from": "2027-01-01T00:00:00Z", "to": "2027-02-01T00:00:00Z"}
+    later = {"from": "2027-01-01", "to": "2027-02-01"}
     known, unknown = [await served.ask(BY_LEAGUE, {"code": code, **later}) for code in ("PSL", "NOPE")]
 
     assert (known.errors, known.data["matchesByLeague"]["edges"]) == (None, [])
@@ -879,7 +879,7 @@ BEYOND: list[tuple[dict[str, Any], str]] = [
     ({"scheduledOvers": 101}, "scheduledOvers"),
     ({"ballsPerOver": 3}, "ballsPerOver"),
     ({"ballsPerOver": 9}, "ballsPerOver"),
-    ({"startTime": "0999-12-31T00:00:00Z"}, "startTime"),
+    ({"startTime": "0999-12-31"}, "startTime"),
     ({"startTime": "0001-01-01T00:00:00+14:00"}, "startTime"),
     ({"startTime": "9999-12-31T23:59:59-14:00"}, "startTime"),
 ]
