@@ -40,7 +40,7 @@ def _of_feed(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:
         whose = split(item["PK"])[1]
         if is_like(item):
             yield ("like", whose, rest[0]), True
-        elif kind == "COMMENT":
+        elif kind == "COMMENT" and "text" in item:  # else it was deleted
             yield ("comment", whose, rest[0]), item["text"]
         elif kind == "META" and item["PK"].startswith("POST#") and "text" in item:  # else it was deleted
             yield ("post", whose), item["text"]

@@ -44,6 +44,7 @@ ALLOWED_ANSWERS = {
     "mergePersons": ["NOT_FOUND"],
     "updateLivestream": ["NOT_FOUND"],
     "endLivestream": ["NOT_FOUND"],
+    "matchesByLeague": ["NOT_FOUND"],
 }
 
 IDS = {"ingestEarthquakes": "http://127.0.0.1:1/none"}

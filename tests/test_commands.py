@@ -174,6 +174,7 @@ def test_every_command_takes_the_store_options() -> None:
             ["dlq"],
             ["photos"],
             ["statistics"],
+            ["search"],
         ):
             told = run_here(*command, "--help").stdout
             assert [option for option in options if option not in told] == [], command

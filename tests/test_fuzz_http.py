@@ -16,6 +16,9 @@ from fuzzing.targets import HTTP, NEIGHBOURS, RIGS
 
 from edge.capacity.connections import Patience
 
+# Thousands of examples, whose own limits are of CPU time: only a run that hangs takes this long.
+pytestmark = pytest.mark.timeout(900)
+
 EXAMPLES = 9_000
 NEIGHBOUR_EXAMPLES = 2_000
 POST = b"POST /echo HTTP/1.1\r\nHost: here\r\n"

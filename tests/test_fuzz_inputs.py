@@ -8,6 +8,9 @@ from fuzzing.sockets import HANDSHAKE
 from fuzzing.steps import Do, Send, Steps, whole
 from fuzzing.targets import ACCEPT, APPLICATION, JSON, PARAMETERS, POSITIONS, RESUMING, RIGS, SECRETS, UPLOADS, Target
 
+# Thousands of examples, whose own limits are of CPU time: only a run that hangs takes this long.
+pytestmark = pytest.mark.timeout(900)
+
 EXAMPLES = {
     APPLICATION: 3_000,
     UPLOADS: 2_000,

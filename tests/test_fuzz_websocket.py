@@ -6,6 +6,9 @@ from fuzzing.sockets import HANDSHAKE
 from fuzzing.steps import Do, Send, Step, Steps, in_pieces
 from fuzzing.targets import RIGS, WEBSOCKET
 
+# Thousands of examples, whose own limits are of CPU time: only a run that hangs takes this long.
+pytestmark = pytest.mark.timeout(900)
+
 EXAMPLES = 3_000
 INIT = b"\x81\x9a\0\0\0\0" + b'{"type":"connection_init"}'
 

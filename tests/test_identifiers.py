@@ -325,13 +325,17 @@ FOLDS = {
     "datastore/engine_access.py": "names of headers",
     "datastore/engine_process.py": "bytes of an HTTP answer",
     "datastore/identifiers.py": "the one place",
+    "datastore/engine_programs.py": "the name of this machine's architecture",
     "datastore/infrastructure/cloudformation.py": "declared names of tables",
     "datastore/matches/cricket.py": "words of a provider's status",
     "datastore/matches/devices.py": "a stored platform: one of an enum",
     "datastore/matches/display.py": "shown, not compared; a provider's word",
+    "datastore/ministack_server.py": "names of headers",
     "datastore/photos/metadata/exif.py": "shown, not compared; a camera's make",
     "datastore/photos/pictures.py": "the name of an enum's member",
     "datastore/records.py": "names of key attributes",
+    "datastore/search/opensearch_index.py": "the prefix of tables in the name of an index",
+    "datastore/search/folding.py": "words that are searched, where case and accents do not matter",
     "datastore/wire/connection.py": "bytes of an HTTP head",
 }
 

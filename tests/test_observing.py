@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from itertools import permutations
 from typing import Any
@@ -92,7 +93,8 @@ async def test_each_operation_has_one_line(served: Served, lines: Lines) -> None
         "units": units,
     }
     assert units > 0
-    assert line["patterns"] == ["QUAKE-2"]
+    # The days without events are looked up in the statistics.
+    assert line["patterns"] == ["QUAKE-2", "QUAKE-6", "QUAKE-P5"]
     assert line["cost"] == round(served.reports[-1].estimate, 1)
     assert line["bytes"] == len(json.dumps({"data": answer.data}, separators=(",", ":")))
     assert (line["retries"], line["message"], line["level"]) == (0, "operation", "INFO")
@@ -255,8 +257,8 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
     assert of("gateway_operation_duration_seconds_count", field="earthquakes", **where) == 2
     assert of("gateway_operations_refused_total", stage="validation", code="BAD_USER_INPUT") == 1
     assert of("gateway_http_refusals_total", status="405", code="BAD_USER_INPUT") == 1
-    queries = [call for call in answer.calls if call.operation == "Query"]
-    assert {call_name(call) for call in queries} == {"Query earthquake-events.TimeOrderedIndex"}
+    queries = [call for call in answer.calls if call_name(call) == "Query earthquake-events.TimeOrderedIndex"]
+    assert queries
     labels = {"operation": "Query", "table": "earthquake-events", "index": "TimeOrderedIndex"}
     assert of("gateway_dynamodb_calls_total", **labels) == 2 * len(queries)
     assert of("gateway_dynamodb_units_total", **labels) == 2 * sum(call.units for call in queries)
@@ -437,7 +439,7 @@ async def test_a_span_for_the_operation_and_one_for_each_call(
     calls = served.reports[-1].latest
     assert {name: len(those) for name, those in found.items()} == {
         "graphql query": 1,
-        "DynamoDB.Query": len(calls),
+        **Counter(f"DynamoDB.{call.operation}" for call in calls),
     }
     (operation,) = found["graphql query"]
     assert operation.parent is not None
@@ -449,7 +451,7 @@ async def test_a_span_for_the_operation_and_one_for_each_call(
         assert span.parent == operation.context
         assert span.attributes is not None
         assert span.attributes["aws.dynamodb.table_names"] == ("earthquake-events",)
-        assert span.attributes["gateway.patterns"] == ("QUAKE-2",)
+        assert span.attributes["gateway.patterns"] in (("QUAKE-2",), ("QUAKE-6",))
         assert span.start_time is not None
         assert operation.end_time is not None
         assert span.start_time <= operation.end_time
@@ -513,7 +515,7 @@ async def test_spans_reach_a_collector(
     (resource,) = (await received.get()).resource_spans
     names = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
     assert names["service.name"] == "dynamodb-graphql-gateway"
-    assert {span.name for scope in resource.scope_spans for span in scope.spans} == {"graphql query", "DynamoDB.Query"}
+    assert {span.name for scope in resource.scope_spans for span in scope.spans} >= {"graphql query", "DynamoDB.Query"}
 
 
 async def test_lines_of_refused_operations_are_limited_and_the_others_counted(served: Served, lines: Lines) -> None:

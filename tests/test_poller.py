@@ -126,10 +126,11 @@ async def test_a_tick_that_changed_nothing_writes_only_when_it_was(served: Serve
     with Counted(served) as counted:
         assert await one.poller.tick("m1") is Tick.UNCHANGED
 
-    assert counted.calls == [
+    # The two reads go out together.
+    assert [counted.calls[0], *sorted(counted.calls[1:3]), *counted.calls[3:]] == [
         "PutItem cricket-locks",
-        "GetItem cricket-fixtures",
         "GetItem active-matches",
+        "GetItem cricket-fixtures",
         "UpdateItem active-matches",
         "DeleteItem cricket-locks",
     ]

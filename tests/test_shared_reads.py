@@ -482,6 +482,9 @@ def test_only_what_anybody_may_read_is_kept() -> None:
         assert pattern.who is Who.ANY, pattern.id
         assert not pattern.personal, pattern.id
         assert not pattern.consistent, pattern.id
+        if pattern.operations == ("Scan",):  # see `RememberedScans`
+            assert pattern.shared_ms <= 1_000, pattern.id
+            continue
         assert "GetItem" in pattern.operations, pattern.id
         assert pattern.shared_ms <= CROWD_MS, pattern.id  # nothing is kept for longer
 

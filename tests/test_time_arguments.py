@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strawberry.exceptions import StrawberryInputCoercionError
 
 from resolvers import bounds
-from resolvers.earthquakes import LONGEST_WINDOW, days_between
+from resolvers.earthquakes import LONGEST_WINDOW, days_of_window
 
 LIST = "query ($start: DateTime, $end: DateTime) {earthquakes(start: $start, end: $end) {nodes {eventId}}}"
 SAME = ["2026-06-25", "20260625", "2026-06-25T00:00", "2026-06-25T00:00:00", "2026-06-25T00:00:00.000Z"]
@@ -34,9 +34,8 @@ async def test_equal_moments_ask_for_the_same_window(served: Served, start: str,
 
 
 def test_the_estimate_reads_moments_as_the_query_does() -> None:
-    now = NOON
-    assert {days_between({"start": start}, now) for start in SAME} == {1.0}
-    assert days_between({"start": "2026-06"}, now) == 1.0 + LONGEST_WINDOW.days
+    assert {days_of_window({"start": start}, NOON) for start in SAME} == {1.0}
+    assert days_of_window({"start": "2026-06"}, NOON) == 1.0 + LONGEST_WINDOW.days
 
 
 @given(st.datetimes(datetime(1000, 1, 1), datetime(9000, 1, 1)))  # noqa: DTZ001 - the point is that they have no zone

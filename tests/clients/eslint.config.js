@@ -61,6 +61,8 @@ const PARTS = [
 const MOMENTS = [
   "AuthorRank",
   "CricketEvent",
+  "EarthquakeGroup",
+  "EarthquakeStatistics",
   "IngestSummary",
   "LiveMatch",
   "LiveScores",
