@@ -385,7 +385,7 @@ def _earthquake(
     significance: int | None = None,
     url: str | None = None,
 ) -> Earthquake:
-    """Make an event. What is not given is blank."""
+    """Make an event. Fields that are not given are blank."""
     required = (event_id, occurred_at_ms, magnitude, place, latitude, longitude, depth_km, source, ingested_at_ms)
     return Earthquake(*required, type, status, updated_at_ms, alert, tsunami, significance, url)
 

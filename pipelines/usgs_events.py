@@ -93,7 +93,7 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
 
 
 def _type(value: object) -> str:
-    """Return USGS's word for what it was, in lower case. One that is missing is an earthquake."""
+    """Return the event type in USGS's vocabulary, in lower case; `earthquake` where the feed has none."""
     word = value.strip().lower() if isinstance(value, str) else ""
     return _text(word, LONGEST_WORD) or EARTHQUAKE
 
