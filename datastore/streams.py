@@ -257,8 +257,10 @@ class StreamReader:
             self._waits += 1
         else:
             self._waits = 0
+        # Not `asyncio.wait_for`: in Python 3.11 it loses a cancellation that comes together with the event.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
         self._wake.clear()
 
     async def _discover(self, shards: asyncio.TaskGroup) -> None:

@@ -196,8 +196,8 @@ def event_by_hand(item: Mapping[str, Any]) -> Earthquake:
 def team_by_hand(item: Mapping[str, Any]) -> Team:
     return Team(
         item["teamId"],
-        item["name"],
-        item["code"],
+        item.get("name", item["teamId"]),
+        item.get("code", item["teamId"]),
         item.get("imageUrl"),
         item.get("countryId"),
         item.get("national") is True,
@@ -209,8 +209,8 @@ def team_by_hand(item: Mapping[str, Any]) -> Team:
 def league_by_hand(item: Mapping[str, Any]) -> League:
     return League(
         item["leagueId"],
-        item["name"],
-        item["code"],
+        item.get("name", item["leagueId"]),
+        item.get("code", item["leagueId"]),
         item.get("active") is True,
         item.get("seasonId"),
         item.get("imageUrl"),

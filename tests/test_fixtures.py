@@ -625,7 +625,8 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
 async def test_a_damaged_match_does_not_end_its_page(served: Served) -> None:
     await put(served, one("m1"), one("m3", NOON + timedelta(hours=2)))
     await served.store().write_all(
-        FIXTURES, puts=[{"matchId": "m2", "leagueCode": "IPL", "startTime": "2026-06-25T13:00:00.000Z"}]
+        FIXTURES,
+        puts=[{"matchId": "m2", "leagueCode": "IPL", "startTime": "2026-06-25T13:00:00.000Z", "venue": "no JSON"}],
     )
 
     answer = await served.ask(BY_LEAGUE, {"code": "IPL"})

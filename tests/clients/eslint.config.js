@@ -62,6 +62,7 @@ const MOMENTS = [
   "AuthorRank",
   "CricketEvent",
   "EarthquakeGroup",
+  "EarthquakeRevision",
   "EarthquakeStatistics",
   "IngestSummary",
   "LiveMatch",
