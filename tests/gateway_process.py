@@ -16,7 +16,7 @@ from typing import Any
 from process_clock import process_clock
 
 from datastore.bus.host import Bus
-from datastore.change_log import Log
+from datastore.change_history import History
 from datastore.photos import releases
 from datastore.versions import PUT_VERSIONS
 from edge import identity
@@ -31,7 +31,7 @@ def main(*arguments: str) -> None:
     if seconds := os.environ.get("BUS_LEASE_SECONDS"):
         _defaults_of(Bus)["lease_seconds"] = float(seconds)
     if os.environ.get("KEEPS_LITTLE"):
-        identity.CACHED_TOKENS = PUT_VERSIONS._most = _defaults_of(Log)["most_changes"] = 20
+        identity.CACHED_TOKENS = PUT_VERSIONS._most = _defaults_of(History)["most_changes"] = 20
     if os.environ.get("SHORT_UPLOADS"):
         releases.LIFETIME = vars(uploads)["LIFETIME"] = timedelta(minutes=2)
         janitor.EVERY_SECONDS = 0.3
