@@ -87,11 +87,11 @@ def user_by_hand(item: Mapping[str, Any]) -> User:
 
 
 def post_by_hand(item: Mapping[str, Any]) -> Post:
-    position = next((item[name] for name in ("GSI1SK", "GSI2SK") if name in item), None)
-    if position is None:
+    place = next((name for name in ("GSI1SK", "GSI2SK") if name in item), None)
+    if place is None:
         moment = item["created_at"]
     else:
-        moment, _, _ = split(position)
+        moment, _, _ = split(item[place])
     return Post(
         split(item["PK"])[1],
         item["author_id"] if "author_id" in item else split(item["GSI1PK"])[1],

@@ -242,8 +242,17 @@ async def replayed_over(served: Served, recording: Recording, last_ball_id: int)
     provider = Watched([recording], now=served.clock, balls_per_tick=24)
     provider.start_at(REVISED, last_ball_id)
     instance = Instance(served, provider, "two", tick_seconds=0.0)
+    may_tick, match = asyncio.Event(), provider.match
+
+    async def held(match_id: str) -> MatchSnapshot | None:
+        await may_tick.wait()
+        return await match(match_id)
+
+    # A match that is over and off the list has no updates to follow: it is put on the list before.
+    provider.match = held  # type: ignore[method-assign]
+    await instance.orchestrator.start(recording.match)
     async with subscribed(served, REVISED) as subscriber:
-        await instance.orchestrator.start(recording.match)
+        may_tick.set()
         async with asyncio.timeout(30):
             await provider.end_shown.wait()
         await instance.orchestrator.finish(await state(served, REVISED))
