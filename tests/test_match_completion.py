@@ -1,16 +1,19 @@
 """`matchUpdates` completes once a match is over and off the list, over both transports (CRIC-S1)."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from conftest import Served
+from fault_proxy import until
 from resuming_clients import Client, OverEvents, OverSocket
-from test_active_matches import begin
+from test_active_matches import begin, matches, state
 from test_fixtures import one, put, system
 from test_match_updates import advance, play_out
 
 from datastore.matches.cricket import MatchPhase
+from datastore.streams import StreamReader
 from resolvers.access import Role
 
 MATCH = 'subscription { matchUpdates(matchId: "m1"%s) { version isSnapshot liveScore { phase } } }'
@@ -138,3 +141,44 @@ async def test_a_finished_match_that_is_still_polled_goes_on(served: Served) -> 
         assert (await anext(events))["data"]["matchUpdates"]["liveScore"]["phase"] == "FINISHED"
         await advance(served)  # the scorers name the player of the match
         assert not (await anext(events))["data"]["matchUpdates"]["isSnapshot"]
+
+
+@pytest.fixture
+def hold_reads(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Awaitable[asyncio.Event]]:
+    """Return a function that holds the reads of streams until the event that it returns is set."""
+    may_read, waiting = asyncio.Event(), 0
+    may_read.set()
+    read = StreamReader._records
+
+    async def held(reader: StreamReader, shard: Any) -> Any:
+        nonlocal waiting
+        waiting += 1
+        await may_read.wait()
+        waiting -= 1
+        return await read(reader, shard)
+
+    async def hold() -> asyncio.Event:
+        may_read.clear()
+        await until(lambda: waiting > 0)
+        return may_read
+
+    monkeypatch.setattr(StreamReader, "_records", held)
+    return hold
+
+
+async def test_a_match_that_is_on_the_list_again_goes_on_whatever_changes_still_arrive(
+    served: Served, hold_reads: Callable[[], Awaitable[asyncio.Event]]
+) -> None:
+    instance = await begin(served, "m1", balls=24)
+    await play_out(instance, "m1")
+    client = OverSocket(served.http, MATCH % "", served.headers("ada", Role.USER))
+
+    async with client.connected(served.url) as events:
+        version = (await anext(events))["data"]["matchUpdates"]["version"]
+        may_read = await hold_reads()
+        await system(served, DEACTIVATE)
+        assert await matches(served).reopen(await state(served, "m1"))
+        await system(served, 'mutation { registerActiveMatch(id: "m1") { fence } }')
+        await advance(served)
+        may_read.set()
+        assert (await anext(events))["data"]["matchUpdates"]["version"] == version + 1

@@ -251,7 +251,6 @@ async def replayed_over(served: Served, recording: Recording, last_ball_id: int)
     # A match that is over and off the list has no updates to follow: it is put on the list before.
     provider.match = held  # type: ignore[method-assign]
     await instance.orchestrator.start(recording.match)
-    await asyncio.sleep(1)  # the reader that lingers passes the deletion of the state before
     async with subscribed(served, REVISED) as subscriber:
         may_tick.set()
         async with asyncio.timeout(30):

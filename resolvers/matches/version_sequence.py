@@ -7,6 +7,7 @@ comes through the feed: what is not newer is passed over, and the rest is contig
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -85,78 +86,101 @@ class VersionSequence:
         self._only_live = only_live
         self._match_id = match_id
         self._given: dict[str, MatchUpdate] = {}
+        self._last_version: int | None = None
+        self._is_deleted = False
 
     async def updates(
         self, stands: Callable[[], Awaitable[Updates]], progress: Progress | None
     ) -> AsyncGenerator[Updates, None]:
         """Batches: first what `stands` reads, and then one of each update."""
-
-        async def first() -> Updates:
-            updates = await stands()
-            self.seen.clear()
-            self.seen.update({update.match_id: update.version for update in updates})
-            self._given = {update.match_id: update for update in updates}
-            return updates
-
-        async def last() -> _Over | None:
-            if self._match_id is None or progress is None or not progress.is_resumed:
-                return None
-            update = await read_update(self._context, self._match_id)
-            return _Over(update.version) if update.is_final else None
-
-        async def resumed() -> Updates | None:
-            # Changes of fixtures have no place to resume after. Those of a match with a state show in its next update.
-            if self._match_id is None or await self._is_there(self._match_id):
-                return None
-            update = await self._fixture_update(self._match_id)
-            return None if update is None else [update]
-
         changes: AsyncGenerator[_Change, None] = follow(
             self._context,
             keys.ACTIVE_MATCHES,
             self._select,
             KEEPING,
-            prepare=last,
-            first=first,
+            prepare=partial(self._read_last_version, progress),
+            first=partial(self._begin, stands),
             beside=Beside(FIXTURES, self._select_fixture),
-            resumed=resumed,
+            resumed=self._read_fixture_again,
             progress=progress,
         )
-        last_version: int | None = None
         async with aclosing(changes):
             async for change in changes:
-                if isinstance(change, _Over):
-                    last_version = change.version
-                elif isinstance(change, _Deleted):
-                    if await self._is_there(change.match_id):
-                        continue
-                    if not self._only_live:
-                        return
-                    update = self._has_left(change.match_id)
-                    if update is not None:
-                        yield [update]
-                elif isinstance(change, _FixtureChanged):
-                    update = await self._fixture_update(change.match_id)
-                    if update is not None:
-                        yield [update]
-                        last_version = update.version if update.is_final else last_version
-                elif not isinstance(change, ActiveMatch):
-                    yield change
-                    last_version = next((update.version for update in change if update.is_final), last_version)
-                else:
-                    update = await self._update(change)
-                    if update is not None:
-                        yield [update]
-                    if is_over(change):
-                        last_version = change.version
-                if self._has_given(last_version):
+                batch = await self._batch(change)
+                if batch is not None:
+                    yield batch
+                if self._has_ended():
                     return
 
-    def _has_given(self, last_version: int | None) -> bool:
-        """Whether the only match of the sequence is over, and its last version was given."""
-        if self._match_id is None or last_version is None:
+    async def _begin(self, stands: Callable[[], Awaitable[Updates]]) -> Updates:
+        updates = await stands()
+        self.seen.clear()
+        self.seen.update({update.match_id: update.version for update in updates})
+        self._given = {update.match_id: update for update in updates}
+        return updates
+
+    async def _read_last_version(self, progress: Progress | None) -> _Over | None:
+        """Return the last version of a match that is over, for a client that resumes."""
+        if self._match_id is None or progress is None or not progress.is_resumed:
+            return None
+        update = await read_update(self._context, self._match_id)
+        return _Over(update.version) if update.is_final else None
+
+    async def _read_fixture_again(self) -> Updates | None:
+        """Return a snapshot for a client that has resumed a match without a state.
+
+        Changes of fixtures have no position to resume after. Those of a match with a state show in its next update.
+        """
+        if self._match_id is None or await self._is_there(self._match_id):
+            return None
+        update = await self._fixture_update(self._match_id)
+        return None if update is None else [update]
+
+    async def _batch(self, change: _Change) -> Updates | None:
+        """Return the updates of a change, None for none. Notes the last version, or that the state was deleted."""
+        update: MatchUpdate | None = None
+        match change:
+            case _Over(version):
+                self._last_version = version
+            case _Deleted(match_id):
+                update = await self._deleted(match_id)
+            case _FixtureChanged(match_id):
+                update = await self._fixture_update(match_id)
+                self._note_last([] if update is None else [update])
+            case ActiveMatch():
+                update = await self._update(change)
+                if is_over(change) and await self._is_over_now(change):
+                    self._last_version = change.version
+            case _:
+                self._note_last(change)
+                return change
+        return None if update is None else [update]
+
+    def _note_last(self, updates: Updates) -> None:
+        self._last_version = next((update.version for update in updates if update.is_final), self._last_version)
+
+    async def _is_over_now(self, active: ActiveMatch) -> bool:
+        """Return whether a match is still over: a change may be older than the state that the subscriber has."""
+        if self._match_id is None:
             return False
-        return self.seen.get(self._match_id, -1) >= last_version
+        matches = ActiveMatches(self._context.new_store(), self._context.services.now())
+        latest = await matches.latest(active.match_id)
+        return latest is None or is_over(latest)
+
+    async def _deleted(self, match_id: str) -> MatchUpdate | None:
+        """Return that a match has left, for many matches; end the sequence of one. It may have a new state by now."""
+        if await self._is_there(match_id):
+            return None
+        self._is_deleted = not self._only_live
+        return self._has_left(match_id) if self._only_live else None
+
+    def _has_ended(self) -> bool:
+        """Return whether the only match of the sequence is over or deleted, and its last version was given."""
+        if self._is_deleted:
+            return True
+        if self._match_id is None or self._last_version is None:
+            return False
+        return self.seen.get(self._match_id, -1) >= self._last_version
 
     def _select(self, change: Change) -> ActiveMatch | _Deleted | None:
         image = change.new or change.old
