@@ -4,6 +4,9 @@ MiniStack's own entry point also opens other ports, runs scripts and removes con
 a Unix socket's path, or a port of 127.0.0.1. With FILE the tables and the latest changes of their streams are kept in
 it: they are written every few seconds while they change, and when the process ends by SIGTERM or SIGINT. Who ends it
 by force loses the last seconds; the streams are new ones then, so that readers notice.
+
+MiniStack keeps each change for 24 hours. Here each stream also keeps at most `STREAM_BYTES` of changes, and older ones
+are trimmed: a reader of a trimmed position gets TrimmedDataAccessException, as from DynamoDB.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,10 +28,61 @@ from ministack.core import persistence
 from ministack.core.responses import AccountRegionScopedDict, set_request_account_id, set_request_region
 from ministack.services import dynamodb, dynamodb_streams
 
+STREAM_BYTES = 2**24  # of each stream's changes as JSON, in memory
 KEPT_CHANGES = 2_000  # of each stream, in the file
 SAVE_SECONDS, SAVE_SHARE = 2.0, 20  # how often, and that at most a twentieth of the time is spent on it
 READS = ("Get", "Query", "Scan", "Describe", "List", "BatchGet", "TransactGet")
 MOST_BYTES = 2**25  # a request
+
+
+class StreamSize:
+    """The sizes in bytes of the changes of one stream; `first` is the position of the oldest one in the stream."""
+
+    def __init__(self, changes: list[Any], first: int) -> None:
+        self.changes = changes
+        self._first = first
+        self._sizes: deque[int] = deque()
+        self._total = 0
+
+    def update(self, first: int) -> None:
+        """Leave out the changes before the position `first`, and add those written since the last call."""
+        while self._sizes and self._first < first:
+            self._remove_oldest()
+        self._first = first
+        for change in self.changes[len(self._sizes) :]:
+            self._sizes.append(len(json.dumps(change)))
+            self._total += self._sizes[-1]
+
+    def trim(self) -> int:
+        """Delete the oldest changes while there are more than `STREAM_BYTES`, and return the position of the oldest."""
+        before = self._first
+        while self._total > STREAM_BYTES and len(self._sizes) > 1:
+            self._remove_oldest()
+        del self.changes[: self._first - before]
+        return self._first
+
+    def _remove_oldest(self) -> None:
+        self._total -= self._sizes.popleft()
+        self._first += 1
+
+
+class Streams:
+    """The streams of all tables, each of which keeps at most `STREAM_BYTES`."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[tuple[str, str, str], StreamSize] = {}
+
+    def trim(self) -> None:
+        """Delete the oldest changes of each stream that has grown too large."""
+        known, self._sizes = self._sizes, {}
+        for stream, changes in dynamodb._stream_records.all_items():
+            first = dynamodb._stream_trimmed.get_scoped(*stream, 0)
+            size = known.get(stream)
+            if size is None or size.changes is not changes:  # the table was deleted and created again
+                size = StreamSize(changes, first)
+            self._sizes[stream] = size
+            size.update(first)
+            dynamodb._stream_trimmed.set_scoped(*stream, size.trim())
 
 
 class Engine:
@@ -37,6 +92,7 @@ class Engine:
         self._file = file
         self._changed = False
         self._took = 0.0
+        self._streams = Streams()
         if file is not None:
             self._lock = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)  # one that is ending has yet to write the file
@@ -121,10 +177,13 @@ class Engine:
             return 200, {"Content-Type": "text/plain"}, b"MiniStack"
         set_request_account_id(None)
         set_request_region(_region(headers))
-        self._changed |= not operation.startswith(READS)
+        writes = not operation.startswith(READS)
+        self._changed |= writes
         module = dynamodb_streams if service.startswith("DynamoDBStreams") else dynamodb
         sent = {"x-amz-target": f"{service}.{operation}"}
         found: tuple[int, dict[str, Any], Any] = await module.handle_request("POST", "/", sent, body, {})
+        if writes:
+            self._streams.trim()
         return found
 
 
