@@ -103,10 +103,9 @@ async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
     with Counted(served) as counted:
         assert await one.poller.tick("m1") is Tick.CHANGED
 
-    assert counted.calls == [
-        "PutItem cricket-locks",
-        "GetItem cricket-fixtures",
-        "GetItem active-matches",
+    assert counted.calls[0] == "PutItem cricket-locks"
+    assert sorted(counted.calls[1:3]) == ["GetItem active-matches", "GetItem cricket-fixtures"]  # at the same time
+    assert counted.calls[3:] == [
         "UpdateItem cricket-fixtures",
         "UpdateItem active-matches",
         "PutItem cricket-fixture-cache",
