@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from datastore.attributes import Item
-from datastore.earthquake_statistics import Coverage, coverage_of
+from datastore.day_bounds import GREATEST, GREATEST_OTHER
+from datastore.earthquake_statistics import Coverage, coverage_of, other_bound
 from datastore.keyspace import earthquake_statistics as keys
 from datastore.moments import from_epoch_ms
 from datastore.store import Store
@@ -15,12 +16,16 @@ from datastore.store import Store
 KEPT_UP = timedelta(minutes=3)
 
 
-async def days_that_may_have(store: Store, now: datetime, days: Sequence[str], least: float | None) -> set[str]:
+async def days_that_may_have(
+    store: Store, now: datetime, days: Sequence[str], least: float | None, *, other: bool = False
+) -> set[str]:
     """Return those of the days (YYYYMMDD) that may have an event of the magnitude, or of any if it is None.
 
-    All of them, where the statistics are not known to be complete. Reads one item, and one partition for each year.
+    `other` asks for events other than earthquakes. Days whose statistics are not known to be complete are among the
+    answer. Reads one item, and one partition for each year.
     """
-    years = [_bounds(store, first, last) for first, last in years_of(min(days), max(days))]
+    read = _other_bounds if other else _bounds
+    years = [read(store, first, last) for first, last in years_of(min(days), max(days))]
     coverage, found = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
     if coverage is None or not is_kept_up(coverage, now):
         return {*days}
@@ -53,5 +58,10 @@ async def read_days(
 
 
 async def _bounds(store: Store, first: str, last: str) -> dict[str, float]:
-    items = read_days(store, first, last, ("pk", "sk", "greatest"))
-    return {item["sk"]: float(item["greatest"]) async for item in items if "greatest" in item}
+    items = read_days(store, first, last, ("pk", "sk", GREATEST))
+    return {item["sk"]: float(item[GREATEST]) async for item in items if GREATEST in item}
+
+
+async def _other_bounds(store: Store, first: str, last: str) -> dict[str, float]:
+    items = read_days(store, first, last, ("pk", "sk", GREATEST_OTHER, "othersByClass"))
+    return {item["sk"]: bound async for item in items if (bound := other_bound(item)) is not None}

@@ -31,7 +31,7 @@ async def store_once(store: Store, bounds: KnownBounds, item: Item, other_ids: S
     """
     if other_ids:
         return await _store_with_aliases(store, bounds, item, other_ids)
-    await bounds.raise_to(store, item["dayBucket"], item["mag"])
+    await bounds.raise_for(store, item)
     written = await store.put(keys.INSERT_EVENT, item)
     return None if written.ok or (written.repeated and written.item == item) else written.item
 
@@ -45,7 +45,7 @@ async def _store_with_aliases(store: Store, bounds: KnownBounds, item: Item, oth
             for event_id in free:
                 await store.put(keys.ADD_ALIAS, _alias(event_id, str(known.get("aliasOf") or known["eventId"])))
             return known
-        await bounds.raise_to(store, item["dayBucket"], item["mag"])
+        await bounds.raise_for(store, item)
         items = [item, *(_alias(event_id, item["eventId"]) for event_id in free if event_id != item["eventId"])]
         try:
             actions = [Action("Put", item=each, condition=keys.INSERT_EVENT.condition) for each in items]

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
-from datastore.day_bounds import KnownBounds
+from datastore.day_bounds import GREATEST, GREATEST_OTHER, KnownBounds, is_natural
 from datastore.earthquake_regions import region_of
 from datastore.keyspace import earthquake_statistics as keys
 from datastore.keyspace import earthquakes
@@ -51,11 +51,13 @@ Tallies = Mapping[str, Tally]
 class DayStatistics(Struct, frozen=True):
     """The events of a UTC day (YYYYMMDD). `natural` and `other` are by magnitude class: "4" is 4.0 up to 5.0.
 
-    No event of the day has a magnitude above `bound`; it is None where the day has no event.
+    No event of the day has a magnitude above `bound`, and none other than an earthquake one above `other_bound`. A
+    bound is None where the day has no such event.
     """
 
     day: str
     bound: float | None
+    other_bound: float | None
     natural: Tallies
     other: Tallies
 
@@ -81,22 +83,22 @@ class StatisticsWriter:
         """QUAKE-P1, QUAKE-P2: note each event's old and new item; return the days to count again."""
         puts: dict[Key, Item] = {}
         deletes: dict[Key, None] = {}
-        greatest: dict[str, float] = {}
+        greatest: dict[tuple[str, bool], float] = {}
         for old, new in changes:
             if (place := _place(old)) is not None:
                 puts.pop(place, None)
                 deletes[place] = None
             if new is not None and (place := _place(new)) is not None:
-                day = _day(place)
-                greatest[day] = max(greatest.get(day, NO_MAGNITUDE), _magnitude(new))
+                events = _day(place), not is_natural(new.get("type"))
+                greatest[events] = max(greatest.get(events, NO_MAGNITUDE), _magnitude(new))
                 if (item := _counted(place, new)) is not None:
                     deletes.pop(place, None)
                     puts[place] = item
         store = self._open_store()
-        for day, magnitude in greatest.items():
-            await self._bounds.raise_to(store, day, magnitude)
+        for (day, other), magnitude in greatest.items():
+            await self._bounds.raise_to(store, day, magnitude, other=other)
         await store.write_all(keys.COUNT_EVENTS, puts=[*puts.values()], deletes=[*deletes])
-        return {*greatest, *map(_day, (*puts, *deletes))}
+        return {*(day for day, _ in greatest), *map(_day, (*puts, *deletes))}
 
     async def recount(self, days: Iterable[str], *, verify: bool = False) -> None:
         """QUAKE-P3: count the days again. `verify` forgets counted events that are no longer stored."""
@@ -119,7 +121,7 @@ class StatisticsWriter:
             store = self._open_store()
             before = await store.get(keys.DAY_BEFORE_RECOUNT, keys.day(day))
             counted = [item async for item in store.query_all(keys.COUNTED_EVENTS, {"partition": keys.counted_on(day)})]
-            await _raise_bound(store, day, before, counted)
+            await _raise_bounds(store, day, before or {}, counted)
             try:
                 await store.transact(keys.RECOUNT, _replacing(day, (before or {}).get("recounts"), counted))
                 return
@@ -216,13 +218,24 @@ def merged(spans: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def statistics_from(item: Mapping[str, Any]) -> DayStatistics:
-    bound = item.get("greatest")
+    bound = item.get(GREATEST)
     return DayStatistics(
         str(item["sk"]),
         None if bound is None else float(bound),
+        other_bound(item),
         tallies_from(item.get("byClass", {})),
         tallies_from(item.get("othersByClass", {})),
     )
+
+
+def other_bound(item: Mapping[str, Any]) -> float | None:
+    """Return the bound of a day's events other than earthquakes; None if the day has none.
+
+    Statistics that were counted before this bound was stored have the greatest magnitude of each class.
+    """
+    counted = max((tally.greatest for tally in tallies_from(item.get("othersByClass", {})).values()), default=-math.inf)
+    bound = max(float(item.get(GREATEST_OTHER, -math.inf)), counted)
+    return None if bound == -math.inf else bound
 
 
 def tallies_from(kept: Mapping[str, Any]) -> Tallies:
@@ -264,11 +277,6 @@ def _magnitude(item: Item) -> float:
     return float(item["mag"]) if _is_number(item.get("mag")) else NO_MAGNITUDE
 
 
-def is_natural(event_type: object) -> bool:
-    """Return whether an event of this USGS type is an earthquake. An event without a type is one."""
-    return not isinstance(event_type, str) or event_type in ("", "earthquake")
-
-
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
@@ -286,11 +294,16 @@ def _counted(place: Key, item: Item) -> Item | None:
     }
 
 
-async def _raise_bound(store: Store, day: str, before: Item | None, counted: Sequence[Item]) -> None:
-    """Raise a bound that is too low although it was raised once: the table may have lost its items since."""
-    greatest = max((float(item["mag"]) for item in counted), default=-math.inf)
-    if greatest > (before or {}).get("greatest", -math.inf):
-        await store.update(keys.RAISE_BOUND, keys.day(day), greatest=greatest)
+async def _raise_bounds(store: Store, day: str, before: Item, counted: Sequence[Item]) -> None:
+    """Raise bounds that are too low although they were raised once: the table may have lost its items since."""
+    others = [item for item in counted if not item["natural"]]
+    for pattern, bound, events in (
+        (keys.RAISE_BOUND, GREATEST, counted),
+        (keys.RAISE_OTHER_BOUND, GREATEST_OTHER, others),
+    ):
+        greatest = max((float(item["mag"]) for item in events), default=-math.inf)
+        if greatest > before.get(bound, -math.inf):
+            await store.update(pattern, keys.day(day), greatest=greatest)
 
 
 def _replacing(day: str, recounts: int | None, counted: Sequence[Item]) -> list[Action]:

@@ -216,7 +216,8 @@ class Earthquakes:
 
         async def narrow(days: Sequence[Values]) -> list[Values]:
             buckets = [split(each["partition"])[1] for each in days]
-            kept = await days_that_may_have(self._store, self._now, buckets, min_magnitude)
+            other = kind is EventKind.OTHER
+            kept = await days_that_may_have(self._store, self._now, buckets, min_magnitude, other=other)
             return [each for each, bucket in zip(days, buckets, strict=True) if bucket in kept]
 
         return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, _attributes(fields), narrow=narrow)

@@ -7,12 +7,12 @@ microseconds, however long its window is.
 import asyncio
 import logging
 import math
+from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from itertools import accumulate
-from typing import Any
 
 from strawberry.exceptions import StrawberryInputCoercionError
 
@@ -24,16 +24,18 @@ from datastore.earthquake_statistics import (
     LEAST_CLASS,
     Coverage,
     DayStatistics,
+    Tallies,
     coverage_of,
     magnitude_class,
     statistics_from,
 )
+from datastore.earthquakes import EventKind
 from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.pages import SPARSE
 from datastore.store import Store
 from resolvers.connections import DEFAULT_PAGE, LARGEST_PAGE
-from resolvers.earthquakes import DEFAULT_WINDOW, EARLIEST, LARGEST_MAGNITUDE, LONGEST_WINDOW, given_moment
+from resolvers.earthquakes import DEFAULT_WINDOW, EARLIEST, LARGEST_MAGNITUDE, LONGEST_WINDOW, given_moment, kind_of
 
 BLOCK = 4096
 UNIT = 0.5  # of a block that is read eventually consistent
@@ -67,38 +69,73 @@ class Reach:
     least: float | None
     size: int
     backward: bool
+    kind: EventKind
 
 
 class _Year:
-    """A year's days as running sums: `matches` and `units` by magnitude class, from that class on."""
+    """The statistics of a year's days, in the order of the days.
+
+    `read` holds the units of reading a day, `present` a running sum of the days that have an item.
+    """
 
     def __init__(self, year: int, days: Sequence[DayStatistics], read_at: datetime) -> None:
         self.read_at = read_at
         self.start = date(year, 1, 1)
+        self._days = days
+        self._kinds: dict[EventKind, _Events] = {}
         length = (date(year, 12, 31) - self.start).days + 1
+        counts, has_item = [0] * length, [0] * length
+        for one in days:
+            at = self.at(_date(one.day))
+            counts[at] = sum(tally.count for tallies in (one.natural, one.other) for tally in tallies.values())
+            has_item[at] = 1
+        self.read = array("d", map(day_units, counts))
+        self.present = _sums(has_item)
+
+    def at(self, day: date) -> int:
+        return (day - self.start).days
+
+    def of(self, kind: EventKind) -> "_Events":
+        """Return the sums for queries of this kind, which are computed at the first such query."""
+        events = self._kinds.get(kind)
+        if events is None:
+            events = self._kinds[kind] = _Events(self, self._days, kind)
+        return events
+
+
+class _Events:
+    """The days of a year as a query of one kind sees them, by magnitude class and from that class on.
+
+    `events` holds the matching events of each day. `matches` and `units` are running sums: of these events, and of the
+    units of the days that the query does not skip.
+    """
+
+    def __init__(self, year: _Year, days: Sequence[DayStatistics], kind: EventKind) -> None:
+        length = len(year.read)
         by_class = [[0] * length for _ in CLASSES]
         bounds: list[float] = [-math.inf] * length
         for one in days:
-            at = (_date(one.day) - self.start).days
-            bounds[at] = -math.inf if one.bound is None else max(one.bound, LEAST_CLASS)
-            for tallies in (one.natural, one.other):
+            at = year.at(_date(one.day))
+            bound = one.other_bound if kind is EventKind.OTHER else one.bound
+            bounds[at] = -math.inf if bound is None else max(bound, LEAST_CLASS)
+            for tallies in _tallies(one, kind):
                 for name, tally in tallies.items():
                     by_class[int(name) - LEAST_CLASS][at] += tally.count
         above = [[0] * length]
         for counts in reversed(by_class):
             above.append([more + count for more, count in zip(above[-1], counts, strict=True)])
-        above = above[:0:-1]
-        self.read = [day_units(count) for count in above[0]]
-        self.events = above
-        self.matches = [_sums(counts) for counts in above]
-        self.present = _sums(bound > -math.inf for bound in bounds)
+        self.events = above[:0:-1]
+        self.matches = [_sums(counts) for counts in self.events]
         self.units = [
-            _sums(units if bound >= least else 0.0 for units, bound in zip(self.read, bounds, strict=True))
+            _sums(units if bound >= least else 0.0 for units, bound in zip(year.read, bounds, strict=True))
             for least in CLASSES
         ]
 
-    def at(self, day: date) -> int:
-        return (day - self.start).days
+
+def _tallies(day: DayStatistics, kind: EventKind) -> tuple[Tallies, ...]:
+    if kind is EventKind.ANY:
+        return day.natural, day.other
+    return (day.other,) if kind is EventKind.OTHER else (day.natural,)
 
 
 class EarthquakeCosts:
@@ -202,7 +239,8 @@ class _Walk:
         year = self._years[day.year]
         at = year.at(day)
         share = self._share(day)
-        matches = share * self._mixed(*(year.events[kind][at] for kind in (self._class, self._class + 1)))
+        events = year.of(self._reach.kind).events
+        matches = share * self._mixed(events[self._class][at], events[self._class + 1][at])
         self._take(matches, max(UNIT, share * year.read[at]))
         self._read += 1
 
@@ -235,8 +273,9 @@ class _Walk:
 
     def _range(self, year: _Year, low: int, high: int) -> None:
         """The days of a year at these positions that may have an event of the magnitude."""
-        matches, more = year.matches[self._class], year.matches[self._class + 1]
-        units, fewer = year.units[self._class], year.units[self._class + 1]
+        events = year.of(self._reach.kind)
+        matches, more = events.matches[self._class], events.matches[self._class + 1]
+        units, fewer = events.units[self._class], events.units[self._class + 1]
         found = self._mixed(matches[high] - matches[low], more[high] - more[low])
         cost = self._mixed(units[high] - units[low], fewer[high] - fewer[low], least=UNIT)
         if not cost:
@@ -274,7 +313,8 @@ def _reach(arguments: Arguments, now: datetime) -> Reach | None:
     size, least = arguments.get("first"), arguments.get("minMagnitude")
     backward = size is None and arguments.get("last") is not None
     size = arguments.get("last") if backward else DEFAULT_PAGE if size is None else size
-    if type(size) is not int or not 1 <= size <= LARGEST_PAGE or not _is_magnitude(least):
+    kind = kind_of(arguments)
+    if type(size) is not int or not 1 <= size <= LARGEST_PAGE or not _is_magnitude(least) or kind is None:
         return None
     try:
         end = given_moment(arguments.get("end")) or now
@@ -283,7 +323,8 @@ def _reach(arguments: Arguments, now: datetime) -> Reach | None:
         return None
     if not EARLIEST <= start <= end or end - start > LONGEST_WINDOW:
         return None
-    return Reach(start.date(), end.date(), 1.0 - _elapsed(start), _elapsed(end), least, size, backward)
+    shares = 1.0 - _elapsed(start), _elapsed(end)
+    return Reach(start.date(), end.date(), *shares, least, size, backward, kind)
 
 
 def _is_magnitude(least: object) -> bool:
@@ -305,5 +346,5 @@ async def _read_year(store: Store, year: int) -> list[DayStatistics]:
     return [statistics_from(item) async for item in read_days(store, f"{year:04}0101", f"{year:04}1231")]
 
 
-def _sums(numbers: Any) -> list[float]:
-    return list(accumulate(numbers, initial=0.0))
+def _sums(numbers: Iterable[float]) -> "array[float]":
+    return array("d", accumulate(numbers, initial=0.0))

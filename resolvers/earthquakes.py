@@ -44,6 +44,8 @@ DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=3_660)
 EARLIEST = from_epoch_ms(EARLIEST_MS)
 LARGEST_MAGNITUDE = 10
+# Events read for each that is asked for: beyond, a month's events are all read before a page is full.
+MOST_SCANNED = 250.0
 RECENT_MS = 24 * 3_600_000
 LARGEST_INGEST_SOURCE = 1024
 # The cost model of `earthquakes`.
@@ -233,12 +235,20 @@ def days_of_window(arguments: Mapping[str, Any], now: datetime) -> float:
 def scanned_for_one(arguments: Mapping[str, Any]) -> float:
     """How many events are read for each of the asked magnitude: 7 for 2.5, 42 for 4.5, as measured in USGS's catalog.
 
-    At most 250: beyond, a month's events are all read before a page is full.
+    At most `MOST_SCANNED`, which counts for events other than earthquakes as well.
     """
+    if kind_of(arguments) is EventKind.OTHER:
+        return MOST_SCANNED
     least = arguments.get("minMagnitude")
     if isinstance(least, bool) or not isinstance(least, int | float) or not least > 0:
         return 1.0
-    return float(max(1.0, min(10 ** (0.4 * min(least, LARGEST_MAGNITUDE)) / 1.5, 250.0)))
+    return float(max(1.0, min(10 ** (0.4 * min(least, LARGEST_MAGNITUDE)) / 1.5, MOST_SCANNED)))
+
+
+def kind_of(arguments: Mapping[str, Any]) -> EventKind | None:
+    """Return the kind that the arguments ask for; None for a value that the field refuses."""
+    kind = arguments.get("kind", EventKind.EARTHQUAKE)
+    return EventKind(kind) if isinstance(kind, str) and kind in EventKind.__members__ else None
 
 
 def given_moment(argument: object) -> datetime | None:

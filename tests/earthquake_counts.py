@@ -10,8 +10,9 @@ from conftest import NOON, Served
 from earthquake_samples import scan_all
 
 from datastore.attributes import Item
+from datastore.day_bounds import is_natural
 from datastore.earthquake_regions import region_of
-from datastore.earthquake_statistics import is_natural, magnitude_class
+from datastore.earthquake_statistics import magnitude_class
 from datastore.streams import Change
 from pipelines.earthquake_statistics import EarthquakeStatisticsPipeline
 

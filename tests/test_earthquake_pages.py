@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 from conftest import NOON, REAL_DATA, Answer, Served, queries_at_once
-from earthquake_samples import put_raw, quake, store
+from earthquake_samples import put_raw, quake, scan_all, store
 from store_engines import Engines
 
 from datastore import tables
@@ -32,9 +32,12 @@ from resolvers.access import Role
 
 MONTH = REAL_DATA / "usgs" / "all_month_2019-11.derived-from-csv.geojson.gz"
 PAGE = """
-query ($start: DateTime, $end: DateTime, $least: Float, $first: Int, $after: String, $last: Int, $before: String) {
+query (
+  $start: DateTime, $end: DateTime, $least: Float, $kind: SeismicEventKind! = ANY
+  $first: Int, $after: String, $last: Int, $before: String
+) {
   earthquakes(
-    start: $start, end: $end, minMagnitude: $least, kind: ANY
+    start: $start, end: $end, minMagnitude: $least, kind: $kind
     first: $first, after: $after, last: $last, before: $before
   ) {
     nodes { eventId occurredAt magnitude }
@@ -441,6 +444,49 @@ async def test_an_event_that_was_ingested_is_found_before_it_is_counted(served: 
     assert strong.events == ["strong"]
 
 
+@pytest.mark.parametrize("kind", ["OTHER", "ANY"])
+async def test_a_blast_that_was_ingested_is_found_before_it_is_counted(served: Served, kind: str) -> None:
+    await complete(served)
+    await store(served, quake("quake", timedelta(days=60)), quake("blast", timedelta(days=60), type="quarry blast"))
+    await store(served, quake("strong", timedelta(days=60), magnitude=6.5, type="explosion"))
+
+    found = await page(served, start=(NOON - timedelta(days=90)).isoformat(), kind=kind, least=6)
+
+    assert found.events == ["strong"]
+
+
+async def test_days_of_earthquakes_alone_are_skipped_for_other_events(served: Served) -> None:
+    quakes = [quake(f"q{day:03}", timedelta(days=day), magnitude=5.0) for day in range(300)]
+    blasts = [quake(f"b{day}", timedelta(days=day), magnitude=1.5, type="quarry blast") for day in (100, 200)]
+    await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in (*quakes, *blasts)])
+    await complete(served)
+    start = (NOON - timedelta(days=300)).isoformat()
+
+    found = await page(served, start=start, kind="OTHER")
+    strong = await page(served, start=start, kind="OTHER", least=2)
+
+    assert (found.events, strong.events) == (["b100", "b200"], [])
+    assert found.calls <= 20
+    assert strong.calls <= 20
+
+
+async def test_statistics_without_the_bound_of_other_events_skip_none_of_them(served: Served) -> None:
+    """Statistics that were counted before the bound was introduced have the counts of other events alone."""
+    blast = quake("blast", timedelta(days=60), type="quarry blast")
+    await served.store().write_all(EARTHQUAKES, puts=[event_item(blast)])
+    await complete(served)
+    (item,) = [item for item in await scan_all(served) if str(item["pk"]).startswith("STATISTICS#")]
+    await served.store().write_all(EARTHQUAKES, puts=[{k: v for k, v in item.items() if k != "greatestOther"}])
+
+    found = await page(served, start=(NOON - timedelta(days=90)).isoformat(), kind="OTHER", least=blast.magnitude)
+
+    assert item["greatestOther"] == blast.magnitude
+    assert found.events == ["blast"]
+
+
+KINDS = {"EARTHQUAKE": ("earthquake",), "OTHER": ("quarry blast",), "ANY": ("earthquake", "quarry blast")}
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as_it_is(
     served: Served, seed: int
@@ -451,20 +497,24 @@ async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as
             f"us{number}",
             timedelta(days=chance.choice(range(0, 900, chance.choice((1, 7, 50)))), minutes=number),
             magnitude=round(min(9.0, 1 + chance.expovariate(1.2)), 1),
+            type=chance.choice(("earthquake", "earthquake", "quarry blast")),
         )
         for number in range(120)
     ]
     await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in events])
     await complete(served)
     for _ in range(5):
+        kind = chance.choice([*KINDS])
         least, size = chance.choice((None, 1.0, 2.5, 3.0, 4.2, 6.0)), chance.choice((1, 3, 10, 40))
         start = NOON - timedelta(days=chance.randrange(20, 1000))
         end = start + timedelta(days=chance.randrange(10, 900), seconds=chance.randrange(90_000))
-        window: dict[str, Any] = {"start": start.isoformat(), "end": end.isoformat(), "least": least}
+        window: dict[str, Any] = {"start": start.isoformat(), "end": end.isoformat(), "least": least, "kind": kind}
         wanted = [
             event.event_id
             for event in sorted(events, key=lambda event: -event.occurred_at_ms)
-            if epoch_ms(start) <= event.occurred_at_ms <= epoch_ms(end) and (least is None or event.magnitude >= least)
+            if epoch_ms(start) <= event.occurred_at_ms <= epoch_ms(end)
+            and (least is None or event.magnitude >= least)
+            and event.type in KINDS[kind]
         ]
 
         forward = await walk(served, size, **window)

@@ -55,6 +55,15 @@ RAISE_BOUND = AccessPattern(
     condition="attribute_not_exists(greatest) OR greatest < :greatest",
     update="SET greatest = :greatest",
 )
+RAISE_OTHER_BOUND = AccessPattern(
+    id="QUAKE-P1",
+    question="Raise the bound of a day's events other than earthquakes in the same way",
+    table=EARTHQUAKES,
+    operations=("UpdateItem",),
+    who=Who.INTERNAL,
+    condition="attribute_not_exists(greatestOther) OR greatestOther < :greatest",
+    update="SET greatestOther = :greatest",
+)
 COUNT_EVENTS = AccessPattern(
     id="QUAKE-P2",
     question="Note the events that are counted for a day, and forget those that were deleted",
@@ -151,6 +160,7 @@ DAYS = AccessPattern(
 
 PATTERNS = (
     RAISE_BOUND,
+    RAISE_OTHER_BOUND,
     COUNT_EVENTS,
     COUNTED_EVENTS,
     DAY_BEFORE_RECOUNT,

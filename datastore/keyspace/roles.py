@@ -61,6 +61,7 @@ _INGEST = (
     earthquakes.INGEST_STATE,
     earthquakes.WRITE_LOG,
     earthquake_statistics.RAISE_BOUND,
+    earthquake_statistics.RAISE_OTHER_BOUND,
 )
 # What fields come to beside their own patterns, and what a gateway does on its own: it looks after uploads, keeps
 # answers and logs.
