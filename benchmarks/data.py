@@ -8,7 +8,8 @@ from itertools import count
 from random import Random
 
 from datastore.client import Client
-from datastore.earthquakes import Earthquake, Earthquakes
+from datastore.earthquake_events import Earthquake
+from datastore.earthquakes import Earthquakes
 from datastore.keyspace.parts import Key
 from datastore.metering import Deadline
 from datastore.moments import epoch_ms

@@ -15,7 +15,8 @@ from benchmarks.subscribers import FIRST, PER_SECOND, Delivered, Trial, measured
 from benchmarks.text_table import table
 from benchmarks.topics import Publish, Says, Topic, earthquakes
 from datastore.client import Client
-from datastore.earthquakes import Earthquake, Earthquakes
+from datastore.earthquake_events import Earthquake
+from datastore.earthquakes import Earthquakes
 from datastore.moments import epoch_ms
 
 # So that a reader's buffers are full after some seconds.

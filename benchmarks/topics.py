@@ -11,7 +11,8 @@ from benchmarks.data import NOON, open_store
 from benchmarks.invented_matches import invented
 from datastore.client import Client
 from datastore.declarations import Table
-from datastore.earthquakes import Earthquake, Earthquakes
+from datastore.earthquake_events import Earthquake
+from datastore.earthquakes import Earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.active_matches import ActiveMatches

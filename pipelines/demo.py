@@ -13,7 +13,8 @@ from typing import NamedTuple
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.demo_sightings import REPORTERS, SEEN, demo_reporters, demo_sightings
-from datastore.earthquakes import Earthquake, Earthquakes
+from datastore.earthquake_events import Earthquake
+from datastore.earthquakes import Earthquakes
 from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import epoch_ms

@@ -15,7 +15,8 @@ import aiohttp
 
 from datastore.client import Client, RequestRefused
 from datastore.day_bounds import KnownBounds
-from datastore.earthquakes import Earthquake, Earthquakes, IngestState, IngestSummary, LogType, RequestLog
+from datastore.earthquake_events import Earthquake
+from datastore.earthquakes import Earthquakes, IngestState, IngestSummary, LogType, RequestLog
 from datastore.errors import DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.metering import Deadline
 from datastore.moments import epoch_ms

@@ -6,7 +6,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from datastore.attributes import BEYOND_FLOAT, SMALLEST
-from datastore.earthquakes import EARLIEST_MS, EARTHQUAKE, LATEST_MS, LONGEST_EVENT_ID, Earthquake
+from datastore.earthquake_events import EARLIEST_MS, EARTHQUAKE, LATEST_MS, LONGEST_EVENT_ID, Earthquake
 
 LONGEST_PLACE, LONGEST_WORD, LONGEST_URL = 512, 64, 1_000
 # Of an event. Its own counts; USGS has been seen to list five.

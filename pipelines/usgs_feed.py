@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import ijson
 
-from datastore.earthquakes import Earthquake
+from datastore.earthquake_events import Earthquake
 from pipelines.usgs_events import Rejection, judge
 
 MOST_PLAIN_BYTES = 1 << 30

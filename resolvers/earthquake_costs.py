@@ -19,6 +19,7 @@ from strawberry.exceptions import StrawberryInputCoercionError
 from datastore.client import RequestRefused
 from datastore.days_with_events import is_kept_up, read_days
 from datastore.declarations import Arguments
+from datastore.earthquake_events import EventKind
 from datastore.earthquake_statistics import (
     GREATEST_CLASS,
     LEAST_CLASS,
@@ -29,7 +30,6 @@ from datastore.earthquake_statistics import (
     magnitude_class,
     statistics_from,
 )
-from datastore.earthquakes import EventKind
 from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.pages import SPARSE

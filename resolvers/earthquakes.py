@@ -12,20 +12,16 @@ from urllib.parse import urlsplit
 import strawberry
 from strawberry.exceptions import StrawberryInputCoercionError
 
-from datastore.earthquakes import (
+from datastore.earthquake_events import (
     EARLIEST_MS,
-    LOG_WRITE_UNITS,
     LONGEST_EVENT_ID,
     Earthquake,
     EventKind,
-    IngestSummary,
-    LogType,
-    RequestLog,
     event_from,
     event_with,
     is_event,
-    log_from,
 )
+from datastore.earthquakes import LOG_WRITE_UNITS, IngestSummary, LogType, RequestLog, log_from
 from datastore.errors import BadCursor, BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.parts import split

@@ -8,7 +8,7 @@ import orjson
 import strawberry
 
 from datastore import base64url
-from datastore.earthquakes import Earthquake
+from datastore.earthquake_events import Earthquake
 from datastore.errors import BadUserInput
 from datastore.feeds.comments import Comment
 from datastore.feeds.notifications import Notification

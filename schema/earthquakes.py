@@ -6,6 +6,7 @@ from typing import Any
 
 import strawberry
 
+from datastore import earthquake_events
 from datastore import earthquakes as records
 from datastore.declarations import Extent
 from datastore.earthquake_regions import SeismicRegion
@@ -24,7 +25,7 @@ strawberry.enum(
     SeismicRegion,
     description="A region of the world: a rectangle, the first in a fixed list that holds the epicentre.",
 )
-strawberry.enum(records.EventKind, name="SeismicEventKind", description="Which seismic events are listed.")
+strawberry.enum(earthquake_events.EventKind, name="SeismicEventKind", description="Which seismic events are listed.")
 strawberry.enum(records.LogType, description="What a request log is about.")
 
 
@@ -96,7 +97,7 @@ class Earthquake(Node):
 
     @classmethod
     def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Earthquake)
+        return isinstance(value, earthquake_events.Earthquake)
 
 
 @strawberry.type(description="One ingest or query as it went; kept for seven days.")

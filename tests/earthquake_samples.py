@@ -8,7 +8,8 @@ from conftest import NOON, Served
 from msgspec.structs import replace
 
 from datastore.attributes import Item, decode_item, encode_item
-from datastore.earthquakes import Earthquake, Earthquakes
+from datastore.earthquake_events import Earthquake
+from datastore.earthquakes import Earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import day_bucket, epoch_ms
 

@@ -16,7 +16,7 @@ from strawberry.utils.str_converters import to_snake_case
 import schema as api
 from datastore.attributes import decode_item, encode_item
 from datastore.decoding import Decoder, derived, number, text
-from datastore.earthquakes import ATTRIBUTES, EARLIEST_MS, LATEST_MS, Earthquake, event_from, event_item
+from datastore.earthquake_events import ATTRIBUTES, EARLIEST_MS, LATEST_MS, Earthquake, event_from, event_item
 from datastore.errors import Internal
 from datastore.feeds.comments import Comment, comment_from
 from datastore.feeds.follows import Follow, edge_from, following_from

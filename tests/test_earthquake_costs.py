@@ -16,8 +16,9 @@ from store_engines import Engines
 
 from datastore import tables
 from datastore.database import StoreOptions, open_database
+from datastore.earthquake_events import Earthquake, event_item
 from datastore.earthquake_statistics import StatisticsRebuild
-from datastore.earthquakes import LOG_WRITE_UNITS, Earthquake, event_item
+from datastore.earthquakes import LOG_WRITE_UNITS
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.metering import WRITE_PRICE, Deadline
 from datastore.store import Store

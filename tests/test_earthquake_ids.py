@@ -12,7 +12,8 @@ from earthquake_samples import put_raw, quake, scan_all, store
 from usgs_samples import REAL, feature, feed, needs_real_data
 from usgs_samples import quake as judged
 
-from datastore.earthquakes import Earthquake, Earthquakes
+from datastore.earthquake_events import Earthquake
+from datastore.earthquakes import Earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
 from pipelines.usgs_events import MOST_IDS

@@ -20,8 +20,8 @@ from store_engines import Engines
 
 from datastore import tables
 from datastore.database import StoreOptions, open_database
+from datastore.earthquake_events import Earthquake, event_item
 from datastore.earthquake_statistics import StatisticsRebuild
-from datastore.earthquakes import Earthquake, event_item
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.metering import Deadline
 from datastore.moments import day_bucket, epoch_ms, from_epoch_ms

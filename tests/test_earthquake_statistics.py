@@ -11,9 +11,9 @@ from earthquake_counts import changes_of, counted, counting, counts, plain_count
 from earthquake_samples import put_raw, quake, scan_all, store
 
 from datastore.database import StoreOptions
+from datastore.earthquake_events import Earthquake, event_item
 from datastore.earthquake_regions import SeismicRegion, region_of
 from datastore.earthquake_statistics import StatisticsRebuild, StatisticsWriter, changed_items, coverage_of, merged
-from datastore.earthquakes import Earthquake, event_item
 from datastore.keyspace.earthquake_statistics import day as day_key
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key

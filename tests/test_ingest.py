@@ -21,7 +21,8 @@ from usgs_samples import Handler, answering, feature, feed, feed_server
 from datastore import tables
 from datastore.client import RequestRefused
 from datastore.database import StoreOptions, open_database
-from datastore.earthquakes import Earthquake, Earthquakes, IngestSummary
+from datastore.earthquake_events import Earthquake
+from datastore.earthquakes import Earthquakes, IngestSummary
 from datastore.errors import Unavailable
 from datastore.keyspace import earthquakes as keys
 from datastore.metering import Call

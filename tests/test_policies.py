@@ -33,7 +33,7 @@ from datastore.client import Client
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dead_letters import DeadLetters, letter_of
 from datastore.declarations import AccessPattern, Who
-from datastore.earthquakes import event_item
+from datastore.earthquake_events import event_item
 from datastore.infrastructure.policies import LONGEST, MOST_CHARACTERS, policies
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EARTHQUAKES

@@ -15,7 +15,7 @@ from usgs_samples import (
     read,
 )
 
-from datastore.earthquakes import Earthquake
+from datastore.earthquake_events import Earthquake
 from pipelines.usgs_events import Reason, Rejection
 from pipelines.usgs_feed import FeedCode
 

@@ -28,7 +28,7 @@ from usgs_samples import (
     read_until_fault,
 )
 
-from datastore.earthquakes import Earthquake
+from datastore.earthquake_events import Earthquake
 from pipelines import usgs_feed
 from pipelines.usgs_events import Reason, Rejection
 from pipelines.usgs_feed import FeedCode, read_events

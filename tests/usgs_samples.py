@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from conftest import REAL_DATA
 
-from datastore.earthquakes import Earthquake
+from datastore.earthquake_events import Earthquake
 from pipelines.usgs_events import Rejection
 from pipelines.usgs_feed import FeedCode, FeedError, read_events
 
