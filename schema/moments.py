@@ -24,7 +24,7 @@ def _described(
         try:
             return parse(value)
         except StrawberryInputCoercionError:
-            given = f'"{value[:LONGEST_SHOWN]}"' if isinstance(value, str) else "what is no text"
+            given = f'"{value[:LONGEST_SHOWN]}"' if isinstance(value, str) else "a value that is not a string"
             raise StrawberryInputCoercionError(f"A {scalar.name} is written as in {example}, not as {given}.") from None
 
     return replace(scalar, parse_value=parse_value, description=description)

@@ -60,3 +60,45 @@ def test_a_text_is_a_moment_with_an_offset_or_an_error(text: str) -> None:
 def test_what_names_no_day_is_refused(value: Any) -> None:
     with pytest.raises(StrawberryInputCoercionError):
         bounds.moment_from(value)
+
+
+WRITTEN = 'A DateTime is written as in "2026-06-25T14:30:00Z", not as '
+REFUSED = {
+    '{earthquakes(start: "soon") {nodes {eventId}}}': ("start", '"soon".', 21),
+    "{earthquakes(end: 5) {nodes {eventId}}}": ("end", "a value that is not a string.", 19),
+    'subscription {earthquakeDetected(since: "soon") {eventId}}': ("since", '"soon".', 41),
+    'mutation {createPhoto(input: {takenAt: "soon"}) {id}}': ("input.takenAt", '"soon".', 30),
+}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+async def test_a_literal_that_is_no_moment_is_refused_by_the_name_of_its_argument(served: Served, query: str) -> None:
+    argument, given_as, column = REFUSED[query]
+
+    answer = await served.ask(query)
+
+    assert {
+        "message": f"Argument '{argument}' has invalid value: {WRITTEN}{given_as}",
+        "extensions": {"code": "BAD_USER_INPUT"},
+        "locations": [{"line": 1, "column": column}],
+    } in (answer.errors or [])
+
+
+async def test_a_default_value_that_is_no_moment_is_refused_where_it_stands(served: Served) -> None:
+    answer = await served.ask(LIST.replace("$start: DateTime", '$start: DateTime = "soon"'))
+
+    assert answer.errors == [
+        {
+            "message": f'{WRITTEN}"soon".',
+            "extensions": {"code": "BAD_USER_INPUT"},
+            "locations": [{"line": 1, "column": 27}],
+        }
+    ]
+
+
+async def test_a_variable_that_is_no_moment_is_refused_by_its_name(served: Served) -> None:
+    answer = await served.ask(LIST, {"start": "soon"})
+
+    (error,) = answer.errors or []
+    assert error["message"] == f'Variable \'$start\' has invalid value: {WRITTEN}"soon".'
+    assert error["extensions"] == {"code": "BAD_USER_INPUT"}

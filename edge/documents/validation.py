@@ -9,10 +9,19 @@ from collections.abc import Callable, Collection
 from functools import cache, cached_property
 from typing import Any
 
-from graphql import DocumentNode, GraphQLError, GraphQLSchema, TypeInfo
-from graphql.language import FragmentDefinitionNode, Node, OperationDefinitionNode, VariableNode, Visitor, VisitorAction
+from graphql import DocumentNode, GraphQLError, GraphQLInputType, GraphQLSchema, TypeInfo
+from graphql.language import (
+    FragmentDefinitionNode,
+    Node,
+    OperationDefinitionNode,
+    ValueNode,
+    VariableNode,
+    Visitor,
+    VisitorAction,
+)
 from graphql.pyutils import RefMap
-from graphql.validation import ValidationContext, ValidationRule
+from graphql.utilities.validate_input_value import validate_input_literal
+from graphql.validation import ValidationContext, ValidationRule, ValuesOfCorrectTypeRule
 from graphql.validation.specified_rules import specified_rules
 from graphql.validation.validate import ValidationAbortedError
 from graphql.validation.validation_context import VariableUsage
@@ -109,7 +118,34 @@ def rules_for(text: str) -> list[type[ValidationRule]]:
 
 @cache
 def _rules() -> list[type[Any]]:
-    return [rule for rule in specified_rules if rule.__name__ not in LEFT_OUT]
+    rules = [rule for rule in specified_rules if rule.__name__ not in LEFT_OUT]
+    return [_LiteralsRule if rule is ValuesOfCorrectTypeRule else rule for rule in rules]
+
+
+class _LiteralsRule(ValuesOfCorrectTypeRule):
+    """graphql-core's rule for literals, which adds the argument and the location to errors of the schema's own scalars.
+
+    graphql-core reports what such a scalar raises as it is.
+    """
+
+    def is_valid_value_node(self, node: ValueNode, input_type: GraphQLInputType | None) -> VisitorAction:
+        if input_type:
+
+            def report(error: GraphQLError, path: list[str | int]) -> None:
+                self.report_error(error if error.nodes else self._located(error, node, path))
+
+            validate_input_literal(node, input_type, report, None, None, self.context.hide_suggestions)
+        return self.SKIP
+
+    def _located(self, error: GraphQLError, node: ValueNode, path: list[str | int]) -> GraphQLError:
+        argument = self.context.get_argument()
+        owner = self.context.get_directive() or self.context.get_field_def()
+        names = [name for name, one in owner.args.items() if one is argument] if owner else []
+        if not names:  # the default value of a variable
+            return GraphQLError(error.message, node, original_error=error.original_error)
+        name = ".".join(map(str, (*names, *path)))
+        message = f"Argument '{name}' has invalid value: {error.message}"
+        return GraphQLError(message, node, original_error=error.original_error)
 
 
 _SUGGESTION = re.compile(r" Did you mean [^?]*\?$")
