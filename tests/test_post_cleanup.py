@@ -6,6 +6,7 @@ from itertools import count
 import pytest
 from feed_changes import items_of, remove
 from feed_world import Killed, Wire, World, made
+from msgspec.structs import replace
 
 from datastore.database import Database
 from datastore.feeds.comments import Comments
@@ -72,6 +73,27 @@ async def test_what_comes_after_its_post_was_deleted_goes_too(world: World) -> N
     assert await left(world, "p") == ["META"]
     assert len(await left(world, "kept")) == 4
     assert made(calls) == {"BatchGetItem": 1, "BatchWriteItem": 1}
+
+
+async def test_what_was_said_of_a_post_that_was_never_stored_stays(world: World) -> None:
+    """Another program may store the post after its likes and comments."""
+    ours = await world.write("p", "ada")
+    await world.changes()
+    later = replace(ours, post_id="later")
+    await react(world, later, "reader0")
+    await handle(world)
+
+    assert await left(world, "later") == ["COMMENT#later-reader0", "LIKE#reader0"]
+
+
+async def test_likes_of_a_post_that_was_removed_without_a_tombstone_go_with_it(world: World) -> None:
+    post = await world.write("p", "ada")
+    await react(world, post, "reader0")
+    await handle(world)
+    await remove(world.database, {"PK": partition("p"), "SK": "META"})
+    await handle(world)
+
+    assert await left(world, "p") == []
 
 
 async def test_what_was_said_of_posts_that_are_there_costs_one_read(world: World) -> None:

@@ -100,5 +100,5 @@ async def test_a_variable_that_is_no_moment_is_refused_by_its_name(served: Serve
     answer = await served.ask(LIST, {"start": "soon"})
 
     (error,) = answer.errors or []
-    assert error["message"] == f'Variable \'$start\' has invalid value: {WRITTEN}"soon".'
+    assert error["message"] == f"Variable '$start' has invalid value: {WRITTEN}\"soon\"."
     assert error["extensions"] == {"code": "BAD_USER_INPUT"}

@@ -20,17 +20,31 @@ class RemainsPage:
     next_start: Item | None
 
 
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Ids of posts that no reader sees: those with a tombstone are `deleted`, those without any item are `missing`."""
+
+    deleted: set[str]
+    missing: set[str]
+
+    @property
+    def all(self) -> set[str]:
+        return self.deleted | self.missing
+
+
 class Remains:
     """One method for each access pattern."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def gone(self, post_ids: Iterable[str]) -> set[str]:
-        """FEED-P4: those of the posts that are not there, or not any more."""
+    async def gone(self, post_ids: Iterable[str]) -> Gone:
+        """FEED-P4: return which of the posts are deleted, and which are not stored."""
         ids = list(dict.fromkeys(post_ids))
-        posts = await asyncio.gather(*[self._store.get(keys.IS_LIVE, keys.post(post_id)) for post_id in ids])
-        return {post_id for post_id, post in zip(ids, posts, strict=True) if not is_live(post)}
+        found = await asyncio.gather(*[self._store.get(keys.IS_LIVE, keys.post(post_id)) for post_id in ids])
+        posts = dict(zip(ids, found, strict=True))
+        deleted = {post_id for post_id, post in posts.items() if post is not None and not is_live(post)}
+        return Gone(deleted, {post_id for post_id, post in posts.items() if post is None})
 
     async def page(self, post_id: str, start: Item | None, limit: int) -> RemainsPage:
         """FEED-P4: some of what is left of a post; its tombstone is not."""

@@ -1,7 +1,8 @@
-"""Deletes the likes and comments of deleted posts, also those that came too late. What they counted goes with them.
+"""Deletes the likes and comments of deleted posts, also those that were written after the deletion.
 
-A like or comment is written after its post was read, so it may come after the post was deleted. Those that were there
-before are found with the post; each that comes after is handled itself, and finds the post gone.
+This gateway writes a like or comment after it has read the post, so that another caller may have deleted the post by
+then. The deletion of a post deletes the items that are stored already; the change of each later item finds the
+tombstone. The likes and comments of a post that was never stored stay: another program may store the post later.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,15 +34,15 @@ class Cleanup:
         self._at_once = at_once
 
     async def handle(self, changes: Sequence[Change]) -> None:
-        """Whether the posts are there is read once for all changes."""
+        """Delete what the changes leave behind. Reads the posts of all changes in one batch."""
         emptied = {post.post_id for change in changes if (post := deleted(change)) is not None}
         added = {key: post_parts(key) for change in changes if (key := _added(change)) is not None}
         if not emptied and not added:
             return
         remains = Remains(self._open_store())
         gone = await remains.gone([*emptied, *added.values()])
-        await remains.delete([key for key, post_id in added.items() if post_id in gone - emptied])
-        await side_by_side([partial(self._empty, post_id) for post_id in emptied & gone], self._at_once)
+        await remains.delete([key for key, post_id in added.items() if post_id in gone.deleted - emptied])
+        await side_by_side([partial(self._empty, post_id) for post_id in emptied & gone.all], self._at_once)
 
     async def _empty(self, post_id: str) -> None:
         start: Item | None = None

@@ -91,7 +91,7 @@ class Notifications:
         does not give the key of its notification any more. The author's unread notifications are therefore read.
         """
         likes = [like_from(change.old) for change in changes if is_like(change.keys) and change.old is not None]
-        gone = await Remains(store).gone(like.post_id for like in likes) if likes else set[str]()
+        gone = (await Remains(store).gone(like.post_id for like in likes)).all if likes else set[str]()
         news = [piece for like in likes if like.post_id in gone for piece in _of_like(like)]
         news += [piece for change in changes for piece in _news_deleted(change)]
         news = [piece for piece in news if piece.notification.is_kept_at(now)]
