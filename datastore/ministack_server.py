@@ -50,7 +50,7 @@ class StreamSize:
             self._remove_oldest()
         self._first = first
         for change in self.changes[len(self._sizes) :]:
-            self._sizes.append(len(json.dumps(change)))
+            self._sizes.append(len(json.dumps(change, default=str)))
             self._total += self._sizes[-1]
 
     def trim(self) -> int:

@@ -9,6 +9,7 @@ from datastore.shards import FROM_THE_START, Trimmed, after
 
 RETENTION = timedelta(hours=24)
 ITERATOR_LIFE = timedelta(minutes=15)
+DYNAMODB_LOCAL = ":ddblocal:"  # in the ARNs of its streams: their region
 CLOCK_SKEW = timedelta(minutes=5)  # AWS refuses requests signed by a clock that is further off
 
 
@@ -55,13 +56,20 @@ class Shard:
         if place is not None:
             self.whole, self.iterator, self.as_of = False, place[1], None
 
-    def may_read_from_the_start(self) -> bool:
+    def may_read_from_the_start(self, stream: str) -> bool:
         """Forget an iterator that was refused as trimmed, if the shard has shown no record since it was joined.
 
         DynamoDB Local refuses an iterator of type LATEST of a shard without records so, at the first record. Reading
-        from the start loses nothing: the stream keeps records far longer than an iterator lives.
+        from the start loses nothing there: the stream keeps records far longer than an iterator lives. From another
+        store the refusal means that changes were trimmed.
         """
-        if self.whole or self.last is not None or self.skip_before is not None or self.as_of is None:
+        if (
+            DYNAMODB_LOCAL not in stream
+            or self.whole
+            or self.last is not None
+            or self.skip_before is not None
+            or self.as_of is None
+        ):
             return False
         self.iterator = None
         return True

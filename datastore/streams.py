@@ -339,7 +339,7 @@ class StreamReader:
         except RequestRefused as problem:
             if problem.code in SPENT:
                 shard.iterator = None
-            elif problem.code == TRIMMED and shard.may_read_from_the_start():
+            elif problem.code == TRIMMED and shard.may_read_from_the_start(self._stream):
                 return await self._records(shard)
             raise
 

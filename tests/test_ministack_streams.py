@@ -1,5 +1,6 @@
 """What MiniStack's streams keep in memory, and what a subscriber gets whose position was trimmed."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -9,13 +10,17 @@ from typing import Any
 
 import pytest
 import store_engines
+from aiohttp import web
 from conftest import NOON, Served, Tidied, listening
+from consumers import Instance, Noting, until
+from fault_proxy import Proxy, Seen, forward
 from resuming_clients import OverSocket
 from store_engines import ENGINES, MINISTACK, create_tables, free_port, new_prefix, running
 
 from datastore.database import Database, StoreOptions, open_database
 from datastore.declarations import Table
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
 from datastore.moments import day_bucket, epoch_ms
 from datastore.shards import ShardCursor, Trimmed, shards_of, stream_of
@@ -23,6 +28,7 @@ from datastore.shards import ShardCursor, Trimmed, shards_of, stream_of
 NEEDS = "MiniStack is not installed: make .venv-ministack/.ready"
 pytestmark = pytest.mark.skipif(not MINISTACK.exists(), reason=NEEDS)
 QUAKES = "subscription { earthquakeDetected { eventId } }"
+UNAVAILABLE = {"code": "UNAVAILABLE", "retryable": True}
 STREAM_BYTES = 2**24
 ITEM_BYTES = 350_000
 TOO_MANY = STREAM_BYTES // ITEM_BYTES + 12  # items of that size, for one stream
@@ -66,6 +72,11 @@ async def put(database: Database, event_id: str, place: str = "") -> None:
     item |= {name: {"N": number} for name, number in numbers.items()}
     item |= {"eventTsMs": moment, "gsi1sk": moment, "ingestedAt": moment}
     await database.client.call("PutItem", {"TableName": database.prefix + EARTHQUAKES.name, "Item": item})
+
+
+async def put_post(database: Database, number: int, text: str) -> None:
+    item = {"PK": {"S": "POST#1"}, "SK": {"S": "META"}, "n": {"N": str(number)}, "text": {"S": text}}
+    await database.client.call("PutItem", {"TableName": database.prefix + FEED.name, "Item": item})
 
 
 async def fill(database: Database) -> None:
@@ -140,3 +151,60 @@ async def test_a_subscriber_whose_position_was_trimmed_gets_a_resync(
         assert [error["extensions"]["code"] for error in answer["errors"]] == ["RESYNC"]
         await put(database, "q3")
         assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q3"}}
+
+
+class Hold:
+    """Reads of streams wait until they are released; everything else goes on."""
+
+    def __init__(self) -> None:
+        self.waiting = asyncio.Event()
+        self.released = asyncio.Event()
+
+    async def __call__(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if seen.operation == "GetRecords":
+            self.waiting.set()
+            await self.released.wait()
+        return await forward(proxy, seen)
+
+
+@pytest.mark.parametrize("had", [0, 1])
+async def test_a_subscriber_left_behind_the_bound_has_to_subscribe_again(
+    served: Served, store_options: StoreOptions, had: int
+) -> None:
+    """Also one that has had no event: its reader knows no more than an iterator, and the stream begins after it."""
+    database = served.gateway.database
+    assert database is not None
+    client, hold = OverSocket(served.http, QUAKES, {}), Hold()
+    async with (
+        Proxy(store_options.store) as proxy,
+        another(served, replace(store_options, store=proxy.url)) as url,
+        client.connected(url) as events,
+    ):
+        assert await anext(events) == {"begun": True}
+        for number in range(had):
+            await put(database, f"q{number}")
+            assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": f"q{number}"}}
+        proxy.always = hold
+        await hold.waiting.wait()
+        await fill(database)
+        hold.released.set()
+        answer = await anext(events)
+        assert [error["extensions"] for error in answer.get("payload", ())] == [UNAVAILABLE], answer
+
+
+async def test_a_pipeline_left_behind_the_bound_counts_a_loss_and_goes_on(store_options: StoreOptions) -> None:
+    async with open_database(store_options) as database:
+        await create_tables(database)
+        handler = Noting()
+        async with Instance(database, handler).running():
+            await put_post(database, 0, "")
+            await until(lambda: handler.numbers() == [0])
+        for number in range(1, TOO_MANY):
+            await put_post(database, number, "x" * (ITEM_BYTES // 2))  # a change has the item before it, too
+        kept = await every_record(await cursor(database, FEED))
+        numbers = [int(record["dynamodb"]["NewImage"]["n"]["N"]) for record in kept]
+        instance = Instance(database, handler)
+        async with instance.running():
+            await until(lambda: handler.numbers() == [0, *numbers])
+            assert instance.told("stream_lost_total", table=FEED.name) == 1
+        assert numbers[0] > 1

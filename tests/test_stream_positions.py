@@ -134,6 +134,9 @@ async def test_a_joined_position_whose_iterator_is_good_goes_on(script: Script) 
         await until(lambda: going.heard.numbers[1:] == [number])
 
 
+LOCAL_STREAM = "arn:aws:dynamodb:ddblocal:000000000000:table/t__x/stream/2026-06-25T12:00:00.000"
+
+
 class Forgetful(Script):
     """Refuses an iterator of type LATEST of a shard without records at its first record, as DynamoDB Local does."""
 
@@ -151,8 +154,9 @@ class Forgetful(Script):
         return {"Records": [], "NextShardIterator": payload["ShardIterator"]}
 
 
-async def test_a_shard_that_was_joined_without_records_is_read_from_its_start() -> None:
+async def test_a_shard_that_was_joined_without_records_is_read_from_its_start_on_dynamodb_local() -> None:
     script = Forgetful(a=Shard())
+    script.arn = LOCAL_STREAM
     going = Going(script, None)
     try:
         await going.reader.attached()
@@ -163,8 +167,23 @@ async def test_a_shard_that_was_joined_without_records_is_read_from_its_start() 
         await going.reader.stop()
 
 
+async def test_a_shard_that_was_joined_without_records_and_trimmed_is_changes_lost() -> None:
+    """On any other store; MiniStack trims what goes beyond a bound, however young it is."""
+    script = Forgetful(a=Shard())
+    going = Going(script, None)
+    try:
+        await going.reader.attached()
+        script.write("a", "x")
+        await until(lambda: bool(going.heard.problems))
+        assert isinstance(going.heard.problems[0], ChangesLost)
+        assert going.heard.numbers == []
+    finally:
+        await going.reader.stop()
+
+
 async def test_a_shard_that_is_trimmed_though_it_is_read_from_its_start_is_changes_lost() -> None:
     script = Forgetful(a=Shard())
+    script.arn = LOCAL_STREAM
     going = Going(script, None)
     try:
         await going.reader.attached()
