@@ -1,4 +1,4 @@
-"""What engines other than dynoxide run, and cannot do, by test. A listed test that passes fails the run."""
+"""What engines cannot do, by test, and what others than dynoxide run. A listed test that passes fails the run."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ COVERED = frozenset(
         *("pages", "expiry", "versions", "version_writes", "consumer", "notifying", "shared_reads", "remembered"),
         *("sightings", "expired_sightings", "trust"),
         *("posts", "comments", "follows", "home_feeds", "likes", "leaderboards", "notifications", "users"),
-        *("search", "search_sync"),
+        *("search", "search_sync", "request_rules"),
         *("photos", "uploads", "photo_users", "persons", "faces", "photos_of_person", "livestreams"),
         *("earthquakes", "earthquake_pages", "request_logs", "ingest"),
         *("resume", "resume_gateways", "sighting_subscriptions", "stream_faults"),
@@ -31,7 +31,27 @@ COVERED = frozenset(
 )
 WORDS = "it words its refusals otherwise"
 OTHER_UNITS = "it consumes and reports other units"
+
+
+def _taken(*requests: str) -> dict[str, str]:
+    """The requests that break a rule, by their names in test_request_rules, and are taken nevertheless."""
+    return {
+        f"test_request_rules.py::test_an_engine_refuses_it[{name}]": "AWS refuses it; request_rules.py checks it"
+        for name in requests
+    }
+
+
+UNKNOWN = {
+    "test_request_rules.py::test_an_engine_refuses_it[unknown parameter]": "it ignores unknown parameters, as AWS does",
+}
+WITNESS = "test_client_writes.py::test_of_deletes_at_once_one_returns_the_item"
 LIMITATIONS: Mapping[str, Mapping[str, str]] = {
+    "dynoxide": UNKNOWN
+    | _taken(
+        *("unused value", "many operators", "many operands", "long key of an index"),
+        *("empty partition in a query", "empty bound in a query", "empty beginning in a query"),
+        *("many attributes of an index", "many attributes of indexes"),
+    ),
     "dynamodb-local": {
         "test_client.py::test_the_engines_own_refusals_keep_their_code_and_words": WORDS,
         "test_client.py::test_a_prepared_request_is_sent_as_it_is_and_metered_like_any": OTHER_UNITS,
@@ -39,17 +59,43 @@ LIMITATIONS: Mapping[str, Mapping[str, str]] = {
         "test_effects.py::test_what_cannot_be_applied_raises_and_leaves_nothing_behind": WORDS,
         "test_attributes.py::test_any_value_comes_back_as_it_was": "it refuses empty attribute names, as AWS does",
         "test_attributes.py::test_a_number_read_and_written_back_is_the_same_text": "it writes 1E+1 as 10, as AWS does",
+        WITNESS: "deletes at the same time may all return the item",
+        **UNKNOWN,
+        **_taken("many attributes of an index"),
     },
-    "ministack": {},
+    "ministack": {
+        **UNKNOWN,
+        **_taken(
+            *("many operators", "many operands", "long key of an index", "filter on a key"),
+            *("many attributes of an index", "many attributes of indexes", "many indexes"),
+        ),
+    },
+}
+
+# Tests that an engine passes sometimes, and the listed test that fails for the same reason always. They are not run.
+UNDECIDED: Mapping[str, Mapping[str, str]] = {
+    "dynamodb-local": {
+        "test_likes.py::test_of_likes_and_unlikes_at_once_each_like_is_taken_back_once_or_is_there": WITNESS,
+        "test_match_follows.py::test_of_twenty_unfollows_at_once_one_finds_it": WITNESS,
+    },
 }
 
 
 def apply(engine: str, items: list[pytest.Item]) -> None:
     """Keep the tests that run on the chosen engine, and expect those to fail that it cannot pass."""
-    if engine == "dynoxide":
-        return
-    items[:] = [item for item in items if item.path.stem in COVERED and "engine" in getattr(item, "fixturenames", ())]
+    if engine != "dynoxide":
+        items[:] = [
+            item
+            for item in items
+            if item.path.stem in COVERED
+            and "engine" in getattr(item, "fixturenames", ())
+            and _name(item) not in UNDECIDED.get(engine, {})
+        ]
     for item in items:
-        reason = LIMITATIONS[engine].get(item.nodeid.removeprefix("tests/"))
+        reason = LIMITATIONS[engine].get(_name(item))
         if reason is not None:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
+
+
+def _name(item: pytest.Item) -> str:
+    return item.nodeid.removeprefix("tests/")

@@ -20,10 +20,14 @@ from datastore.keyspace import TABLES
 from datastore.requests import Prepared
 
 CHECKED = ITEM_OPERATIONS | {"CreateTable"}
-MOST_PROJECTED = 20  # attributes of an index, and a hundred of all indexes of a table
-MOST_PROJECTED_IN_ALL = 100
-MOST = {"TransactWriteItems": 100, "BatchGetItem": 100, "BatchWriteItem": 25}
+# Attributes of an index (Projection's "Array Members"), and of all indexes of a table together.
+MOST_PROJECTED, MOST_PROJECTED_IN_ALL = 20, 100
+MOST_INDEXES = 20
+MOST = {"TransactWriteItems": 100, "TransactGetItems": 100, "BatchGetItem": 100, "BatchWriteItem": 25}
 MOST_EXPRESSION_BYTES = 4096
+MOST_OPERATORS = 300
+MOST_OPERANDS = 100  # of IN
+MOST_PARTITION_BYTES, MOST_SORT_BYTES = 2048, 1024
 EXPRESSIONS = (
     *("KeyConditionExpression", "FilterExpression", "ProjectionExpression"),
     *("ConditionExpression", "UpdateExpression"),
@@ -34,6 +38,10 @@ RESERVED = frozenset(Path(__file__).with_name("reserved_words.txt").read_text().
 OPERATORS = frozenset({"AND", "OR", "NOT", "BETWEEN", "IN", "SET", "REMOVE", "ADD", "DELETE"})
 FUNCTIONS = frozenset({"size", "contains"})
 _TOKEN = re.compile(r"[#:]?[A-Za-z_]\w*")
+_OPERATOR = re.compile(r"[<>=]+|\b(?:AND|OR|NOT|BETWEEN|IN)\b|\w+(?=\s*\()")
+_IN = re.compile(r"\bIN\s*\(([^)]*)\)")
+_ASSIGNED = re.compile(r"(#?[A-Za-z_]\w*)\s*=\s*(:\w+)")
+EMPTY = ({"S": ""}, {"B": ""}, {"B": b""})
 
 Request = Mapping[str, Any]
 
@@ -59,7 +67,8 @@ def _problems(operation: str, request: Request) -> Iterator[str]:
         key = _key(kind, table, part)
         if key is not None:
             keys.append(orjson.dumps([table.name, key], option=orjson.OPT_SORT_KEYS))
-            yield from (f"the key {name} is empty" for name, value in key.items() if value in ({"S": ""}, {"B": ""}))
+            yield from (f"the key {name} is empty" for name, value in key.items() if value in EMPTY)
+        yield from _index_keys(kind, table, part)
         if kind in ("Query", "Scan"):
             yield from _of_an_index(kind, table, part)
     if len(set(keys)) < len(keys):
@@ -90,8 +99,12 @@ def _too_many_projected(request: Request) -> Iterator[str]:
     projected = [
         len(index["Projection"].get("NonKeyAttributes", ())) for index in request.get("GlobalSecondaryIndexes", ())
     ]
-    if any(number > MOST_PROJECTED for number in projected) or sum(projected) > MOST_PROJECTED_IN_ALL:
+    if any(number > MOST_PROJECTED for number in projected):
         yield f"indexes project {projected} attributes, of {MOST_PROJECTED} that are allowed"
+    elif sum(projected) > MOST_PROJECTED_IN_ALL:
+        yield f"indexes project {sum(projected)} attributes together, of {MOST_PROJECTED_IN_ALL} that are allowed"
+    if len(projected) > MOST_INDEXES:
+        yield f"{len(projected)} indexes, of {MOST_INDEXES} that are allowed"
 
 
 def _parts(operation: str, request: Request) -> Iterator[tuple[str, Table, Request]]:
@@ -141,11 +154,56 @@ def _in_expressions(part: Request) -> Iterator[str]:
         yield f"reserved words without an alias: {sorted(reserved)}"
     if any(len(text.encode()) > MOST_EXPRESSION_BYTES for text in texts):
         yield f"an expression of more than {MOST_EXPRESSION_BYTES:,} bytes"
+    conditions = [part[name] for name in EXPRESSIONS if name in part and name != "UpdateExpression"]
+    if any(len(_OPERATOR.findall(text)) > MOST_OPERATORS for text in conditions):
+        yield f"an expression of more than {MOST_OPERATORS} operators"
+    if any(operands.count(",") >= MOST_OPERANDS for text in conditions for operands in _IN.findall(text)):
+        yield f"IN with more than {MOST_OPERANDS} operands"
+
+
+def _index_keys(kind: str, table: Table, part: Request) -> Iterator[str]:
+    """Values of index keys that a write may not store: of another type, empty, or too long."""
+    if not table.indexes or kind not in ("Put", "Update"):
+        return
+    stored = part["Item"] if kind == "Put" else _assigned(part)
+    for name, (kind_of_value, most) in _keys_of_indexes(table).items():
+        if name not in stored:
+            continue
+        given, value = next(iter(stored[name].items()))
+        if given != kind_of_value:
+            yield f"the index key {name} is of the type {given}"
+        elif value in ("", b""):
+            yield f"the index key {name} is empty"
+        elif given == "S" and len(value.encode(errors="surrogatepass")) > most:
+            yield f"the index key {name} is longer than {most:,} bytes"
+
+
+def _assigned(part: Request) -> dict[str, Any]:
+    """The attributes that an UpdateExpression sets to a value as it is."""
+    names, values = part.get("ExpressionAttributeNames", {}), part.get("ExpressionAttributeValues", {})
+    pairs = _ASSIGNED.findall(part.get("UpdateExpression", ""))
+    return {names.get(name, name): values[value] for name, value in pairs if value in values}
+
+
+@cache
+def _keys_of_indexes(table: Table) -> dict[str, tuple[str, int]]:
+    """The type of each attribute that is a key of an index, and its greatest length in bytes."""
+    found: dict[str, tuple[str, int]] = {}
+    for index in table.indexes:
+        if index.sort:
+            found[index.sort] = (index.sort_type, MOST_SORT_BYTES)
+        found.setdefault(index.partition, ("S", MOST_PARTITION_BYTES))
+    return found
 
 
 def _of_an_index(kind: str, table: Table, part: Request) -> Iterator[str]:
     if "IndexName" in part and part.get("ConsistentRead"):
         yield "a consistent read of an index"
+    if kind == "Query":
+        values = part.get("ExpressionAttributeValues", {})
+        asked = {token for token in _TOKEN.findall(part.get("KeyConditionExpression", "")) if token[0] == ":"}
+        if empty := sorted(token for token in asked if values.get(token) in EMPTY):
+            yield f"a key condition with empty values: {empty}"
     if kind == "Query" and table.partition:
         index = next((index for index in table.indexes if index.name == part.get("IndexName")), table)
         names = part.get("ExpressionAttributeNames", {})

@@ -233,3 +233,16 @@ async def test_an_update_whose_condition_does_not_hold_the_second_time_was_done_
 
     assert (done.ok, refused.ok) == (True, False)
     assert done.item == refused.item == {"PK": "A", "SK": "B", "name": "y", "made": "x", "version": 2}
+
+
+async def test_of_deletes_at_once_one_returns_the_item(database: Database) -> None:
+    """What tells a caller that it was the one to delete an item, without a condition."""
+    for number in range(20):
+        key = {"PK": {"S": f"POST#{number}"}, "SK": {"S": "META"}}
+        table = {"TableName": database.prefix + BLIP.name}
+        await database.client.call("PutItem", table | {"Item": key})
+        request = table | {"Key": key, "ReturnValues": "ALL_OLD"}
+
+        answers = await asyncio.gather(*[database.client.call("DeleteItem", request) for _ in range(20)])
+
+        assert [answer["Attributes"] for answer in answers if "Attributes" in answer] == [key]

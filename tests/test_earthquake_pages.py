@@ -168,7 +168,7 @@ def needed(moments: list[int], size: int, end: datetime, start: datetime) -> Ite
     [
         (None, 100, 2, 4.5),
         (2.5, 25, 10, 21),
-        (4.5, 7, 12, 34),
+        (4.5, 7, 12, 34.5),
         (6, 1, 15, 138),
     ],
 )

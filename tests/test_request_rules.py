@@ -1,82 +1,204 @@
 """The check of every request that tests send: each rule is found broken by a request that breaks it alone."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import orjson
 import pytest
 from request_rules import RequestWatch, violations
 
-from datastore import tables
 from datastore.client import Client, RequestRefused
-from datastore.keyspace import TABLES
+from datastore.database import Database
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.sightings import BLIP
 
-QUAKES, INDEXED = "t__earthquake-events", next(table for table in TABLES if table.indexes)
+QUAKES, INDEXED, INDEX = f"t__{EARTHQUAKES.name}", f"t__{BLIP.name}", BLIP.indexes[0]
 KEY = {"pk": {"S": "EVENT#us1"}, "sk": {"S": "EVENT"}}
 GET = {"TableName": QUAKES, "Key": KEY}
 PUT = {"TableName": QUAKES, "Item": KEY}
 QUERY = {
-    "TableName": f"t__{INDEXED.name}",
-    "IndexName": INDEXED.indexes[0].name,
+    "TableName": INDEXED,
+    "IndexName": INDEX.name,
     "KeyConditionExpression": "#p = :p",
-    "ExpressionAttributeNames": {"#p": INDEXED.indexes[0].partition},
+    "ExpressionAttributeNames": {"#p": INDEX.partition},
     "ExpressionAttributeValues": {":p": {"S": "x"}},
 }
 
 
+def table_with(*projected: int) -> dict[str, Any]:
+    """A table with an index for each number of projected attributes."""
+    indexes = [
+        {
+            "IndexName": f"index{index}",
+            "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+            "Projection": {"ProjectionType": "INCLUDE", "NonKeyAttributes": [f"a{n}" for n in range(number)]},
+        }
+        for index, number in enumerate(projected)
+    ]
+    return {
+        "TableName": "t__wide",
+        "BillingMode": "PAY_PER_REQUEST",
+        "AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}],
+        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}],
+        "GlobalSecondaryIndexes": indexes,
+    }
+
+
+def keys(number: int) -> list[dict[str, Any]]:
+    return [{**KEY, "pk": {"S": f"EVENT#{n}"}} for n in range(number)]
+
+
 def deletes(number: int) -> dict[str, Any]:
-    keys = ({**KEY, "pk": {"S": f"EVENT#{n}"}} for n in range(number))
-    return {"TransactItems": [{"Delete": {"TableName": QUAKES, "Key": key}} for key in keys]}
+    return {"TransactItems": [{"Delete": {"TableName": QUAKES, "Key": key}} for key in keys(number)]}
 
 
-def table_with(projected: int) -> dict[str, Any]:
-    definition = dict(tables.definition(INDEXED, "t__"))
-    index = dict(definition["GlobalSecondaryIndexes"][0])
-    names = [f"a{number}" for number in range(projected)]
-    index["Projection"] = {"ProjectionType": "INCLUDE", "NonKeyAttributes": names}
-    return definition | {"GlobalSecondaryIndexes": [index]}
+def gets(number: int) -> dict[str, Any]:
+    return {"TransactItems": [{"Get": {"TableName": QUAKES, "Key": key}} for key in keys(number)]}
 
 
-BROKEN: list[tuple[str, dict[str, Any], str]] = [
-    ("GetItem", {"Key": KEY}, "Missing required parameter"),
-    ("GetItem", GET | {"ProjectionExpression": "place", "ExpressionAttributeNames": {"#n": "mag"}}, "not used"),
-    ("GetItem", GET | {"ProjectionExpression": "#n"}, "not used, or not defined"),
-    ("PutItem", PUT | {"ConditionExpression": "mag = :v"}, "values that are not used, or not defined"),
-    (
+def reads(number: int) -> dict[str, Any]:
+    return {"RequestItems": {QUAKES: {"Keys": keys(number)}}}
+
+
+def writes(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"RequestItems": {QUAKES: [{"PutRequest": {"Item": item}} for item in items]}}
+
+
+def indexed(value: dict[str, Any]) -> dict[str, Any]:
+    """A write of an item with this value of an index's partition key."""
+    return {"TableName": INDEXED, "Item": {"PK": {"S": "a"}, "SK": {"S": "b"}, INDEX.partition: value}}
+
+
+def update(value: dict[str, Any]) -> dict[str, Any]:
+    """An update of the same item to this value."""
+    return {
+        "TableName": INDEXED,
+        "Key": {"PK": {"S": "a"}, "SK": {"S": "b"}},
+        "UpdateExpression": "SET #k = :v",
+        "ExpressionAttributeNames": {"#k": INDEX.partition},
+        "ExpressionAttributeValues": {":v": value},
+    }
+
+
+def query(condition: str, **values: str) -> dict[str, Any]:
+    texts = {f":{name}": {"S": value} for name, value in values.items()}
+    return {"TableName": INDEXED, "KeyConditionExpression": condition, "ExpressionAttributeValues": texts}
+
+
+def filtered(text: str) -> dict[str, Any]:
+    return query("PK = :p", p="a", v="b") | {"FilterExpression": text}
+
+
+# What breaks each rule, under a name that tests/engine_limitations.py knows it by, and what is found.
+BROKEN: Mapping[str, tuple[str, dict[str, Any], str]] = {
+    "missing parameter": ("GetItem", {"Key": KEY}, "Missing required parameter"),
+    "unknown parameter": ("GetItem", GET | {"Keys": [KEY]}, "Unknown parameter"),
+    "unused name": (
+        "GetItem",
+        GET | {"ProjectionExpression": "place", "ExpressionAttributeNames": {"#n": "mag"}},
+        "not used",
+    ),
+    "undefined name": ("GetItem", GET | {"ProjectionExpression": "#n"}, "not used, or not defined"),
+    "undefined value": (
+        "PutItem",
+        PUT | {"ConditionExpression": "mag = :v"},
+        "values that are not used, or not defined",
+    ),
+    "unused value": (
         "PutItem",
         PUT | {"ConditionExpression": "mag > mag", "ExpressionAttributeValues": {":v": {"N": "1"}}},
         "values that are not used",
     ),
-    ("GetItem", GET | {"ProjectionExpression": "name"}, "reserved words without an alias: ['name']"),
-    ("GetItem", GET | {"ProjectionExpression": ", ".join(f"attribute{n}" for n in range(400))}, "4,096 bytes"),
-    ("GetItem", GET | {"Key": KEY | {"sk": {"S": ""}}}, "the key sk is empty"),
-    ("PutItem", {"TableName": QUAKES, "Item": KEY | {"pk": {"S": ""}}}, "the key pk is empty"),
-    ("BatchGetItem", {"RequestItems": {QUAKES: {"Keys": [KEY, KEY]}}}, "one item is in it twice"),
-    ("TransactWriteItems", {"TransactItems": [{"Delete": GET}, {"Put": PUT}]}, "one item is in it twice"),
-    ("TransactWriteItems", deletes(101), "101"),
-    ("Query", QUERY | {"ConsistentRead": True}, "a consistent read of an index"),
-    ("Query", QUERY | {"FilterExpression": "#p = :p"}, "which the key condition is for"),
-    ("CreateTable", table_with(21), "of 20 that are allowed"),
-]
+    "reserved word": ("GetItem", GET | {"ProjectionExpression": "name"}, "reserved words without an alias: ['name']"),
+    "long expression": (
+        "GetItem",
+        GET | {"ProjectionExpression": ", ".join(f"attribute{n}" for n in range(400))},
+        "4,096 bytes",
+    ),
+    "many operators": ("Query", filtered(" OR ".join(["a = :v"] * 151)), "300 operators"),
+    "many operands": ("Query", filtered(f"a IN ({', '.join([':v'] * 101)})"), "100 operands"),
+    "empty key": ("GetItem", GET | {"Key": KEY | {"sk": {"S": ""}}}, "the key sk is empty"),
+    "empty key of an item": ("PutItem", {"TableName": QUAKES, "Item": KEY | {"pk": {"S": ""}}}, "the key pk is empty"),
+    "empty key of a batch": ("BatchWriteItem", writes(KEY | {"pk": {"S": ""}}), "the key pk is empty"),
+    "empty key of an index": ("PutItem", indexed({"S": ""}), "is empty"),
+    "empty key of an index in an update": ("UpdateItem", update({"S": ""}), "is empty"),
+    "key of an index of another type": ("PutItem", indexed({"N": "1"}), "is of the type N"),
+    "long key of an index": ("PutItem", indexed({"S": "é" * 1025}), "is longer than 2,048 bytes"),
+    "empty partition in a query": ("Query", query("PK = :p", p=""), "empty values: [':p']"),
+    "empty bound in a query": ("Query", query("PK = :p AND SK > :s", p="a", s=""), "empty values: [':s']"),
+    "empty beginning in a query": (
+        "Query",
+        query("PK = :p AND begins_with(SK, :s)", p="a", s=""),
+        "empty values: [':s']",
+    ),
+    "a key read twice": ("BatchGetItem", {"RequestItems": {QUAKES: {"Keys": [KEY, KEY]}}}, "one item is in it twice"),
+    "a key written twice": ("BatchWriteItem", writes(KEY, KEY | {"mag": {"N": "5"}}), "one item is in it twice"),
+    "a key in a transaction twice": (
+        "TransactWriteItems",
+        {"TransactItems": [{"Delete": GET}, {"Put": PUT}]},
+        "one item is in it twice",
+    ),
+    "many actions": ("TransactWriteItems", deletes(101), "101 items, of 100"),
+    "many reads in a transaction": ("TransactGetItems", gets(101), "101 items, of 100"),
+    "many keys": ("BatchGetItem", reads(101), "101 items, of 100"),
+    "many writes": ("BatchWriteItem", writes(*keys(26)), "26 items, of 25"),
+    "consistent query of an index": ("Query", QUERY | {"ConsistentRead": True}, "a consistent read of an index"),
+    "consistent scan of an index": (
+        "Scan",
+        {"TableName": INDEXED, "IndexName": INDEX.name, "ConsistentRead": True},
+        "a consistent read of an index",
+    ),
+    "filter on a key": ("Query", QUERY | {"FilterExpression": "#p = :p"}, "which the key condition is for"),
+    "many attributes of an index": ("CreateTable", table_with(21), "of 20 that are allowed"),
+    "many attributes of indexes": ("CreateTable", table_with(20, 20, 20, 20, 20, 1), "101 attributes together, of 100"),
+    "many indexes": ("CreateTable", table_with(*[1] * 21), "21 indexes, of 20"),
+}
+KEPT: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "read": ("GetItem", GET),
+    "write": ("PutItem", PUT),
+    "query": ("Query", QUERY),
+    "actions": ("TransactWriteItems", deletes(100)),
+    "keys": ("BatchGetItem", reads(100)),
+    "writes": ("BatchWriteItem", writes(*keys(25))),
+    "operators": ("Query", filtered(" OR ".join(["a = :v"] * 150))),
+    "operands": ("Query", filtered(f"a IN ({', '.join([':v'] * 100)})")),
+    "key of an index": ("PutItem", indexed({"S": "é" * 1024})),
+    "update": ("UpdateItem", update({"S": "x"})),
+    "empty value of a filter": ("Query", query("PK = :p", p="a", v="") | {"FilterExpression": "a = :v"}),
+    "attributes of indexes": ("CreateTable", table_with(20, 20, 20, 20, 20)),
+}
 
 
-@pytest.mark.parametrize(("operation", "request_", "problem"), BROKEN)
-def test_a_request_that_breaks_a_rule_is_found(operation: str, request_: dict[str, Any], problem: str) -> None:
-    found = violations(operation, request_)
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_request_that_breaks_a_rule_is_found(name: str) -> None:
+    operation, request, problem = BROKEN[name]
+    found = violations(operation, request)
     assert len(found) == 1
     assert problem in found[0]
 
 
-@pytest.mark.parametrize(
-    ("operation", "request_"),
-    [
-        ("GetItem", GET),
-        ("PutItem", PUT),
-        ("Query", QUERY),
-        ("TransactWriteItems", deletes(100)),
-        ("CreateTable", table_with(20)),
-    ],
-)
-def test_a_request_that_keeps_the_rules_is_not(operation: str, request_: dict[str, Any]) -> None:
-    assert violations(operation, request_) == []
+@pytest.mark.parametrize("name", KEPT)
+def test_a_request_that_keeps_the_rules_is_not(name: str) -> None:
+    assert violations(*KEPT[name]) == []
+
+
+def of(database: Database, request: dict[str, Any]) -> Any:
+    """The same request, to the tables of a test."""
+    return orjson.loads(orjson.dumps(request).replace(b'"t__', f'"{database.prefix}'.encode()))
+
+
+@pytest.mark.breaks_rules("it is about refusals")
+@pytest.mark.parametrize("name", BROKEN)
+async def test_an_engine_refuses_it(database: Database, name: str) -> None:
+    operation, request, _ = BROKEN[name]
+    with pytest.raises(RequestRefused, match=r"ValidationException|LimitExceeded"):
+        await database.client.call(operation, of(database, request))
+
+
+@pytest.mark.parametrize("name", KEPT)
+async def test_an_engine_takes_what_keeps_the_rules(database: Database, name: str) -> None:
+    operation, request = KEPT[name]
+    await database.client.call(operation, of(database, request))
 
 
 @pytest.mark.breaks_rules("it is about what is found")

@@ -1,0 +1,26 @@
+"""The list of what engines cannot do names tests that there are."""
+
+from pathlib import Path
+
+import pytest
+from engine_limitations import COVERED, LIMITATIONS, UNDECIDED
+
+TESTS = Path(__file__).parent
+
+
+@pytest.mark.parametrize("module", sorted(COVERED))
+def test_each_module_that_other_engines_run_is_there(module: str) -> None:
+    assert (TESTS / f"{module}.py").is_file()
+
+
+@pytest.mark.parametrize("engine", LIMITATIONS)
+def test_each_test_that_is_listed_is_there_and_is_run(engine: str) -> None:
+    for listed in (*LIMITATIONS[engine], *UNDECIDED.get(engine, ())):
+        module, _, name = listed.partition("::")
+        assert engine == "dynoxide" or module.removesuffix(".py") in COVERED, listed
+        assert f"def {name.partition('[')[0]}(" in (TESTS / module).read_text(), listed
+
+
+@pytest.mark.parametrize("engine", UNDECIDED)
+def test_what_is_not_run_has_a_listed_test_in_its_place(engine: str) -> None:
+    assert set(UNDECIDED[engine].values()) <= LIMITATIONS[engine].keys()
