@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from datastore.attributes import Raw, decode, decode_number
 from datastore.keyspace.parts import second_part
-from datastore.moments import from_iso
+from datastore.moments import from_iso, in_utc
 
 T = TypeVar("T")
 # Which values are left out is up to what clients select.
@@ -40,13 +40,14 @@ _TAKEN: Mapping[Kind, str] = {
 # What functions do that nearly all records are made by, of `{}`, where they need not be called.
 _WRITTEN: Mapping[Any, str] = {
     second_part: '(part if "%" not in (part := {}.split("#")[1]) else unquote(part))',
-    from_iso: "(at if (at := fromisoformat({})).tzinfo is UTC else at.astimezone(UTC))",
+    from_iso: "(at if (at := fromisoformat({})).tzinfo is UTC else in_utc(at))",
     _not_negative: "(c if (c := {}).__class__ is int and c >= 0 else not_negative(c))",
 }
 _NAMES: Mapping[str, Any] = {
     "UTC": UTC,
     "decode": decode,
     "fromisoformat": datetime.fromisoformat,
+    "in_utc": in_utc,
     "not_negative": _not_negative,
     "number": decode_number,
     "unquote": unquote,

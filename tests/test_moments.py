@@ -1,10 +1,16 @@
-"""Moments as clients are shown them."""
+"""Moments as clients are shown them, and as items of any program hold them."""
 
+import os
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
-from hypothesis import example, given
+import pytest
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from datastore.decoding import Decoder, text
+from datastore.moments import from_iso
 from schema.moments import SCALARS, shown
 
 SOMEWHERE = timezone(timedelta(hours=5, minutes=45, seconds=30))
@@ -17,3 +23,31 @@ SOMEWHERE = timezone(timedelta(hours=5, minutes=45, seconds=30))
 def test_a_moment_is_shown_as_python_writes_it(moment: datetime) -> None:
     assert shown(moment) == moment.isoformat()
     assert SCALARS[datetime].serialize is shown
+
+
+@pytest.fixture
+def in_kathmandu() -> Iterator[None]:
+    """A host whose time zone is not UTC."""
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "Asia/Kathmandu"
+    time.tzset()
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_kathmandu")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(moment=st.datetimes(datetime(1000, 1, 2), datetime(9000, 1, 1)))  # noqa: DTZ001 - the point is that they have no zone
+@example(moment=datetime(2026, 6, 25))  # noqa: DTZ001
+def test_a_stored_moment_without_an_offset_is_in_utc(moment: datetime) -> None:
+    read = Decoder(lambda at: at, at=text("at", from_iso))
+    wanted = moment.replace(tzinfo=UTC)
+
+    assert from_iso(moment.isoformat()) == wanted
+    assert read({"at": moment.isoformat()}) == wanted
+    assert read.raw({"at": {"S": moment.isoformat()}}) == wanted
+    assert from_iso(wanted.astimezone(SOMEWHERE).isoformat()) == wanted
