@@ -15,6 +15,7 @@ from earthquake_counts import counted, counting
 from earthquake_samples import put_item, quake, scan_all, store
 from usgs_samples import feature, feed
 
+from datastore.earthquakes import Earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.moments import day_bucket, epoch_ms
 from resolvers.access import Role
@@ -27,6 +28,7 @@ WINDOW = f"""query ($first: Int, $after: String, $least: Float) {{
   earthquakes(first: $first, after: $after, minMagnitude: $least) {{
     nodes {{ {FIELDS} }} pageInfo {{ hasNextPage endCursor }} }} }}"""
 ONE = f"query ($id: ID!, $node: ID!) {{ earthquake(eventId: $id) {{ {FIELDS} }} node(id: $node) {{ id }} }}"
+REVISIONS = '{ earthquake(eventId: "ci1") { magnitude latest { magnitude } revisions { magnitude } } }'
 LOGS = """{ requestLogs(type: INGEST) { nodes { requestId timestamp route status latencyMs fetched upserted skipped
   retries upstreamSize upstreamHash } } }"""
 QUERY_LOGS = """{ requestLogs(type: QUERY) { nodes { requestId route minMagnitude pageSize resultCount hasNextToken
@@ -231,3 +233,14 @@ async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
         "greatestMagnitude": 10.0,
         "isComplete": True,
     }
+
+
+async def test_a_newer_report_of_theirs_is_a_revision(served: Served, ours: Sequence[str]) -> None:
+    """QUAKE-N1, QUAKE-N2: their event stays as it is."""
+    before = good(await served.ask(REVISIONS))["earthquake"]
+    report = quake("ci1", timedelta(hours=1), magnitude=4.9, updated_at_ms=epoch_ms(NOON))
+    assert not await Earthquakes(served.store(), served.clock()).insert(report)
+    after = good(await served.ask(REVISIONS))["earthquake"]
+
+    assert before == {"magnitude": 4.5, "latest": None, "revisions": []}
+    assert after == {"magnitude": 4.5, "latest": {"magnitude": 4.9}, "revisions": [{"magnitude": 4.9}]}

@@ -274,3 +274,17 @@ async def test_a_livestream_of_ours_comes_after_theirs_or_before(served: Served,
     latest = good(await served.ask("{ latestLivestream { livestreamId } }"))["latestLivestream"]
 
     assert latest["livestreamId"] == max(STREAM, made["livestreamId"])
+
+
+async def test_subscribers_receive_their_livestreams(served: Served, mixed: bool) -> None:
+    """SPARKS-S1."""
+    listener = await served.listen("subscription { livestreamChanged { livestreamId title } }")
+    await served.settle(SPARKS, 1)
+    stream = next(item for item in DOCUMENT if item["entityType"] == "LIVESTREAM")
+    write(served, stream | {"title": "Changed"})
+    changed = await listener.event()
+    write(served, stream | {"PK": "LIVESTREAM#another", "title": "Announced"})
+    announced = await listener.event()
+
+    assert changed["livestreamChanged"] == {"livestreamId": STREAM, "title": "Changed"}
+    assert announced["livestreamChanged"] == {"livestreamId": "another", "title": "Announced"}
