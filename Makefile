@@ -19,8 +19,9 @@ $(VENV)/.ready: requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	touch $@
 
+# Optional packages are dynoxide and the part of Vite that is built for this platform: an npm that omits them is overruled.
 node_modules/.ready: package-lock.json
-	npm ci --no-fund --no-audit --loglevel=error
+	npm ci --include=optional --no-fund --no-audit --loglevel=error
 	touch $@
 
 # The public clients and checkers that tests run against the gateway; serving needs none of them.

@@ -21,7 +21,7 @@ from usgs_samples import feature, feed
 
 from datastore.engine import Engine
 from datastore.engine_process import EngineFailed
-from datastore.engine_programs import BINARY, Dynoxide, EngineMissing, MiniStack, find_program
+from datastore.engine_programs import BINARY, Dynoxide, EngineMissing, MiniStack, find_program, npm_platform
 
 PYTHON = ROOT / ".venv-ministack" / "bin" / "python"
 LEFT_OUT = shutil.ignore_patterns("node_modules", ".*", "__pycache__", "tests", "docs", "benchmarks", "build")
@@ -294,3 +294,23 @@ def test_ministack_is_the_engine_only_where_dynoxide_is_missing(
     assert find_program(tmp_path).name == "MiniStack"
     (tmp_path / "dynoxide").touch(mode=0o755)
     assert find_program(tmp_path).name == "dynoxide"
+
+
+def test_setup_installs_optional_packages_though_npm_is_set_up_to_omit_them(tmp_path: Path) -> None:
+    """Without them the page could not be built, and dynoxide would be missing on the machines that npm has it for."""
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(ROOT / name, tmp_path)
+    rule = subprocess.run(
+        ["make", "-n", "-B", "node_modules/.ready"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    command = next(line.split() for line in rule.stdout.splitlines() if line.startswith("npm ci"))
+    environment = {**os.environ, "NPM_CONFIG_OMIT": "optional"}
+
+    done = subprocess.run(
+        [*command, "--dry-run", "--loglevel=notice"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0, done.stderr
+    added = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("add ")}
+    assert any(name.startswith("@rolldown/binding-") for name in added), done.stdout
+    assert ("@dynoxide/linux-x64" in added) == (npm_platform() == "linux-x64")
