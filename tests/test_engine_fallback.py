@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 from command_line import surroundings
+from resuming_clients import OverEvents
 from store_engines import ROOT, free_port
 from usgs_samples import feature, feed
 
@@ -100,20 +101,20 @@ class Fallback:
 
     @asynccontextmanager
     async def listening(self, subscription: str) -> AsyncIterator[AsyncIterator[Any]]:
-        """The events of a subscription, which may miss changes until the first one. Raises `Ended`."""
-        headers = self._headers("Demo user") | {"Accept": "text/event-stream"}
-        async with self._http.post(
-            f"{self._url}/graphql", json={"query": f"subscription {{ {subscription} }}"}, headers=headers
-        ) as response:
+        """The data of a subscription's events, from now on. They raise `Ended`."""
+        client = OverEvents(self._http, f"subscription {{ {subscription} }}", self._headers("Demo user"))
+        async with client.connected(self._url) as received:
 
             async def events() -> AsyncIterator[Any]:
-                async for line in response.content:
-                    if line.startswith(b"data:") and line[5:].strip():
-                        answer = json.loads(line[5:])
-                        if "errors" in answer:
-                            raise Ended([(error["extensions"]["code"], error["message"]) for error in answer["errors"]])
-                        yield answer["data"]
+                if "data" in first:
+                    yield first["data"]
+                async for payload in received:
+                    if "errors" in payload:
+                        raise Ended([(error["extensions"]["code"], error["message"]) for error in payload["errors"]])
+                    if "data" in payload:
+                        yield payload["data"]
 
+            first = await anext(received)  # a snapshot, or that it has begun
             yield events()
 
 
@@ -147,8 +148,9 @@ def run(project: Path, folder: Path, *arguments: str) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, timeout=40)
 
 
-@pytest.mark.timeout(240)  # two starts, and the demo's livestreams change every half minute
+@pytest.mark.timeout(240)
 async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(project: Path, tmp_path: Path) -> None:
+    """Through the end of the engine by force, from the file it has written, and through a stop of the gateway."""
     folder = tmp_path / "data"
     quake = feature(id="usfallback", time=int(datetime.now(UTC).timestamp() * 1000), mag=6.5)
     (tmp_path / "feed.json").write_bytes(feed(quake))
@@ -156,16 +158,13 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
         assert gateway.told.count("MiniStack") == 1  # it says so in one line
         found = await gateway.data(READS)
         assert all(connection["nodes"] for connection in found.values()), found
-        async with gateway.listening("sightingReported { description }") as events:
-            await gateway.data(REPORT)
-            assert (await anext(events))["sightingReported"]["description"]
+        await reported(gateway)
         async with gateway.listening('postEngagement(postId: "demo-1") { likeCount }') as events:
             await gateway.data('mutation { likePost(postId: "demo-1") { createdAt } }')
             assert (await anext(events))["postEngagement"]["likeCount"] >= 1
         # The pipeline has handled the demo's posts before the like.
         assert (await gateway.data(HOME))["homeFeed"]["nodes"]
         async with gateway.listening("livestreamChanged { livestreamId }") as events:
-            assert (await anext(events))["livestreamChanged"]["livestreamId"]  # the stream is read from then on
             made = (await gateway.data(CREATE, "Admin"))["createLivestream"]["livestreamId"]
             while (await anext(events))["livestreamChanged"]["livestreamId"] != made:
                 pass
@@ -183,6 +182,14 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
             assert done.returncode == 0, done.stderr
             while (await anext(events))["earthquakeDetected"]["eventId"] != "usfallback":
                 pass
+        async with gateway.listening("sightingReported { description }") as events:
+            await saved(folder, "usfallback")  # the last that was written
+            await kill_engine(folder / "engine.json")
+            with pytest.raises(Ended, match=r"UNAVAILABLE.*subscribe again"):
+                async for _ in events:
+                    pass
+        assert await answered(gateway, WRITTEN % (made, match)) == written
+        await reported(gateway)
     async with serving(project, folder, "--no-demo") as gateway:
         found = await gateway.data("{ earthquakes(minMagnitude: 6.4, first: 100) { nodes { eventId } } }")
         assert {"eventId": "usfallback"} in found["earthquakes"]["nodes"]
@@ -192,12 +199,8 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
 @pytest.mark.timeout(120)
 async def test_in_memory_nothing_is_kept_and_a_killed_engine_begins_again(project: Path, tmp_path: Path) -> None:
     folder = tmp_path / "data"
-    async with serving(project, folder, "--memory") as gateway:
-        found = await gateway.data(READS)
-        assert all(connection["nodes"] for connection in found.values()), found
-        async with gateway.listening("sightingReported { description }") as events:
-            await gateway.data(REPORT)
-            assert (await anext(events))["sightingReported"]["description"]
+    async with serving(project, folder, "--memory", "--matches", "none") as gateway:
+        await reported(gateway)
         assert not (folder / MiniStack.file).exists()
         await gateway.data(CREATE, "Admin")
         await kill_engine(folder / "memory.json")
@@ -207,28 +210,19 @@ async def test_in_memory_nothing_is_kept_and_a_killed_engine_begins_again(projec
         assert (await gateway.data("{ livestreams(first: 1) { nodes { title } } }"))["livestreams"]["nodes"] == []
 
 
-@pytest.mark.timeout(120)
-async def test_a_killed_engine_starts_again_with_the_data_of_its_file(project: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    async with serving(project, folder, "--demo", "--matches", "none") as gateway:
-        file = folder / MiniStack.file
-        await gateway.data(CREATE, "Admin")
-        async with gateway.listening("sightingReported { description }") as events:
-            await gateway.data(REPORT)
-            await anext(events)  # the report, or one of the demo's: the stream is read from then on
-            async with asyncio.timeout(20):
-                while "A tabby" not in file.read_text():  # noqa: ASYNC110 - another process writes it
-                    await asyncio.sleep(0.05)
-            await kill_engine(folder / "engine.json")
-            with pytest.raises(Ended, match=r"UNAVAILABLE.*subscribe again"):
-                async for _ in events:
-                    pass
-        found = await answered(gateway, "{ livestreams(first: 1) { nodes { title } } }")
-        assert found["livestreams"]["nodes"] == [{"title": "Storks"}]
-        assert {"description": "A tabby"} in (await gateway.data(REPORTED))["sightings"]["nodes"]
-        async with gateway.listening("sightingReported { description }") as events:
-            await gateway.data(REPORT)
-            assert (await anext(events))["sightingReported"]["description"]
+async def reported(gateway: Fallback) -> None:
+    """Report a sighting, which a subscriber is told of."""
+    async with gateway.listening("sightingReported { description }") as events:
+        await gateway.data(REPORT)
+        while (await anext(events))["sightingReported"]["description"] != "A tabby":
+            pass  # one of the demo's
+
+
+async def saved(folder: Path, text: str) -> None:
+    """Wait until a text is in the file that the engine writes."""
+    async with asyncio.timeout(20):
+        while text not in (folder / MiniStack.file).read_text():  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.05)
 
 
 async def kill_engine(record: Path) -> None:
