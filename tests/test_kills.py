@@ -235,7 +235,8 @@ class Viewer:
         self.versions.append(update["version"])
         self.events += [event["eventId"] for event in update["events"]]
         self.score = update["liveScore"]["innings"]
-        self.is_over = "RESULT" in update["changed"]
+        # Not by the part RESULT: a tick with many events is several versions, and each of them has the new state.
+        self.is_over = any(":result:" in event["eventId"] for event in update["events"])
 
 
 @asynccontextmanager
