@@ -54,11 +54,15 @@ async def put(served: Served, *items: Item) -> None:
 
 @dataclass(frozen=True)
 class Written:
-    """A post in the life of an author: when, in milliseconds, and whether it is private, or an entry of the feed."""
+    """A post in the life of an author: when, in milliseconds, and whether it is private, or an entry of the feed.
+
+    Another program wrote a `whole` post, whose moment is the second.
+    """
 
     at: int
     private: bool
     fanned_out: bool
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,12 +76,14 @@ class Author:
 FEEDS = count()
 # Few moments, so that many posts share one.
 POSTS = st.lists(
-    st.builds(Written, st.integers(0, 4), st.sampled_from((False, False, True)), st.booleans()), max_size=12
+    st.builds(Written, st.integers(0, 4), st.sampled_from((False, False, True)), st.booleans(), st.booleans()),
+    max_size=12,
 )
 AUTHORS = st.lists(st.builds(Author, st.none() | st.integers(0, 3), POSTS), max_size=4)
 TOGETHER = [Author(0, [Written(1, False, number % 3 == 0) for number in range(12)])]
 PRIVATE = [Author(0, [*[Written(2, True, False)] * 20, *[Written(1, False, False)] * 2]), Author(None, [])]
 MANY_SOURCES = [Author(0, [Written(number, False, False)]) for number in range(12)]
+WHOLE = [Author(2, [Written(number, False, number % 2 == 0, number % 3 == 0) for number in range(12)])]
 LATE = [Author(3, [Written(number, False, False) for number in range(5)]), Author(0, [Written(1, False, True)])]
 
 
@@ -90,6 +96,7 @@ LATE = [Author(3, [Written(number, False, False) for number in range(5)]), Autho
 @example(authors=MANY_SOURCES, size=1)
 @example(authors=MANY_SOURCES, size=25)
 @example(authors=LATE, size=1)
+@example(authors=WHOLE, size=1)
 async def test_pages_are_the_list_of_entries_and_merged_posts_both_ways(
     database: Database, authors: list[Author], size: int
 ) -> None:
@@ -143,12 +150,15 @@ async def written_down(database: Database, user: str, authors: list[Author]) -> 
         for nth, written in enumerate(author.posts):
             visibility = "private" if written.private else "followers"
             post = post_item(f"{author_id}-{nth}", author_id, at(written.at), visibility)
+            if written.whole:
+                second = f"{NOON:%Y-%m-%dT%H:%M:%SZ}"
+                post |= {"created_at": second, "GSI1SK": post["GSI1SK"].replace(iso(at(written.at)), second)}
             items.append(post)
             if written.private:
                 continue
             if written.fanned_out:
                 items.append(entry(post, user))
-            if written.fanned_out or (author.since is not None and author.since <= written.at):
+            if written.fanned_out or (author.since is not None and iso(at(author.since)) <= post["created_at"]):
                 feed.add(entry(post, user)["SK"])
     await store_of(database).write_all(FEED, puts=items)
     return sorted(feed, reverse=True)

@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from datastore.attributes import Item
 from datastore.feeds.follows import Follow, edge_from, following_from
-from datastore.feeds.home_feeds import entry_from, entry_item, is_source, source_item
-from datastore.feeds.posts import is_live
+from datastore.feeds.home_feeds import entry_item, is_source, source_item
+from datastore.feeds.posts import Post, is_live
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import follows as follow_keys
 from datastore.keyspace.feeds import home_feeds as keys
@@ -77,26 +78,33 @@ class Placement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PostEntry:
-    """The entry of a post in every feed; or in none, when it is not `wanted`."""
+    """The entry of a post in every feed; or in none, when it is not `wanted`.
+
+    `moment` is the time of the post as its item has it. Entries have the same text, so that an entry and a merged post
+    have one key, also where another program stored the post with whole seconds.
+    """
 
     author_id: str
     post_id: str
-    created_at: datetime
+    moment: str
     wanted: bool = True
     followers_only: bool = False
+
+    @property
+    def created_at(self) -> datetime:
+        return from_iso(self.moment)
 
     @property
     def until(self) -> datetime:
         return self.created_at
 
     def key(self, follower_id: str) -> Key:
-        return keys.entry(follower_id, iso(self.created_at), self.post_id)
+        return keys.entry(follower_id, self.moment, self.post_id)
 
     def item(self, follower_id: str, since: datetime) -> Item | None:
         if not self.wanted:
             return None
-        moment = iso(self.created_at)
-        return entry_item(follower_id, self.author_id, moment, self.post_id, followers_only=self.followers_only)
+        return entry_item(follower_id, self.author_id, self.moment, self.post_id, followers_only=self.followers_only)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +202,8 @@ class FanOuts:
         """FEED-P4: a page of the posts of an author that are in a feed, since then; `limit` entries are looked at."""
         values = {"partition": keys.feed(follower_id), "since": iso(since), "author": author_id}
         page = await self._store.query(keys.ENTRIES_BY_AUTHOR, values, start=start, limit=limit)
-        entries = readable(entry_from, [item for item in page.items if not is_source(item)])
-        posts = [PostEntry(author_id, entry.post_id, entry.created_at) for entry in entries]
-        return PostPage(posts, page.next_start)
+        entries = [item for item in page.items if not is_source(item)]
+        return PostPage(readable(partial(_listed, author_id), entries), page.next_start)
 
     async def write(self, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()) -> None:
         """FEED-P4: put and delete entries and sources."""
@@ -230,6 +237,13 @@ class FanOuts:
         await self._store.update(user_keys.MERGE, user_keys.user(author_id), since=iso(since))
 
 
+def entry_of_post(post: Post, image: Mapping[str, Any]) -> PostEntry:
+    """Return the entry of a post in feeds. `image` is the item of the post."""
+    moment = post_keys.position_parts(image["GSI1SK"])[0] if "GSI1SK" in image else image["created_at"]
+    followers_only = post.visibility is Visibility.FOLLOWERS
+    return PostEntry(post.author_id, post.post_id, moment, followers_only=followers_only)
+
+
 def concerned(placement: Placement, follows: Sequence[Follow]) -> dict[str, datetime]:
     """Since when those follow for whom something is placed."""
     return {follow.follower_id: follow.since for follow in follows if follow.since <= placement.until}
@@ -238,7 +252,14 @@ def concerned(placement: Placement, follows: Sequence[Follow]) -> dict[str, date
 def _entry_of(author_id: str, post: Mapping[str, Any]) -> PostEntry:
     moment, post_id = post_keys.position_parts(post["GSI1SK"])
     followers_only = post["visibility"] == Visibility.FOLLOWERS
-    return PostEntry(author_id, post_id, from_iso(moment), followers_only=followers_only)
+    return PostEntry(author_id, post_id, moment, followers_only=followers_only)
+
+
+def _listed(author_id: str, entry: Mapping[str, Any]) -> PostEntry:
+    """Return the entry of a feed as the entry of its post. Raises `ValueError` if its moment cannot be read."""
+    moment, post_id = keys.entry_parts(entry["SK"])
+    from_iso(moment)
+    return PostEntry(author_id, post_id, moment)
 
 
 def _moment(item: Mapping[str, Any], name: str) -> datetime | None:

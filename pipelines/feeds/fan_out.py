@@ -7,11 +7,12 @@ post is still there is looked at before and after all followers. Authors with to
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from datastore.feeds.fan_out import PostEntry, Progress
-from datastore.feeds.posts import Post, deleted, written
+from datastore.feeds.fan_out import PostEntry, Progress, entry_of_post
+from datastore.feeds.posts import deleted, written
 from datastore.feeds.visibility import Visibility
 from datastore.store import Store
 from datastore.streams import Change
@@ -51,12 +52,12 @@ class FanOut:
 
     async def _handle_all(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if post := written(change):
-                await self._spread(post)
-            elif post := deleted(change):
-                await self._take_out(post)
+            if (post := written(change)) and change.new:
+                await self._spread(entry_of_post(post, change.new))
+            elif (post := deleted(change)) and change.old:
+                await self._take_out(entry_of_post(post, change.old))
 
-    async def _spread(self, post: Post) -> None:
+    async def _spread(self, post: PostEntry) -> None:
         tables = self._walks.tables()
         author, progress, live = await asyncio.gather(
             tables.author(post.author_id), tables.progress(_spreading(post)), tables.is_live(post.post_id)
@@ -69,26 +70,26 @@ class FanOut:
                 return
         elif progress.done:
             return
-        if live and not await self._walks.run(_entry(post), progress, _spreading(post)):
+        if live and not await self._walks.run(post, progress, _spreading(post)):
             return  # nobody follows
         if not live or not await self._walks.tables().is_live(post.post_id):
             await self._take_back(post, progress)
         await self._walks.finish(_spreading(post))
 
-    async def _take_back(self, post: Post, progress: Progress | None) -> None:
+    async def _take_back(self, post: PostEntry, progress: Progress | None) -> None:
         """It was deleted on its way, and those who took it out may have been overtaken by the walk that put it in.
 
         So how far they are does not count: this is a walk of its own, noted in place of the one before. Another that
         still puts the post in notes that, and then this begins anew.
         """
         if progress is None or not progress.gone:
-            await self._walks.settle(_entry(post, wanted=False), progress)
+            await self._walks.settle(replace(post, wanted=False), progress)
             progress = Progress(gone=True)
             await self._walks.tables().save(_spreading(post), progress)
-        await self._walks.run(_entry(post, wanted=False), progress, _spreading(post))
+        await self._walks.run(replace(post, wanted=False), progress, _spreading(post))
         await self._walks.finish(_withdrawal(post))
 
-    async def _take_out(self, post: Post) -> None:
+    async def _take_out(self, post: PostEntry) -> None:
         job = _withdrawal(post)
         tables = self._walks.tables()
         author, spread, progress = await asyncio.gather(
@@ -99,19 +100,14 @@ class FanOut:
         merged_before = author.merged_since is not None and author.merged_since <= post.created_at
         if merged_before and spread is None:
             return
-        await self._walks.settle(_entry(post, wanted=False), spread)
-        if await self._walks.run(_entry(post, wanted=False), progress, job):
+        await self._walks.settle(replace(post, wanted=False), spread)
+        if await self._walks.run(replace(post, wanted=False), progress, job):
             await self._walks.finish(job)
 
 
-def _spreading(post: Post) -> str:
+def _spreading(post: PostEntry) -> str:
     return f"post:{post.post_id}"
 
 
-def _withdrawal(post: Post) -> str:
+def _withdrawal(post: PostEntry) -> str:
     return f"withdrawal:{post.post_id}"
-
-
-def _entry(post: Post, *, wanted: bool = True) -> PostEntry:
-    followers_only = post.visibility is Visibility.FOLLOWERS
-    return PostEntry(post.author_id, post.post_id, post.created_at, wanted, followers_only)

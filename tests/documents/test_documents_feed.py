@@ -17,6 +17,8 @@ from feed_steps import done, enter
 from feed_steps import write as write_post
 
 from datastore.dead_letters import DeadLetters, letter_of
+from datastore.feeds.home_feeds import source_item
+from datastore.moments import iso
 from datastore.streams import encode_change
 from pipelines.streams.letters import Replay
 from resolvers.access import Role
@@ -259,6 +261,30 @@ async def people(served: Served) -> tuple[Any, ...]:
     found = good(await served.ask(PEOPLE, user="u002"))
     counts = [found[id][name] for id in ("u001", "u002") for name in ("followerCount", "followingCount")]
     return (*counts, [node["userId"] for node in found["u002"]["following"]["nodes"]])
+
+
+PAGES = """query ($after: String) { homeFeed(userId: "u002", first: 1, after: $after) {
+  nodes { postId } pageInfo { hasNextPage endCursor } } }"""
+
+
+async def test_posts_of_a_merged_author_are_listed_once(served: Served, ours: Sequence[str]) -> None:
+    """The pipeline wrote entries of the posts before the author's posts were merged into feeds."""
+    pipeline = Pipeline(served)
+    await pipeline.run()
+    write(served, EDGE)
+    await pipeline.run()
+    source = source_item("u002", "u001", iso(NOON - 2 * SECOND + timedelta(milliseconds=500)))
+    write(served, source, post("later", at=NOON + 60 * SECOND))
+    found: list[str] = []
+    after = None
+    while True:
+        page = good(await served.ask(PAGES, {"after": after}, user="u002"))["homeFeed"]
+        found += [node["postId"] for node in page["nodes"]]
+        after = page["pageInfo"]["endCursor"]
+        if not page["pageInfo"]["hasNextPage"]:
+            break
+
+    assert found == ["later", "abc123", "older", "fans"]
 
 
 async def followers(served: Served) -> list[tuple[str, str]]:
