@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -93,6 +94,9 @@ class Idle:
             return {"ShardIterator": "0"}
         self.reads += 1
         return {"Records": [], "NextShardIterator": "0"}
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
 
 
 async def measure(rounds: int, effort: float) -> BusResult:

@@ -117,7 +117,7 @@ class OlderChanges:
         return [(one.shard, change) for one in wanted for change in found.of[one.key]]
 
     async def _read(self, stream: str, one: Wanted, found: _Found) -> None:
-        earliest = _earliest(one.start)
+        earliest = _earliest(one.start, self._wire.now())
         cursor = ShardCursor(self._wire, stream, one.shard, one.start if sequence_at(one.start) is not None else None)
         pace = ReadPace(LONG_PAUSE_SECONDS)
         empty = reached = 0
@@ -172,12 +172,16 @@ class OlderChanges:
             await asyncio.sleep(LONG_PAUSE_SECONDS)
 
 
-def _earliest(start: str) -> float:
-    """The moment of the oldest change that is wanted. Raises `Trimmed` where that may be kept no longer."""
+def _earliest(start: str, now: datetime) -> float:
+    """Return the moment of the oldest change that is wanted.
+
+    Raises:
+        Trimmed: At the store's time `now` the stream may have trimmed that.
+    """
     since = idle_since(start)
     if since is None:
         return float("-inf")
-    if datetime.now(UTC) - datetime.fromtimestamp(since, UTC) > RETENTION:
+    if now - datetime.fromtimestamp(since, UTC) > RETENTION:
         raise Trimmed("The shard was joined before what the stream keeps.")
     return oldest(since)
 

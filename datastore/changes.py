@@ -119,7 +119,7 @@ class ChangeFeed:
         def read(table: Table, sink: Sink) -> Source:
             if bus is None:
                 return make(table, StreamReader, sink)
-            return bus.source(table.name, sink, partial(make, table), on_error)
+            return bus.source(table.name, sink, partial(make, table), on_error, wire.now)
 
         self._read: Callable[[Table, Sink], Source] = read
 

@@ -13,6 +13,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache, lru_cache, partial
 from typing import Any, Self, get_args
 
@@ -28,6 +29,7 @@ from datastore.requests import Prepared
 from datastore.retry_budget import PLAIN, RetryBudget
 from datastore.shared_reads import ProcessReads
 from datastore.signing import CredentialSource, Signer
+from datastore.store_clock import StoreClock
 from datastore.tries import (
     LATE,
     REPEATED,
@@ -95,6 +97,7 @@ class Client:
         self._endpoint = endpoint
         self._credentials = credentials
         self._signer = Signer(endpoint.region)
+        self.store_clock = StoreClock()
         self._backoff = backoff
         self._limits = limits
         self._tables_come_back = tables_come_back
@@ -186,6 +189,10 @@ class Client:
             call.seconds = time.monotonic() - started
             self._report(call, answer, meter, asks)
         return answer
+
+    def now(self) -> datetime:
+        """Return the store's time, by which records of streams are dated."""
+        return self.store_clock.now()
 
     async def _persist(
         self,
@@ -314,6 +321,7 @@ class Client:
 
     def _understood(self, call: Call, answer: Answer) -> dict[str, Any]:
         content = answer.content
+        self.store_clock.note(answer.date)
         if answer.checksum is not None and answer.checksum != b"%d" % zlib.crc32(content):
             raise Transient(Unavailable(DAMAGED))
         if answer.status == 200:

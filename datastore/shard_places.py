@@ -1,8 +1,8 @@
 """Where a shard is read, and how reading goes on there."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from datastore.positions import START, joined, joined_by, sequence_at
 from datastore.shards import FROM_THE_START, Trimmed, after
@@ -10,24 +10,29 @@ from datastore.shards import FROM_THE_START, Trimmed, after
 RETENTION = timedelta(hours=24)
 ITERATOR_LIFE = timedelta(minutes=15)
 DYNAMODB_LOCAL = ":ddblocal:"  # in the ARNs of its streams: their region
-CLOCK_SKEW = timedelta(minutes=5)  # AWS refuses requests signed by a clock that is further off
+# Times here are the store's, by the Date of its answers. A store that sends none leaves this machine's clock, and AWS
+# refuses requests signed by a clock that is further off.
+CLOCK_SKEW = timedelta(minutes=5)
 
 
 @dataclass(slots=True)
 class Shard:
-    """Where a shard is read: an iterator, and what it takes to get another one for the same place."""
+    """Where a shard is read: an iterator, and what it takes to get another one for the same place.
+
+    `as_of` is the store's time of the last request that was answered; None where it is unknown.
+    """
 
     id: str
     parent: str | None
+    as_of: datetime | None
     whole: bool = True
     iterator: str | None = None
     last: str | None = None
     position: str = START
-    as_of: datetime | None = field(default_factory=lambda: datetime.now(UTC))
     skip_before: datetime | None = None
 
-    def resume(self) -> dict[str, str]:
-        """How to ask for an iterator that continues here.
+    def resume(self, now: datetime) -> dict[str, str]:
+        """How to ask for an iterator that continues here. `now` is the store's time.
 
         A shard that was joined at its end and has shown no record yet has no sequence to continue after, and its end
         has moved on: it is read from its start, without what is older than the last answer. That may repeat changes
@@ -41,7 +46,7 @@ class Shard:
             return after(self.last)
         if self.as_of is None:
             raise Trimmed("The iterator at which another reader left the shard has expired.")
-        if datetime.now(UTC) - self.as_of > RETENTION:
+        if now - self.as_of > RETENTION:
             raise Trimmed("The shard has shown no record for as long as the stream keeps any.")
         if not self.whole:
             self.skip_before = self.as_of - CLOCK_SKEW
@@ -87,9 +92,9 @@ class Shard:
             self.position = sequence
         return is_new
 
-    def turn(self, iterator: str | None) -> None:
-        """Go on with the iterator that an answer brought; None at the shard's end."""
-        self.iterator, self.as_of = iterator, datetime.now(UTC)
+    def turn(self, iterator: str | None, as_of: datetime) -> None:
+        """Go on with the iterator that the answer to a request of that time brought; None at the shard's end."""
+        self.iterator, self.as_of = iterator, as_of
         place = joined_by(self.position)
         if iterator is not None and place is not None and self.skip_before is None:
             self.position = joined(place[0], iterator)

@@ -26,6 +26,9 @@ class Wire(Protocol):
 
     async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]: ...  # noqa: ASYNC109
 
+    def now(self) -> datetime:
+        """Return the store's time, which may be far from that of this machine."""
+
 
 class StreamMissing(Internal):
     """The table is there, but has no stream."""

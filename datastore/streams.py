@@ -206,7 +206,7 @@ class StreamReader:
         if self.start is not None:
             self._go_on(shards, listed, self.start)
             return
-        since = datetime.now(UTC)
+        since = self.wire.now()
         leaves = [shard for shard in listed if shard.id not in self._parents]
         for join in [shards.create_task(self._join(shard)) for shard in leaves]:
             await join
@@ -230,7 +230,7 @@ class StreamReader:
         for id in known:
             by_id[id].go_on_at(start.shards[id])
         # Where another has joined a shard, its iterator tells no more than that it has not expired.
-        self._begin_all(shards, [by_id[id] for id in known], datetime.now(UTC) - ITERATOR_LIFE)
+        self._begin_all(shards, [by_id[id] for id in known], self.wire.now() - ITERATOR_LIFE)
         self._wake.set()
 
     def _begin_all(self, tasks: asyncio.TaskGroup, shards: Sequence[Shard], since: datetime) -> None:
@@ -306,7 +306,8 @@ class StreamReader:
     async def _list(self) -> list[Shard]:
         listed = await self._listing.refresh(self._childless())
         self._parents = {shard.parent for shard in listed}
-        return [Shard(shard.id, shard.parent) for shard in listed]
+        now = self.wire.now()
+        return [Shard(shard.id, shard.parent, now) for shard in listed]
 
     async def _read(self, shard: Shard) -> None:
         with self.reads.shard(self.poll_interval) as pace:
@@ -320,10 +321,10 @@ class StreamReader:
         ask = partial(self.reads.read, self.table.name, pace, partial(self._records, shard))
         while True:
             asked_at = clock()
-            answer = await self._patiently(ask)
+            answer, as_of = await self._patiently(ask)
             records = answer.get("Records", ())
             await self._publish_all(shard, records)
-            shard.turn(answer.get("NextShardIterator"))
+            shard.turn(answer.get("NextShardIterator"), as_of)
             if not records:
                 self.sink.answered(shard.id)
             if shard.iterator is None:
@@ -332,10 +333,12 @@ class StreamReader:
                 # Asking and delivering take their share of the interval, so that neither makes what comes next late.
                 await asyncio.sleep(max(0.0, asked_at + pace.pause() - clock()))
 
-    async def _records(self, shard: Shard) -> dict[str, Any]:
-        shard.iterator = shard.iterator or await iterator_at(self.wire, self._stream, shard.id, shard.resume())
+    async def _records(self, shard: Shard) -> tuple[dict[str, Any], datetime]:
+        """Return the next records, and the store's time before they were requested."""
+        now = self.wire.now()
+        shard.iterator = shard.iterator or await iterator_at(self.wire, self._stream, shard.id, shard.resume(now))
         try:
-            return await call(self.wire, "GetRecords", {"ShardIterator": shard.iterator, "Limit": BATCH})
+            return await call(self.wire, "GetRecords", {"ShardIterator": shard.iterator, "Limit": BATCH}), now
         except RequestRefused as problem:
             if problem.code in SPENT:
                 shard.iterator = None

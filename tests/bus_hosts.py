@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from datetime import datetime
 from typing import Any
 
 from redis_server import RedisServer
@@ -27,6 +28,9 @@ class Counting:
     async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
         self.reads += operation == "GetRecords"
         return await self._wire.call(operation, payload, timeout=timeout)
+
+    def now(self) -> datetime:
+        return self._wire.now()
 
 
 class Process:

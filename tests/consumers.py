@@ -90,6 +90,9 @@ class _Cuttable:
             raise Unavailable(NO_MORE)
         return await self._wire.call(operation, payload, timeout=timeout)
 
+    def now(self) -> datetime:
+        return self._wire.now()
+
 
 class Instance:
     """One instance of a consumer, running while entered with `running`."""

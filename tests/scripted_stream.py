@@ -18,10 +18,14 @@ class Shard:
 
 
 class Script:
-    """`width`: sequence numbers are written with leading zeros, up to so many digits, as DynamoDB Local does."""
+    """`width`: sequence numbers are written with leading zeros, up to so many digits, as DynamoDB Local does.
+
+    `ahead` is how far the store's clock is ahead of this machine's.
+    """
 
     page = 2
     width = 0
+    ahead = timedelta()
 
     def __init__(self, **shards: Shard) -> None:
         self.shards = shards
@@ -42,10 +46,13 @@ class Script:
             "Keys": {"pk": {"S": key}},
             "NewImage": {"pk": {"S": key}, "n": {"N": str(self._sequence)}},
             "SequenceNumber": str(self._sequence).zfill(self.width),
-            "ApproximateCreationDateTime": (datetime.now(UTC) - age).timestamp(),
+            "ApproximateCreationDateTime": (self.now() - age).timestamp(),
         }
         self.shards[shard].records.append({"eventName": "INSERT", "dynamodb": body, **extra})
         return self._sequence
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
 
     def fail(self, operation: str, *problems: Exception) -> None:
         self.faults.setdefault(operation, []).extend(problems)

@@ -4,6 +4,7 @@ import random
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -102,6 +103,9 @@ class SplitStream:
             case "GetRecords":
                 return await self._records(payload)
         return await self._wire.call(operation, payload, timeout=timeout)
+
+    def now(self) -> datetime:
+        return self._wire.now()
 
     async def _of(self, arn: str) -> Parts:
         if arn not in self._parts:

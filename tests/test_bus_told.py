@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -13,6 +14,10 @@ from datastore.change_log import Log
 from datastore.places import key_of
 from datastore.positions import START, Reached
 from datastore.streams import Change, decode_change
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
 
 
 class Heard:
@@ -47,7 +52,7 @@ def heard() -> Heard:
 @pytest.fixture
 def told(heard: Heard) -> Told:
     """Has told two changes of a shard that the bus has forgotten since."""
-    told = Told("t", heard, lambda _, problem: pytest.fail(repr(problem)))
+    told = Told("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
     told.begin("arn", {}, {}, 0)
     told.shards = {"parent": "9"}
     take(told, entry([100, 101]))
@@ -99,7 +104,7 @@ async def test_the_log_hears_where_what_the_bus_has_begins(past: list[tuple[int,
     positions: list[dict[str, str]] = []
     told.begin = lambda stream, at, parents, since: positions.append(at)  # type: ignore[method-assign, misc]
     state = State("", "1-1", "e", "arn", "", 9, {"child": "9"})
-    sink = Told("t", told, lambda _, problem: pytest.fail(repr(problem)))
+    sink = Told("t", told, lambda _, problem: pytest.fail(repr(problem)), now)
     await sink.adopt(state, [entry(numbers, begun) for numbers in past])
     assert positions == [{"child": begun}]
 
@@ -107,7 +112,7 @@ async def test_the_log_hears_where_what_the_bus_has_begins(past: list[tuple[int,
 async def test_children_begin_when_their_parent_was_told_to_its_end() -> None:
     """As the entries of the bus have them, of which some have shown no record yet."""
     log = Log(lambda _: None, lambda _: None, None)  # type: ignore[arg-type]
-    told = Told("t", log, lambda _, problem: pytest.fail(repr(problem)))
+    told = Told("t", log, lambda _, problem: pytest.fail(repr(problem)), now)
     parents = {"child": "parent", "other": "parent"}
     state = State("", "1-1", "e", "arn", "", 3, {"parent": "9", "child": "11", "other": START}, parents)
     of_parent = Relayed("1-1", "e", "parent", "7", 0, orjson.dumps([record(8), record(9)]))

@@ -67,6 +67,9 @@ class HttpWire:
             raise RequestRefused(answer["__type"].rpartition("#")[2], answer.get("message", ""))
         return answer
 
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
 
 class Engine:
     """An engine that can die. Without a file it forgets everything when it does."""

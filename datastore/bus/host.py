@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from secrets import token_hex
 from typing import Protocol, TypeVar
@@ -67,8 +68,15 @@ class Bus:
         )
         self._tasks: list[asyncio.Task[None]] = []
 
-    def source(self, table: str, sink: Sink, make: MakeReader, on_error: Callable[[str, Exception], None]) -> BusSource:
-        """One that follows a table, whose readers are made as they are needed."""
+    def source(
+        self,
+        table: str,
+        sink: Sink,
+        make: MakeReader,
+        on_error: Callable[[str, Exception], None],
+        now: Callable[[], datetime],
+    ) -> BusSource:
+        """One that follows a table, whose readers are made as they are needed. `now` is the store's time."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
             self._tasks.append(asyncio.create_task(self._look_for_it(), name="looking for the bus"))
@@ -81,7 +89,7 @@ class Bus:
             pages.take = take
             return pages
 
-        return BusSource(self, table, sink, read, read_pages, on_error)
+        return BusSource(self, table, sink, read, read_pages, on_error, now)
 
     async def aclose(self) -> None:
         """When all sources have been stopped."""
@@ -137,18 +145,15 @@ class Bus:
     def forget(self, source: BusSource) -> None:
         self._sources.discard(source)
 
-    def count_relayed(self, page: Page) -> None:
+    def count_relayed(self, page: Page, now: datetime) -> None:
         self._relayed += len(page)
         made = time_of(page[-1])
         if made is not None:
-            self._relay_lag = max(0.0, self._clock() - made.timestamp())
+            self._relay_lag = max(0.0, (now - made).total_seconds())
 
     def count_received(self, entry: Relayed, changes: int) -> None:
         self._received += changes
         self._receipt_lag = max(0.0, self._clock() - milliseconds(entry.id) / 1000)
-
-    def now_ms(self) -> int:
-        return round(self._clock() * 1000)
 
     # What runs for all of them
 

@@ -7,6 +7,7 @@ something reads the table's stream on from where he is until he lacks nothing, a
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Protocol
 
 from datastore.bus.connection import BusAway, Connection, Entry, Relayed, State, later
@@ -46,11 +47,9 @@ class Host(Protocol):
 
     def forget(self, source: "BusSource") -> None: ...
 
-    def count_relayed(self, page: Page) -> None: ...
+    def count_relayed(self, page: Page, now: datetime) -> None: ...
 
     def count_received(self, entry: Relayed, changes: int) -> None: ...
-
-    def now_ms(self) -> int: ...
 
 
 class BusSource:
@@ -67,6 +66,7 @@ class BusSource:
         read: Callable[[Sink, Reached | None], StreamReader],
         read_pages: ReadPages,
         on_error: Callable[[str, Exception], None],
+        now: Callable[[], datetime],
     ) -> None:
         self.table = table
         self.problem: Exception | None = None
@@ -75,14 +75,15 @@ class BusSource:
         self._sink = sink
         self._read = read
         self._on_error = on_error
-        self._told = Told(table, sink, on_error)
+        self._now = now
+        self._told = Told(table, sink, on_error, now)
         self._holding = Holding(
             host.connection,
             table,
             host.instance,
             read_pages,
             new_epoch=host.new_id,
-            on_page=host.count_relayed,
+            on_page=lambda page: host.count_relayed(page, now()),
             away=host.leave,
             ended=self.wake,
             on_error=on_error,
@@ -253,7 +254,7 @@ class BusSource:
 
     async def _join(self, state: State) -> None:
         """Begin with what the bus has, when nothing has been told here."""
-        since = self._host.now_ms() - PAST_MILLISECONDS
+        since = round(self._now().timestamp() * 1000) - PAST_MILLISECONDS
         past = await self._host.connection.past(self.table, since, state.last_id)
         await self._told.adopt(state, past)
         self._ride(state)

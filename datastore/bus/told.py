@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import orjson
@@ -20,12 +20,18 @@ MOST_FORGOTTEN = 1_000
 
 
 class Told:
-    """Between what brings changes and the `sink`. `on_error` hears of what cannot be decoded."""
+    """Between what brings changes and the `sink`.
 
-    def __init__(self, table: str, sink: Sink, on_error: Callable[[str, Exception], None]) -> None:
+    `on_error` hears of what cannot be decoded; `now` is the store's time.
+    """
+
+    def __init__(
+        self, table: str, sink: Sink, on_error: Callable[[str, Exception], None], now: Callable[[], datetime]
+    ) -> None:
         self._table = table
         self._sink = sink
         self._on_error = on_error
+        self._now = now
         self.stream = ""
         self.shards: dict[str, str] = {}
         # How far shards were told that the bus has forgotten: it may begin with them anew.
@@ -48,7 +54,7 @@ class Told:
             parents[entry.shard] = entry.parent
         # Children begin after the last entry of their parent.
         begun = {shard: at for shard, at in follows.items() if at != START or parents[shard] not in follows}
-        since = datetime.now(UTC) - ITERATOR_LIFE
+        since = self._now() - ITERATOR_LIFE
         self._sink.begin(state.stream, begun, parents, since.timestamp())
         for entry in entries:
             for record in self._records(entry):

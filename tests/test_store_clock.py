@@ -1,0 +1,240 @@
+"""Hosts whose clock is far from the store's: changes and their times go by the store's clock, and none is missed."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from bus_hosts import Hosts, number_of, reads_settle, take, until
+from fault_proxy import Fault, Proxy, Seen, client_of
+from redis_server import RedisServer
+from scripted_stream import Script, Shard
+from test_refused_signatures import at
+from test_resume_splits import TABLE, Feeds, Splitting
+
+from datastore.changes import ChangeFeed
+from datastore.client import Client
+from datastore.database import Database
+from datastore.keyspace.sightings import BLIP
+from datastore.places import decode
+from datastore.store_clock import StoreClock
+
+NEAR = timedelta(seconds=3)
+
+
+@pytest.fixture(params=[timedelta(minutes=-10), timedelta(minutes=10)], ids=["clock ahead", "clock behind"])
+def ahead(request: pytest.FixtureRequest) -> timedelta:
+    """How far the store's clock is ahead of this machine's."""
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+def dated(moment: datetime) -> bytes:
+    return format_datetime(moment, usegmt=True).encode()
+
+
+# --- The clock --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Times:
+    """The clocks of this machine."""
+
+    wall: float = 1_800_000_000.0
+    passed: float = field(default=100.0)
+
+    def pass_(self, seconds: float) -> None:
+        self.wall += seconds
+        self.passed += seconds
+
+
+@pytest.fixture
+def times(monkeypatch: pytest.MonkeyPatch) -> Times:
+    times = Times()
+    monkeypatch.setattr("datastore.store_clock.time.time", lambda: times.wall)
+    monkeypatch.setattr("datastore.store_clock.time.monotonic", lambda: times.passed)
+    return times
+
+
+def test_the_time_is_that_of_the_answers(times: Times) -> None:
+    clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
+    assert (clock.now().timestamp(), clock.skew) == (times.wall, 0)
+    clock.note(dated(store))
+    times.pass_(40)
+    assert clock.now() == store + timedelta(seconds=40)
+    assert clock.skew == store.timestamp() + 40 - times.wall
+
+
+def test_a_machine_s_clock_that_is_set_changes_nothing(times: Times) -> None:
+    clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
+    clock.note(dated(store))
+    times.wall += 3600
+    assert clock.now() == store
+
+
+def test_an_answer_a_second_counts(times: Times) -> None:
+    clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
+    clock.note(dated(store))
+    clock.note(dated(store + timedelta(hours=1)))
+    assert clock.now() == store
+    clock.note(dated(store + timedelta(hours=1)), at_once=True)
+    assert clock.now() == store + timedelta(hours=1)
+    times.pass_(1)
+    clock.note(dated(store))
+    assert clock.now() == store
+
+
+@pytest.mark.parametrize("date", [None, b"", b"yesterday", b"Wed, 99 Nov 2026 00:00:00 GMT"])
+def test_what_is_no_date_counts_for_nothing(times: Times, date: bytes | None) -> None:
+    clock = StoreClock()
+    clock.note(date)
+    assert clock.skew == 0
+
+
+def test_another_clock_counts_until_the_store_has_answered(times: Times) -> None:
+    tables = StoreClock()
+    bucket = StoreClock(tables)
+    tables.note(dated(datetime.fromtimestamp(times.wall + 600, UTC)))
+    assert bucket.skew == 600
+    bucket.note(dated(datetime.fromtimestamp(times.wall, UTC)))
+    assert bucket.skew == 0
+
+
+async def test_answers_and_refusals_tell_the_client_the_store_s_time(
+    client: Client, proxy: Proxy, ahead: timedelta
+) -> None:
+    assert client.now() - datetime.now(UTC) < NEAR
+    proxy.always = at(ahead)
+    await client.call("ListTables", {"Limit": 1})
+    assert abs(client.now() - datetime.now(UTC) - ahead) < NEAR
+
+
+async def test_answers_tell_the_time_of_a_store_that_refuses_no_clock(
+    client: Client, proxy: Proxy, ahead: timedelta
+) -> None:
+    proxy.always = store_at(ahead)
+    await client.call("ListTables", {"Limit": 1})
+    assert abs(client.now() - datetime.now(UTC) - ahead) < NEAR
+    assert proxy.operations() == ["ListTables"]
+
+
+# --- Changes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_one_who_resumes_at_another_process_misses_nothing(stack: AsyncExitStack, ahead: timedelta) -> None:
+    script = Splitting(2)
+    script.ahead = ahead
+    client = Feeds(script, stack)
+    old = script.write("s1", "k1", age=timedelta(minutes=20))
+    async with client.following(client.feed()) as events:
+        script.put("k0")
+        await anext(events)
+        client.place = decode(events.place.encode())
+    numbers = [script.put("k1"), script.put("k0")]
+    await client.read(client.feed(), 2)
+    assert sorted(client.numbers) == numbers
+    assert old not in client.numbers
+
+
+async def test_an_idle_shard_whose_iterator_expires_misses_nothing(stack: AsyncExitStack, ahead: timedelta) -> None:
+    script = Splitting()
+    script.ahead = ahead
+    script.write("s0", "k0", age=timedelta(minutes=20))
+    async with Feeds(script, stack).feed(poll_interval=0.01).follow(TABLE, lambda change: change) as events:
+        await until(lambda: script.calls.count("GetRecords") > 1)
+        script.generation += 1
+        number = script.put("k0")
+        async with asyncio.timeout(10):
+            assert number_of(await anext(events)) == number
+
+
+async def test_a_shard_that_showed_nothing_for_longer_than_records_are_kept_is_too_old_by_the_store_s_clock(
+    stack: AsyncExitStack,
+) -> None:
+    script = Splitting(2)
+    client = Feeds(script, stack)
+    async with client.following(client.feed()) as events:
+        script.put("k0")
+        await anext(events)
+        client.place = decode(events.place.encode())
+    script.ahead = timedelta(hours=25)
+    async with client.following(client.feed()) as events:
+        assert events.is_too_old
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+async def test_one_who_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
+    stack: AsyncExitStack, redis: RedisServer, ahead: timedelta
+) -> None:
+    """A process that joins the bus knows of an idle shard that its iterator is good, so 15 minutes old at most."""
+    script = Script(a=Shard(), b=Shard())
+    script.ahead = 3 * ahead  # further than an iterator lives
+    hosts = Hosts(script, "t__", redis, stack)
+    first, second = hosts.process(), hosts.process()
+    await hosts.follow(first)
+    await reads_settle(first)
+    async with second.feed.follow(BLIP, number_of) as events:
+        await reads_settle(first, second)
+        number = script.write("a", "x")
+        assert await take(events, 1) == [number]
+        place = decode(events.place.encode())
+    last = script.write("b", "y")
+    feed = ChangeFeed(script, poll_interval=0.001, discover_interval=0.02, linger=0, empty_seconds=0)
+    stack.push_async_callback(feed.aclose)
+    async with feed.follow(BLIP, number_of, after=place) as events, asyncio.timeout(10):
+        assert await anext(events) == last
+
+
+# --- A store at another time ------------------------------------------------------------------------------------------
+
+
+def store_at(ahead: timedelta) -> Fault:
+    """The engine as if its clock were ahead: the Date of answers, and the times of records."""
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        status, _, content = await proxy.ask(seen)
+        told: dict[str, Any] = orjson.loads(content)
+        for record in told.get("Records", ()):
+            record["dynamodb"]["ApproximateCreationDateTime"] += ahead.total_seconds()
+        date = format_datetime(datetime.now(UTC) + ahead, usegmt=True)
+        return web.Response(status=status, headers={"Date": date}, body=orjson.dumps(told))
+
+    return answer
+
+
+async def test_a_feed_of_the_client_misses_nothing(database: Database, proxy: Proxy, ahead: timedelta) -> None:
+    proxy.always = store_at(ahead)
+    async with client_of(proxy) as client, AsyncExitStack() as stack:
+
+        def feed() -> ChangeFeed:
+            made = ChangeFeed(client, prefix=database.prefix, poll_interval=0.01, linger=0, empty_seconds=0)
+            stack.push_async_callback(made.aclose)
+            return made
+
+        async def write(number: int) -> None:
+            item = {"PK": {"S": f"k{number}"}, "SK": {"S": "x"}, "n": {"N": str(number)}}
+            await client.call("PutItem", {"TableName": database.prefix + BLIP.name, "Item": item})
+
+        async with feed().follow(BLIP, number_of) as events:
+            place = decode(events.place.encode())  # of an idle shard
+        await write(1)
+        async with feed().follow(BLIP, number_of, after=place) as events, asyncio.timeout(10):
+            assert not events.is_too_old
+            assert await anext(events) == 1
