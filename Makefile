@@ -26,7 +26,7 @@ node_modules/.ready: package-lock.json
 
 # The public clients and checkers that tests run against the gateway; serving needs none of them.
 tests/clients/node_modules/.ready: tests/clients/package-lock.json
-	npm ci --prefix tests/clients --no-fund --no-audit --loglevel=error
+	npm ci --prefix tests/clients --include=optional --no-fund --no-audit --loglevel=error
 	touch $@
 
 web/dist/index.html: node_modules/.ready $(WEB_SOURCES) package.json
