@@ -21,13 +21,14 @@ from commands.options import (
     watchdog,
     with_gateway,
 )
-from console import mistake, until_stopped
+from console import mistake, notes, until_stopped
 from datastore.dead_letters import DeadLetter, every_letter
 from datastore.keyspace.feeds.table import FEED
 from datastore.moments import iso
 from edge.liveness import watch_loop
 from edge.server import settle_garbage_collector
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
 from pipelines.feeds.handlers import feed_handlers
 from pipelines.jobs import all_running
 from pipelines.streams.letters import Replay
@@ -62,6 +63,7 @@ MetricsHost = Annotated[
     ),
 ]
 
+follows = typer.Typer(no_args_is_help=True, help="The follows of the feed.")
 letters = typer.Typer(no_args_is_help=True, help="Changes of the feed that could not be handled: dead letters.")
 
 
@@ -137,6 +139,35 @@ def replay_letters(
             raise typer.Exit(1)
 
     with_gateway(replay, store_options(store, data_dir, memory, prefix, region), **search())
+
+
+@follows.command("repair")
+def repair_follows(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Complete the follows that other programs stored before the pipeline's first run, so that they are counted.
+
+    It reads the whole table once. It may run beside gateways and pipelines, and again at any time.
+    """
+
+    async def repair(gateway: Gateway) -> None:
+        done = await FollowRepair(gateway.open_store, _show_repair).run()
+        typer.echo(_repaired(done))
+
+    with_gateway(repair, store_options(store, data_dir, memory, prefix, region))
+
+
+def _show_repair(progress: RepairProgress) -> None:
+    if notes.is_terminal:
+        notes.print(_repaired(progress), end="\r")
+
+
+def _repaired(progress: RepairProgress) -> str:
+    return f"{progress.follows} follows completed, {progress.scanned} items read"
 
 
 async def _chosen(letters: AsyncIterator[DeadLetter], ids: set[str]) -> AsyncIterator[DeadLetter]:

@@ -1,5 +1,6 @@
 """The items of the table `feed` exactly as its document lists them, which another program writes with boto3."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,6 +9,7 @@ from feed_changes import feed_changes, store_of
 
 from datastore.attributes import encode_item
 from datastore.keyspace.feeds.table import FEED
+from datastore.streams import Change
 from pipelines.feeds.handlers import feed_handlers
 
 
@@ -19,6 +21,10 @@ class Pipeline:
         self.database = served.gateway.database
         self.handlers = feed_handlers(lambda: store_of(self.database), served.clock)
         self._seen = 0
+
+    def skip(self, changes: Sequence[Change]) -> None:
+        """Pass over the oldest changes that were not handled yet, as a pipeline does that runs for the first time."""
+        self._seen += len(changes)
 
     async def run(self) -> None:
         """Until nothing is new."""

@@ -19,6 +19,7 @@ from consumers import letters_of
 from earthquake_samples import quake
 from fault_proxy import Proxy
 from feed_changes import feed_changes, items_of, put
+from feed_documents import edge
 from feed_items import like_item, post_item, user_item
 from feed_process import QUICK, utc_now
 from feed_world import World
@@ -42,6 +43,7 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.roles import (
     DEAD_LETTERS,
     DOCUMENTS,
+    FOLLOWS,
     GATEWAY,
     INGEST,
     PHOTOS,
@@ -372,6 +374,16 @@ async def test_dead_letters_may_be_handled_again(
     assert await letters_of(database) == []
     assert watched.refused(DEAD_LETTERS) == []
     assert {"Query", "TransactWriteItems", "DeleteItem"} <= watched.operations
+
+
+async def test_follows_may_be_repaired(database: Database, store_options: StoreOptions, watched: Watched) -> None:
+    edges = [edge("bob", "ada"), edge("eve", "ada"), edge("eve", "ada", at=NOON)]
+    await put(database, user_item("ada"), user_item("bob"), user_item("eve"), *edges)
+
+    await command(store_options, "follows", "repair")
+
+    assert watched.refused(FOLLOWS) == []
+    assert watched.operations == {"Scan", "BatchGetItem", "Query", "TransactWriteItems"}
 
 
 async def test_tables_may_be_made_changed_and_described(

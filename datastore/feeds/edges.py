@@ -1,15 +1,37 @@
 """Edges that other programs write or delete: the follower's side is brought into line with them (FEED-P8)."""
 
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
 from datastore.attributes import Item
 from datastore.client import TransactionCancelled
 from datastore.errors import Conflict
-from datastore.feeds.follows import adoption, edge_of, edges_of, has_more_edges
+from datastore.feeds.follows import Follow, adoption, edge_from, edge_of, edges_of, has_more_edges
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.parts import key_of
+from datastore.records import readable
 from datastore.store import Store
 
 TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class EdgePage:
+    """A page of a Scan: how many items it looked at, and the follows of the edges without a follower's side."""
+
+    scanned: int
+    follows: list[Follow]
+
+
+async def edges_alone(open_store: Callable[[], Store]) -> AsyncIterator[EdgePage]:
+    """FEED-P8: the edges that may lack the follower's side, page by page. `open_store` opens a store for each page."""
+    start: Item | None = None
+    while True:
+        page = await open_store().scan_page(keys.SCAN_EDGES, {"prefix": keys.FOLLOWER_PREFIX}, start=start)
+        yield EdgePage(page.scanned, readable(edge_from, page.items))
+        if (start := page.next_start) is None:
+            return
 
 
 class Edges:

@@ -216,6 +216,18 @@ DEAD_LETTERS = Role(
     "`dlq`: shows changes that could not be handled, and handles them again",
     patterns=(*_FEED_HANDLERS, search.INDEXED_POST, pipeline.DEAD_LETTERS, pipeline.UNBURY),
 )
+FOLLOWS = Role(
+    "follows",
+    "`follows repair`: completes follows that other programs stored",
+    patterns=(
+        follows.SCAN_EDGES,
+        follows.FOLLOWING_NOW,
+        follows.EDGES,
+        follows.ADOPT_EDGE,
+        follows.NOTE_EDGES,
+        follows.DROP_FOLLOWING,
+    ),
+)
 DOCUMENTS = Role(
     "documents",
     "`documents put`, `list` and `delete`: makes documents known",
@@ -238,6 +250,7 @@ ROLES = (
     PIPELINE_MATCHES,
     INGEST,
     DEAD_LETTERS,
+    FOLLOWS,
     DOCUMENTS,
     PHOTOS,
     TABLES_ROLE,

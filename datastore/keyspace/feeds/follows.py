@@ -139,6 +139,16 @@ DROP_FOLLOWING = AccessPattern(
     who=Who.INTERNAL,
     condition="since = :since",
 )
+SCAN_EDGES = AccessPattern(
+    id="FEED-P8",
+    question="All edges that other programs wrote, to write the follower's sides that are missing",
+    table=FEED,
+    operations=("Scan",),
+    who=Who.INTERNAL,
+    # This gateway's edges have the attribute, and so have those of other programs that have a follower's side.
+    filter=("begins_with(SK, :prefix) AND attribute_not_exists(since)",),
+    consistent=True,
+)
 EDGES = AccessPattern(
     id="FEED-P4",
     question="All followers of an author, for the fan-out",
@@ -178,6 +188,7 @@ PATTERNS = (
     ADOPT_EDGE,
     NOTE_EDGES,
     DROP_FOLLOWING,
+    SCAN_EDGES,
     EDGES,
     EDGES_AGAIN,
     FOLLOWING_NOW,

@@ -1,0 +1,51 @@
+"""Completes the follows that other programs stored before the feed's pipeline ran for the first time.
+
+The pipeline completes an edge when the table's stream brings it. A stream keeps changes for 24 hours, so older edges
+have no follower's side: they are listed and fanned out to, but not counted. A repair writes the missing sides; the
+pipeline counts each of them, as it counts any follow.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from datastore.feeds.edges import Edges, edges_alone
+from datastore.store import Store
+from pipelines.feeds.side_by_side import AT_ONCE, side_by_side
+
+
+@dataclass(frozen=True, slots=True)
+class RepairProgress:
+    """What a repair has done so far: the items that it has looked at, and the follows that it has completed."""
+
+    scanned: int = 0
+    follows: int = 0
+
+
+class FollowRepair:
+    """A repair of all follows. It may run beside gateways and pipelines, and a second one changes nothing.
+
+    `open_store` opens a store for each page of the table, after which `on_progress` is called.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        on_progress: Callable[[RepairProgress], None] = lambda _: None,
+        *,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        self._open_store = open_store
+        self._on_progress = on_progress
+        self._at_once = at_once
+
+    async def run(self) -> RepairProgress:
+        """Return what was done. Raises what the store raises; a repair that ended early may be run again."""
+        progress = RepairProgress()
+        async for page in edges_alone(self._open_store):
+            pairs = dict.fromkeys((follow.follower_id, follow.followee_id) for follow in page.follows)
+            sides = Edges(self._open_store())
+            await side_by_side([partial(sides.settle, *pair, inserted=True) for pair in pairs], self._at_once)
+            progress = RepairProgress(progress.scanned + page.scanned, progress.follows + len(pairs))
+            self._on_progress(progress)
+        return progress
