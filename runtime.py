@@ -156,7 +156,7 @@ class Gateway:
             self.database.client.on_call = self.edge.figures.call
             clock = time.monotonic if self._now is utc_now else lambda: self._now().timestamp()
             shared = self.database.client.shared = ProcessReads(clock, on=self.settings.shared_reads)
-            self.objects.open()
+            self.objects.open(self.database.client.store_clock)
             stack.callback(self.objects.close)
             self.search = search_index(self._store, self.settings.search_url)
             stack.push_async_callback(self.search.aclose)

@@ -16,6 +16,7 @@ from botocore.credentials import ReadOnlyCredentials
 
 from datastore import table_updates, tables
 from datastore.aws_endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
+from datastore.boto_signing import sign_at_store_time
 from datastore.client import Client, Endpoint
 from datastore.engine import Engine
 from datastore.engine_access import KeyUnusable, key_in_environment
@@ -87,15 +88,18 @@ class Database:
         self._session = session
 
     def admin(self) -> Any:
-        """A boto3 client for table administration."""
+        """A boto3 client for table administration, which signs at the store's time as the wire client does."""
         session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
         address = self.endpoint.tables()
         # Engines nearby are reached by no proxy, as by the wire client.
         proxies: dict[str, str] | None = {} if address.startswith("http://") else None
-        if not self.in_aws:
-            return _boto_client(session, address, proxies=proxies)
-        url, settings = administration(None if self._store == "aws" else address)
-        return _boto_client(session, url, proxies=proxies, **settings)
+        url: str | None = address
+        settings: dict[str, Any] = {}
+        if self.in_aws:
+            url, settings = administration(None if self._store == "aws" else address)
+        client = _boto_client(session, url, proxies=proxies, **settings)
+        sign_at_store_time(client, self.client.store_clock)
+        return client
 
     async def create_tables(self) -> list[str]:
         """Create the declared tables that are missing; their names. In AWS they are protected from being lost.

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -19,6 +20,8 @@ from aiohttp import web
 ACCESS_KEY, SECRET_KEY, BUCKET, REGION = "AKIDEXAMPLE", "a secret of the bucket's", "photos", "eu-central-1"
 ALGORITHM = "AWS4-HMAC-SHA256"
 MOST_SKEW = timedelta(minutes=15)
+# A presigned URL is not valid before its date, which is in whole seconds.
+ROUNDING = timedelta(seconds=1)
 # What a form may hold without its policy saying so.
 FREE_FIELDS = {"policy", "x-amz-signature", "file"}
 STATUSES = {"NoSuchKey": 404, "NoSuchBucket": 404, "EntityTooLarge": 400, "EntityTooSmall": 400, "SlowDown": 503}
@@ -59,6 +62,11 @@ class S3Server:
         await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.Response:
+        response = await self._answered(request)
+        response.headers["Date"] = format_datetime(self._now(), usegmt=True)
+        return response
+
+    async def _answered(self, request: web.Request) -> web.Response:
         bucket, _, key = unquote(request.path.removeprefix("/")).partition("/")
         self.requests.append(f"{request.method} {key}")
         if self.stuck:
@@ -93,25 +101,26 @@ class S3Server:
     def _check_signature(self, request: web.Request, body: bytes) -> None:
         if "X-Amz-Signature" in request.query:
             given = {name.removeprefix("X-Amz-"): value for name, value in request.query.items()}
-            good, payload = timedelta(seconds=int(given["Expires"])), "UNSIGNED-PAYLOAD"
+            self._check_age(given["Date"], ROUNDING, timedelta(seconds=int(given["Expires"])), "AccessDenied")
+            payload = "UNSIGNED-PAYLOAD"
         else:
             header = request.headers.get("Authorization", "")
             if not header.startswith(ALGORITHM):
                 raise Refused("AccessDenied")
             given = dict(re.findall(r"(\w+)=([^, ]+)", header)) | {"Date": request.headers["X-Amz-Date"]}
-            good, payload = MOST_SKEW, request.headers["X-Amz-Content-SHA256"]
+            self._check_age(given["Date"], MOST_SKEW, MOST_SKEW, "RequestTimeTooSkewed")
+            payload = request.headers["X-Amz-Content-SHA256"]
             if payload not in ("UNSIGNED-PAYLOAD", hashlib.sha256(body).hexdigest()):
                 raise Refused("XAmzContentSHA256Mismatch")
-        self._check_age(given["Date"], good)
         canonical = _canonical(request, given["SignedHeaders"], payload)
         scope = given["Credential"].partition("/")[2]
         text = "\n".join([ALGORITHM, given["Date"], scope, hashlib.sha256(canonical.encode()).hexdigest()])
         _check(given["Signature"], given["Credential"], given["Date"], text)
 
-    def _check_age(self, date: str, good: timedelta) -> None:
-        age = self._now() - datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
-        if not -MOST_SKEW <= age <= good:
-            raise Refused("AccessDenied")
+    def _check_age(self, date: str, early: timedelta, late: timedelta, code: str) -> None:
+        age = self._now() - _moment(date)
+        if not -early <= age <= late:
+            raise Refused(code)
 
     async def _take_form(self, request: web.Request) -> web.Response:
         fields: dict[str, str] = {}
@@ -131,6 +140,7 @@ class S3Server:
     def _check_policy(self, policy: Mapping[str, Any], fields: Mapping[str, str], length: int) -> None:
         if self._now() >= datetime.fromisoformat(policy["expiration"]):
             raise Refused("AccessDenied")
+        self._check_age(fields["x-amz-date"], ROUNDING, timedelta.max, "AccessDenied")
         told = set()
         for condition in policy["conditions"]:
             if isinstance(condition, list) and condition[0] == "content-length-range":
@@ -142,6 +152,10 @@ class S3Server:
             told.add(_hold(condition, {"bucket": BUCKET, **fields}))
         if not fields.keys() - FREE_FIELDS <= told:
             raise Refused("AccessDenied")
+
+
+def _moment(date: str) -> datetime:
+    return datetime.strptime(date, "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
 
 
 def _hold(condition: Any, fields: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """Where files are kept: one behaviour in a folder and in a bucket, and the bucket's own signatures and failures."""
 
+import asyncio
 import base64
 import json
 import os
@@ -8,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -28,6 +30,7 @@ from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
 from datastore.objects.opening import object_store
 from datastore.objects.s3 import S3Objects
+from datastore.store_clock import StoreClock
 from edge.settings import Settings
 
 KEY, OTHER = "incoming/one/original", "originals/ada@example.com/ä b.jpg"
@@ -286,6 +289,89 @@ async def test_a_bucket_that_refuses_credentials_is_asked_with_those_that_are_fo
         await objects.write(KEY, b"x", content_type="image/png")
         assert await objects.read(KEY, most_bytes=1) == b"x"
     assert server.requests == [f"PUT {KEY}"] * 3 + [f"GET {KEY}"]
+
+
+# --- Clocks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[timedelta(minutes=-20), timedelta(minutes=20)], ids=["clock ahead", "clock behind"])
+def far(request: pytest.FixtureRequest, server: S3Server) -> timedelta:
+    """How far S3's clock is ahead of this machine's."""
+    server.later = request.param
+    return server.later
+
+
+async def test_requests_are_signed_at_the_bucket_s_time(
+    server: S3Server, bucket: S3Objects, far: timedelta, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bucket.write(KEY, b"x", content_type="image/png")
+    assert await bucket.read(KEY, most_bytes=1) == b"x"
+    await bucket.delete([KEY])
+    assert server.requests == [f"PUT {KEY}"] * 2 + [f"GET {KEY}", f"DELETE {KEY}"]
+    assert caplog.text.count("synchronize the clock") == 1
+
+
+async def test_requests_that_were_signed_before_the_correction_are_signed_anew(
+    server: S3Server, bucket: S3Objects, far: timedelta
+) -> None:
+    await asyncio.gather(*[bucket.write(f"incoming/{n}", b"x", content_type="image/png") for n in range(s3.THREADS)])
+    assert len(server.objects) == s3.THREADS
+
+
+async def test_urls_and_forms_are_good_at_the_tables_time_before_the_bucket_has_answered(
+    server: S3Server, http: aiohttp.ClientSession, far: timedelta
+) -> None:
+    tables = StoreClock()
+    tables.note(format_datetime(datetime.now(UTC) + far, usegmt=True))
+    server.objects[KEY] = (b"x", "image/png")
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open(tables)
+    with closing(objects):
+        url = await objects.url(KEY, now=datetime.now(UTC))
+        target = await objects.upload(KEY, content_type="image/jpeg", most_bytes=9, now=datetime.now(UTC))
+    assert url is not None
+    async with http.get(url) as response:
+        assert response.status == 200
+    assert await send_to(http, target, b"y") == 204
+    server.later = far + timedelta(minutes=14, seconds=50)
+    assert await send_to(http, target, b"y") == 204
+    server.later = far + timedelta(minutes=15, seconds=10)
+    assert await send_to(http, target, b"y") == 403
+    server.later = far + timedelta(minutes=61)
+    async with http.get(url) as response:
+        assert response.status == 403
+
+
+async def test_urls_are_good_at_the_bucket_s_time_once_it_has_answered(
+    server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession, far: timedelta
+) -> None:
+    await bucket.write(KEY, b"x", content_type="image/png")
+    url = await bucket.url(KEY, now=datetime.now(UTC))
+    assert url is not None
+    async with http.get(url) as response:
+        assert response.status == 200
+
+
+async def test_a_bucket_that_refuses_every_time_is_not_asked_without_end(server: S3Server, bucket: S3Objects) -> None:
+    server.fault = "RequestTimeTooSkewed"
+    with pytest.raises(Unavailable):
+        await bucket.write(KEY, b"x", content_type="image/png")
+    assert server.requests == [f"PUT {KEY}"]
+
+
+async def test_a_url_is_good_no_longer_than_its_credentials_by_the_bucket_s_time(
+    helper: Helper, server: S3Server, far: timedelta
+) -> None:
+    tables = StoreClock()
+    tables.note(format_datetime(datetime.now(UTC) + far, usegmt=True))
+    helper.gives(datetime.now(UTC) + timedelta(minutes=50))
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open(tables)
+    with closing(objects):
+        url = await objects.url(KEY, now=datetime.now(UTC))
+    assert url is not None
+    left = timedelta(minutes=50) - far
+    assert abs(good_for(url) - min(3600, left.total_seconds())) < 5
 
 
 async def test_what_fails_is_told_without_what_is_inside(

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from datastore.moments import to_seconds
+from datastore.store_clock import StoreClock
 
 # The field of an upload's form that the file is.
 FILE_FIELD: Final = "file"
@@ -43,8 +44,8 @@ class ObjectStore(Protocol):
 
     tells_keys: bool
 
-    def open(self) -> None:
-        """Get ready. Raises `StoreMisconfigured`."""
+    def open(self, tables: StoreClock | None = None) -> None:
+        """Get ready. `tables` is the clock of the tables' store. Raises `StoreMisconfigured`."""
 
     def close(self) -> None:
         """End what works for it; what is kept stays, unless it is in memory with everything else."""

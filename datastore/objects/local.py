@@ -34,6 +34,7 @@ from datastore.objects import (
 from datastore.objects.ledger import IncomingLimits, Ledger
 from datastore.objects.partial_files import IncomingFile, PartialFile, UploadGone, disk_errors_are_outages
 from datastore.private_folders import make_private, open_private, private_file
+from datastore.store_clock import StoreClock
 
 LEDGER = "uploads.sqlite"
 
@@ -75,7 +76,7 @@ class LocalObjects:
         """What all processes with this folder know of incoming files. It lies beside the folder."""
         return Ledger(self.folder.with_name(LEDGER))
 
-    def open(self) -> None:
+    def open(self, tables: StoreClock | None = None) -> None:
         """Close the data directory to other users. No folder is made before it is needed.
 
         Raises `FolderUnusable`.

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from datastore.errors import Unavailable
 from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, UploadTarget
+from datastore.store_clock import StoreClock
 
 
 class NoObjects:
@@ -12,7 +13,7 @@ class NoObjects:
 
     tells_keys = False
 
-    def open(self) -> None:
+    def open(self, tables: StoreClock | None = None) -> None:
         pass
 
     def close(self) -> None:

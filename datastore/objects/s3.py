@@ -14,6 +14,7 @@ import boto3
 import botocore.config
 import botocore.exceptions
 
+from datastore.boto_signing import sign_at_store_time
 from datastore.database import StoreMisconfigured, credentials_of
 from datastore.errors import BadUserInput, Timeout, Unavailable
 from datastore.objects import (
@@ -26,6 +27,7 @@ from datastore.objects import (
     window,
 )
 from datastore.signing import CredentialSource
+from datastore.store_clock import StoreClock
 from datastore.tries import BADLY_SIGNED
 
 T = TypeVar("T")
@@ -40,7 +42,10 @@ logger = logging.getLogger(__name__)
 
 
 class S3Objects:
-    """`url` is that of a service other than AWS's. Data goes through threads of its own; to sign takes no request."""
+    """`url` is that of a service other than AWS's. Data goes through threads of its own; to sign takes no request.
+
+    Signatures are made at S3's time. Until S3 has answered that is the time of `tables`, the tables' store.
+    """
 
     tells_keys = True
 
@@ -49,12 +54,14 @@ class S3Objects:
         self._region = region
         self._url = url
         self._client: Any = None
+        self._clock = StoreClock()
         self._credentials: CredentialSource | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._urls: dict[str, str] = {}
         self._kept_from = self._kept_until = 0.0
 
-    def open(self) -> None:
+    def open(self, tables: StoreClock | None = None) -> None:
+        self._clock = StoreClock(tables)
         self._credentials = CredentialSource(self._sign_in(), self._sign_in)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
 
@@ -63,6 +70,7 @@ class S3Objects:
         session = boto3.Session(region_name=self._region)
         credentials = credentials_of(session)
         self._client = _client(session, self._url)
+        sign_at_store_time(self._client, self._clock)
         return credentials
 
     def close(self) -> None:
@@ -92,7 +100,8 @@ class S3Objects:
                 key,
                 Fields={"Content-Type": content_type},
                 Conditions=[{"Content-Type": content_type}, ["content-length-range", 1, most_bytes]],
-                ExpiresIn=int(lifetime.total_seconds()),
+                # botocore counts from this machine's time, and S3 goes by its own.
+                ExpiresIn=int(lifetime.total_seconds() + self._clock.skew),
             )
         return UploadTarget(signed["url"], signed["fields"], content_type, most_bytes, now + lifetime)
 
@@ -121,7 +130,7 @@ class S3Objects:
         expires_at = self._credentials.expires_at
         if expires_at is None:
             return GOOD_SECONDS
-        seconds = int((expires_at - now).total_seconds())
+        seconds = int((expires_at - now).total_seconds() - self._clock.skew)
         if seconds <= 0:
             logger.error("The credentials for S3 expired at %s, and no others can be had.", expires_at)
             raise Unavailable("The files' store cannot be used at the moment; try again.")
