@@ -20,6 +20,7 @@ from edge.settings import Settings
 from runtime import Gateway, followed_every
 
 VPC = "https://vpce-0a1b-2c3d.dynamodb.eu-central-1.vpce.amazonaws.com"
+CHINA_VPC = "https://vpce-0a1b-2c3d.dynamodb.cn-north-1.vpce.amazonaws.com.cn"
 # Address, region, address of the streams
 IN_AWS = [
     ("dynamodb.eu-central-1.amazonaws.com", "eu-central-1", "streams.dynamodb.eu-central-1.amazonaws.com"),
@@ -31,6 +32,13 @@ IN_AWS = [
     ("123456789012.ddb.us-east-1.api.aws", "us-east-1", "streams-dynamodb.us-east-1.api.aws"),
     ("dynamodb.us-gov-west-1.amazonaws.com", "us-gov-west-1", "streams.dynamodb.us-gov-west-1.amazonaws.com"),
     ("dynamodb.cn-north-1.amazonaws.com.cn", "cn-north-1", "streams.dynamodb.cn-north-1.amazonaws.com.cn"),
+    ("dynamodb.us-gov-west-1.api.aws", "us-gov-west-1", "streams-dynamodb.us-gov-west-1.api.aws"),
+    ("dynamodb-fips.us-gov-east-1.api.aws", "us-gov-east-1", "streams-dynamodb-fips.us-gov-east-1.api.aws"),
+    (
+        "dynamodb.cn-north-1.api.amazonwebservices.com.cn",
+        "cn-north-1",
+        "streams-dynamodb.cn-north-1.api.amazonwebservices.com.cn",
+    ),
     ("dynamodb.us-iso-east-1.c2s.ic.gov", "us-iso-east-1", "streams.dynamodb.us-iso-east-1.c2s.ic.gov"),
     ("dynamodb.us-isob-east-1.sc2s.sgov.gov", "us-isob-east-1", "streams.dynamodb.us-isob-east-1.sc2s.sgov.gov"),
     ("dynamodb.eusc-de-east-1.amazonaws.eu", "eusc-de-east-1", "streams.dynamodb.eusc-de-east-1.amazonaws.eu"),
@@ -97,7 +105,7 @@ def test_without_an_address_botocore_derives_both(
     assert addresses(boto3.Session(region_name="eu-west-1"), None) == (f"https://{tables}", f"https://{streams}")
 
 
-@pytest.mark.parametrize("store", ["aws", VPC, *[f"https://{host}" for host, _, _ in IN_AWS]])
+@pytest.mark.parametrize("store", ["aws", VPC, CHINA_VPC, *[f"https://{host}" for host, _, _ in IN_AWS]])
 @pytest.mark.parametrize("variable", ["AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT", "neither"])
 async def test_tables_are_administered_where_they_are_asked(
     store: str, variable: str, monkeypatch: pytest.MonkeyPatch
@@ -147,6 +155,17 @@ async def test_the_streams_of_a_vpc_endpoint_must_be_named(monkeypatch: pytest.M
     )
     async with open_database(StoreOptions(VPC)) as database:
         assert database.endpoint.streams() == streams
+
+
+async def test_a_vpc_endpoint_in_china_has_the_domain_of_china(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StoreMisconfigured, match=STREAMS_VARIABLE):
+        async with open_database(StoreOptions(CHINA_VPC)):
+            pass
+    streams = "https://vpce-9-9.dynamodb-streams.cn-north-1.vpce.amazonaws.com.cn"
+    monkeypatch.setenv(STREAMS_VARIABLE, streams)
+    async with open_database(StoreOptions(CHINA_VPC)) as database:
+        endpoint = database.endpoint
+        assert (endpoint.tables(), endpoint.streams(), endpoint.region) == (CHINA_VPC, streams, "cn-north-1")
 
 
 @pytest.mark.parametrize(
