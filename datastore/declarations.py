@@ -202,13 +202,18 @@ class Extent:
 
 
 class CostModel(Protocol):
-    """Estimates the reads of a field by statistics of what is stored. Arguments are as they came, of any type."""
+    """Estimates the reads of a field by statistics of what is stored. Arguments are as they came, of any type.
+
+    No estimate is above `most`, in read units; this holds without statistics, too.
+    """
+
+    most: float
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
         """Read the statistics that `units` needs, unless they are known. Raises nothing when the store is away."""
 
     def units(self, arguments: Arguments, now: datetime) -> float | None:
-        """Return the read units, or None where they cannot be told."""
+        """Return the read units, or None without statistics for these arguments."""
 
 
 NOT_SAID = Extent()

@@ -75,7 +75,7 @@ class Reach:
 class _Year:
     """The statistics of a year's days, in the order of the days.
 
-    `read` holds the units of reading a day, `present` a running sum of the days that have an item.
+    `read` holds the units of reading a day, `units` their running sum, and `present` one of the days with an item.
     """
 
     def __init__(self, year: int, days: Sequence[DayStatistics], read_at: datetime) -> None:
@@ -90,6 +90,7 @@ class _Year:
             counts[at] = sum(tally.count for tallies in (one.natural, one.other) for tally in tallies.values())
             has_item[at] = 1
         self.read = array("d", map(day_units, counts))
+        self.units = _sums(self.read)
         self.present = _sums(has_item)
 
     def at(self, day: date) -> int:
@@ -141,6 +142,8 @@ def _tallies(day: DayStatistics, kind: EventKind) -> tuple[Tallies, ...]:
 class EarthquakeCosts:
     """A cost model for `earthquakes`. One per process; it holds the statistics of at most 64 years."""
 
+    most = MOST_UNITS
+
     def __init__(self, open_store: Callable[[float], Store]) -> None:
         self._open_store = open_store
         self._years: dict[int, _Year] = {}
@@ -188,27 +191,33 @@ class EarthquakeCosts:
             store.close()
 
     def units(self, arguments: Arguments, now: datetime) -> float | None:
-        """Return the read units of the page, or None where the statistics of its days are not known to be complete."""
+        """Return the read units of the page, or None where the statistics of its days were never counted.
+
+        While the consumer of the stream does not keep up, the query skips no day, and the statistics are those of its
+        last minutes: good enough for an estimate.
+        """
         reach = _reach(arguments, now)
-        if reach is None or not self._is_complete(reach, now):
+        coverage = self._coverage[0] if self._coverage is not None else None
+        if reach is None or coverage is None or not self._covers(reach):
             return None
         if any(year not in self._years for year in range(reach.start.year, reach.end.year + 1)):
             return None
-        return min(_Walk(self._years, reach).units(), MOST_UNITS)
+        return min(_Walk(self._years, reach, skips=is_kept_up(coverage, now)).units(), MOST_UNITS)
 
-    def _is_complete(self, reach: Reach, now: datetime) -> bool:
-        coverage = self._coverage[0] if self._coverage is not None else None
-        if coverage is None or not is_kept_up(coverage, now):
-            return False
+    def _covers(self, reach: Reach) -> bool:
         return any(since <= reach.start and reach.end <= until for since, until in self._complete)
 
 
 class _Walk:
-    """Goes over the days as the query does: a few one by one, then those that may have an event of the magnitude."""
+    """Goes over the days as the query does: a few one by one, then those that may have an event of the magnitude.
 
-    def __init__(self, years: Mapping[int, _Year], reach: Reach) -> None:
+    `skips` is False where the query reads all other days as well.
+    """
+
+    def __init__(self, years: Mapping[int, _Year], reach: Reach, *, skips: bool) -> None:
         self._years = years
         self._reach = reach
+        self._skips = skips
         least = EVERYTHING if reach.least is None else reach.least
         self._class = magnitude_class(least) - LEAST_CLASS
         self._part = min(max(least - LEAST_CLASS - self._class, 0.0), 1.0)
@@ -275,7 +284,8 @@ class _Walk:
         """The days of a year at these positions that may have an event of the magnitude."""
         events = year.of(self._reach.kind)
         matches, more = events.matches[self._class], events.matches[self._class + 1]
-        units, fewer = events.units[self._class], events.units[self._class + 1]
+        units = events.units[self._class] if self._skips else year.units
+        fewer = events.units[self._class + 1] if self._skips else year.units
         found = self._mixed(matches[high] - matches[low], more[high] - more[low])
         cost = self._mixed(units[high] - units[low], fewer[high] - fewer[low], least=UNIT)
         if not cost:

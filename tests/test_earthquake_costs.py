@@ -1,12 +1,13 @@
 """What queries of earthquakes are estimated to cost, by the daily statistics, beside what they do cost."""
 
 import asyncio
+import itertools
 import math
 import random
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -121,6 +122,10 @@ def query(chance: random.Random) -> dict[str, Any]:
     }
 
 
+def days_of(variables: dict[str, Any]) -> int:
+    return (datetime.fromisoformat(variables["end"]) - datetime.fromisoformat(variables["start"])).days
+
+
 @pytest.mark.timeout(120)
 async def test_an_estimate_is_within_a_factor_of_three_for_nineteen_of_twenty_queries(
     years: StoreOptions, served: Served
@@ -199,6 +204,33 @@ async def test_statistics_are_read_once_for_many_estimates(years: StoreOptions, 
     served.clock.forward(seconds=61)
     await served.ask(QUERY, last_hour)
     assert calls.count("QUAKE-6") == 2
+
+
+EXAMPLES = [{"start": NOON - timedelta(days=3_660), "least": 7, "first": 25}]
+EXAMPLES += [{"start": NOON - timedelta(days=3_660), "least": 6, "first": 100}]
+EXAMPLES += [{"start": NOON - timedelta(days=3_660), "kind": "OTHER", "first": 100}]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+async def test_no_window_is_refused_without_statistics(served: Served, example: dict[str, Any]) -> None:
+    estimate, _ = await costs(served, example | {"start": example["start"].isoformat()})
+
+    assert estimate <= 1_900
+
+
+@pytest.mark.timeout(120)
+async def test_an_estimate_without_the_consumer_is_that_of_all_days(years: StoreOptions, served: Served) -> None:
+    """A consumer that does not keep up makes the query read every day: the estimate has to say so."""
+    chance = random.Random(11)
+    off: list[Any] = []
+    served.clock.forward(minutes=10)
+    asked = (variables for _ in range(100) if days_of(variables := query(chance)) < 100)
+    for variables in itertools.islice(asked, 10):
+        estimate, real = await costs(served, variables)
+        if not real / 3 <= estimate <= 3 * real:
+            off.append((estimate, real, variables))
+
+    assert off == []
 
 
 async def test_without_complete_statistics_an_estimate_is_made_as_if_every_day_were_read(served: Served) -> None:

@@ -318,13 +318,17 @@ def _priced(price: Price, values: Values, inner: Amount) -> Amount:
 
 
 def _modelled(model: CostModel, price: Price, values: Values, inner: Amount) -> Amount:
-    """The price of a field by its cost model, or like any other's where that cannot tell."""
+    """Return the price of a field by its cost model, or without its statistics as for any field, within `most`."""
     priced = _priced(price, values, 0.0)
 
     def amount(given: Given) -> float:
         arguments = values(given) if callable(values) else values
         units = model.units(arguments, given.now)
-        own = (priced(given) if callable(priced) else priced) if units is None else units + price.behind
+        own: float
+        if units is None:
+            own = min(priced(given) if callable(priced) else priced, model.most + price.behind)
+        else:
+            own = units + price.behind
         return own + price.size(arguments, given.now) * (inner(given) if callable(inner) else inner)
 
     return amount
