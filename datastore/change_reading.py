@@ -15,8 +15,18 @@ from datastore.errors import DomainError, Throttled
 from datastore.places import Key, idle_since
 from datastore.positions import sequence_at
 from datastore.read_pace import ReadPace
-from datastore.shard_places import RETENTION
-from datastore.shards import INVALID, LOST, Page, ShardCursor, ShardGone, Trimmed, Wire, sequence_of, shards_of
+from datastore.shards import (
+    INVALID,
+    LOST,
+    RETENTION,
+    Page,
+    ShardCursor,
+    ShardGone,
+    Trimmed,
+    Wire,
+    sequence_of,
+    shards_of,
+)
 from datastore.streams import Change, decode_change
 
 # The stream may answer with nothing anywhere before its end, and never says that it is at its end: where nothing has

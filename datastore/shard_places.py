@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from datastore.positions import START, joined, joined_by, sequence_at
-from datastore.shards import FROM_THE_START, Trimmed, after
+from datastore.shards import FROM_THE_START, RETENTION, Trimmed, after
 
-RETENTION = timedelta(hours=24)
 ITERATOR_LIFE = timedelta(minutes=15)
 DYNAMODB_LOCAL = ":ddblocal:"  # in the ARNs of its streams: their region
 # Times here are the store's, by the Date of its answers. A store that sends none leaves this machine's clock, and AWS

@@ -5,20 +5,23 @@ https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from datastore.client import RequestRefused
-from datastore.errors import Internal, TableMissing
+from datastore.errors import DomainError, Internal, TableMissing
 from datastore.moments import from_seconds
 
 BATCH = 1000  # what GetRecords gives at most
 CALL_SECONDS = 10.0
+RETENTION = timedelta(hours=24)  # AWS's
 TRIMMED = "TrimmedDataAccessException"
 INVALID = "ValidationException"
 LOST = {TRIMMED, "ResourceNotFoundException"}
 SPENT = {"ExpiredIteratorException", INVALID}
 FROM_THE_START = {"ShardIteratorType": "TRIM_HORIZON"}
+# In a row: then a position is given up. The first time the iterator may have been at fault, which is replaced then.
+MOST_REFUSALS = 3
 
 
 class Wire(Protocol):
@@ -40,6 +43,10 @@ class ShardGone(Exception):
 
 class Trimmed(Exception):
     """The stream no longer holds what came after the place where a shard was left."""
+
+
+class PositionRefused(Trimmed):
+    """The stream does not accept the place where a shard was left, so what came after it cannot be told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +132,47 @@ class ShardCursor:
         self._shard_id = shard_id
         self._last = last
         self._iterator: str | None = None
+        self._refusals = 0  # of the position or of iterators, in a row
+        self._refused: str | None = None
 
     async def read(self, limit: int = BATCH) -> Page:
         """The next records, none of them twice, though the stream may deliver some again.
 
-        Raises `Trimmed`, after which reading goes on with the oldest there is, `ShardGone`, and what the wire raises;
-        the same records come at the next call then.
+        Raises:
+            Trimmed: Changes are lost. The next call reads the oldest records there are.
+            PositionRefused: The stream has refused the place `MOST_REFUSALS` times in a row. The next call reads the
+                oldest records there are, so records that were handled come again.
+            ShardGone: The stream does not know the shard any more.
+            DomainError, RequestRefused: What the wire raises. The next call reads the same records.
         """
         try:
             answer = await self._read(limit)
+        except DomainError:
+            self._refusals = 0
+            raise
         except RequestRefused as problem:
+            self._count(problem)
             if problem.code not in LOST:
                 raise
             self._last = self._iterator = None
             kind = Trimmed if problem.code == TRIMMED else ShardGone
             raise kind(f"The stream has lost changes of the shard {self._shard_id}.") from problem
+        self._refusals = 0
         self._iterator = answer.get("NextShardIterator")
         # A shard may be told an ending sequence while it is open: only a missing iterator means its end.
         return Page([record for record in answer.get("Records", ()) if self._is_new(record)], self._iterator is None)
+
+    def _count(self, problem: RequestRefused) -> None:
+        """Count a refusal. Raises `PositionRefused` when it is one too many, and there is a position to give up."""
+        self._refusals = self._refusals + 1 if problem.code == INVALID else 0
+        if self._refusals < MOST_REFUSALS or self._last is None:
+            return
+        refused = self._refused = self._last
+        self._last, self._iterator, self._refusals = None, None, 0
+        raise PositionRefused(
+            f"The stream refuses to be read on after the sequence number {refused} of the shard {self._shard_id}: "
+            f"{problem}"
+        ) from problem
 
     async def _read(self, limit: int) -> dict[str, Any]:
         if self._iterator is not None:
@@ -166,4 +196,14 @@ class ShardCursor:
         if self._last is not None and int(sequence) <= int(self._last):
             return False
         self._last = sequence
-        return True
+        return not self._was_handled_long_ago(sequence, record)
+
+    def _was_handled_long_ago(self, sequence: str, record: dict[str, Any]) -> bool:
+        """Whether a record before the refused position is older than AWS keeps any.
+
+        An embedded engine keeps them for good. What consumers remember of what they handled does not last as long.
+        """
+        if self._refused is None or int(sequence) > int(self._refused):
+            return False
+        time = time_of(record)
+        return time is not None and self._wire.now() - time > RETENTION

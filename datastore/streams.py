@@ -25,11 +25,13 @@ from datastore.outages import Outage
 from datastore.positions import Reached, joined
 from datastore.read_pace import ReadPace, StreamReads
 from datastore.shard_listing import ShardListing
-from datastore.shard_places import ITERATOR_LIFE, RETENTION, Shard, ancestors
+from datastore.shard_places import ITERATOR_LIFE, Shard, ancestors
 from datastore.shards import (
     BATCH,
     INVALID,
     LOST,
+    MOST_REFUSALS,
+    RETENTION,
     SPENT,
     TRIMMED,
     StreamMissing,
@@ -45,8 +47,6 @@ T = TypeVar("T")
 
 SLICE = 50
 FIRST_DELAY, LONGEST_DELAY = 0.1, 1.5
-# The first time the iterator may have been at fault, which is replaced then.
-MOST_REFUSALS = 3
 POSITION_REFUSED = (
     "The stream of %s refuses the position at which it was to be read on: changes may have been missed. Subscribers "
     "have to subscribe again, and reading begins at the end of the stream. If this repeats, compare the positions in "

@@ -1,6 +1,7 @@
 """Consumers of streams that split, expire and are trimmed: scripted, for the engine never does so. Leases are real."""
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -9,16 +10,23 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from consumers import QUICK, Gate, Instance, Noting, leased, leases_of, now, record, until
-from feed_changes import items_of
+from aiohttp import web
+from consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, record, until
+from fault_proxy import Proxy, Seen, forward, refuse
+from feed_changes import items_of, put, store_of
+from feed_items import like_item, post_item, user_item
+from feed_workload import settled
 from scripted_stream import Script, Shard
 
-from datastore.client import RequestRefused
+from datastore.client import Client, RequestRefused
 from datastore.database import Database
+from datastore.errors import Unavailable
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
+from datastore.keyspace.feeds.table import FEED
 from datastore.leases import Lease
-from datastore.shards import ListedShard
+from datastore.shards import MOST_REFUSALS, ListedShard, PositionRefused, ShardCursor, sequence_of
 from datastore.streams import Change
+from pipelines.feeds.handlers import feed_handlers
 from pipelines.streams.sharing import Sharing, Taking
 
 
@@ -159,6 +167,123 @@ async def test_trimmed_changes_are_told_and_reading_goes_on_with_the_oldest(
 
     assert instance.told("stream_lost_total", table="feed") == 1
     assert "CHANGES ARE LOST" in caplog.text
+
+
+async def test_a_checkpoint_that_the_stream_refuses_is_told_and_reading_goes_on_with_the_oldest(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    script, handler = Script(a=Shard()), Noting()
+    write(script, "a", 1)
+    async with Instance(database, handler, wire=script).running():
+        await until(lambda: handler.numbers() == [1])
+    del script.shards["a"].records[0]  # the script accepts the sequence numbers of its records
+    for number in (2, 3):
+        write(script, "a", number)
+    script.calls.clear()
+    instance = Instance(database, handler, wire=script)
+
+    async with instance.running():
+        await until(lambda: handler.numbers() == [1, 2, 3])
+        write(script, "a", 4)
+        await until(lambda: handler.numbers() == [1, 2, 3, 4])
+
+    assert script.calls.count("GetShardIterator") == MOST_REFUSALS + 1
+    assert instance.told("stream_lost_total", table="feed") == 1
+    (logged,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "Invalid SequenceNumber 1" in logged.getMessage()
+    assert "compare the attribute `checkpoint`" in logged.getMessage()
+    leases = await leases_of(database, script.arn)
+    assert leases["a"].checkpoint == "104"
+
+
+INVALID = RequestRefused("ValidationException", "Invalid ShardIterator")
+BUSY = RequestRefused("InternalServerError", "busy")
+
+
+async def test_iterators_that_are_refused_again_and_again_are_a_refused_position(database: Database) -> None:
+    script, handler = Script(a=Shard()), Noting()
+    write(script, "a", 1)
+    script.shards["a"].records[0]["dynamodb"]["ApproximateCreationDateTime"] = now().timestamp()
+    instance = Instance(database, handler, wire=script)
+    async with instance.running():
+        await until(lambda: handler.numbers() == [1])
+        # Those that are held are replaced, which takes a call of its own.
+        script.fail("GetRecords", *[INVALID] * (2 * MOST_REFUSALS))
+        await until(lambda: instance.told("stream_lost_total", table="feed") == 1)
+        await until(lambda: handler.numbers() == [1, 1])
+
+
+@pytest.mark.parametrize("problem", [BUSY, Unavailable("away")], ids=["refused", "away"])
+async def test_refusals_that_pass_lose_nothing(database: Database, problem: Exception) -> None:
+    script, handler = Script(a=Shard()), Noting()
+    write(script, "a", 1)
+    async with Instance(database, handler, wire=script).running():
+        await until(lambda: handler.numbers() == [1])
+    script.fail("GetShardIterator", *[INVALID, INVALID, problem] * 3)
+    write(script, "a", 2)
+    instance = Instance(database, handler, wire=script)
+    async with instance.running():
+        await until(lambda: handler.numbers() == [1, 2])
+    assert not instance.told("stream_lost_total", table="feed")
+
+
+async def test_a_shard_without_a_checkpoint_is_waited_for_where_iterators_are_refused(database: Database) -> None:
+    script, handler = Script(a=Shard()), Noting()
+    script.fail("GetShardIterator", *[INVALID] * 3 * MOST_REFUSALS)
+    write(script, "a", 1)
+    instance = Instance(database, handler, wire=script)
+    async with instance.running():
+        await until(lambda: handler.numbers() == [1])
+    assert not instance.told("stream_lost_total", table="feed")
+
+
+async def test_what_was_handled_more_than_a_day_ago_does_not_come_again() -> None:
+    """An embedded engine keeps records for good, and the marks of what was handled expire."""
+    script = Script(a=Shard())
+    old, young, last = (script.write("a", "x", age=timedelta(hours=age)) for age in (25, 23, 0))
+    cursor = ShardCursor(script, script.arn, "a", None)
+    await cursor.read()
+    unread = script.write("a", "x", age=timedelta(hours=25))
+    script.fail("GetRecords", *[INVALID] * (2 * MOST_REFUSALS))
+    for _ in range(MOST_REFUSALS - 1):
+        with pytest.raises(RequestRefused):
+            await cursor.read()
+    with pytest.raises(PositionRefused):
+        await cursor.read()
+    page = await cursor.read()
+    assert old not in [int(sequence_of(record) or 0) for record in page.records]
+    assert [int(sequence_of(record) or 0) for record in page.records] == [young, last, unread]
+
+
+async def test_counts_stay_exact_when_the_records_come_again(database: Database, proxy: Proxy, client: Client) -> None:
+    posts = [post_item(f"p{number}", author="bob") for number in range(3)]
+    likes = [like_item(post, user) for post in posts for user in ("ada", "eve")]
+    await put(database, user_item("bob"), *posts, *likes)
+
+    async def handled(many: int) -> Instance:
+        last = Noting()
+        handlers = [*feed_handlers(lambda: store_of(database), now), last]
+        instance = Instance(database, *handlers, client=client)
+        async with instance.running():
+            await until(lambda: len(last.seen) >= many)
+            await settled(database.client, lambda: store_of(database), database.prefix, 20)
+        assert await letters_of(database) == []
+        many_handled.append(len(last.seen))
+        return instance
+
+    many_handled: list[int] = []
+    await handled(len(posts) + len(likes))
+    before = await items_of(database, FEED)
+    assert [item["likes"] for item in before if item["SK"] == "META" and "likes" in item] == [2, 2, 2]
+
+    async def refuse_positions(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        is_position = seen.operation == "GetShardIterator" and "SequenceNumber" in seen.body
+        return await (refuse(400, "ValidationException") if is_position else forward)(proxy, seen)
+
+    proxy.always = refuse_positions
+    instance = await handled(many_handled[0])
+    assert instance.told("stream_lost_total", table="feed") == 1
+    assert await items_of(database, FEED) == before
 
 
 async def test_a_shard_that_is_listed_and_gone_is_passed_over_and_its_loss_is_told_once(database: Database) -> None:

@@ -15,6 +15,7 @@ from test_going_on import Going
 import datastore.streams as module
 from datastore.client import RequestRefused
 from datastore.positions import joined
+from datastore.shards import MOST_REFUSALS
 from datastore.streams import ChangesLost
 
 WIDTH = 21  # as many digits as DynamoDB Local writes
@@ -94,14 +95,14 @@ async def test_a_position_that_the_stream_refuses_ends_the_reader(
     async with Reading(script, a="5") as going:
         await until(lambda: bool(going.heard.problems))
         assert isinstance(going.heard.problems[0], ChangesLost)
-        assert script.calls.count("GetShardIterator") == module.MOST_REFUSALS
+        assert script.calls.count("GetShardIterator") == MOST_REFUSALS
     (logged,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "Invalid SequenceNumber 5" in logged.getMessage()
 
 
 async def test_iterators_that_are_refused_again_and_again_end_the_reader(script: Script) -> None:
     first = script.write("a", "x")
-    script.fail("GetRecords", *[INVALID] * module.MOST_REFUSALS)
+    script.fail("GetRecords", *[INVALID] * MOST_REFUSALS)
     async with Reading(script, a=str(first).zfill(WIDTH)) as going:
         await until(lambda: bool(going.heard.problems))
         assert isinstance(going.heard.problems[0], ChangesLost)

@@ -49,7 +49,7 @@ class StreamMetrics:
         self._leases = self._gauge("leases_held", "Shards this process reads.", "table")
         self._records = self._counter("records", "Changes by handler and outcome.", "table", "handler", "outcome")
         self._letters = self._counter("dead_letters", "Changes kept as dead letters.", "table", "handler")
-        self._lost = self._counter("lost", "Times that changes were trimmed before they were read.", "table")
+        self._lost = self._counter("lost", "Times that changes were trimmed, or a position refused.", "table")
 
     def _gauge(self, name: str, help_: str, *labels: str) -> Gauge:
         return Gauge(f"{self._name}_{name}", help_, labels, registry=self.registry)

@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 
 from datastore.backoff import Backoff
 from datastore.leases import LIFETIME_SECONDS, Lease, Leases
-from datastore.shards import BATCH, Page, ShardCursor, Trimmed, sequence_of, time_of
+from datastore.shards import BATCH, Page, PositionRefused, ShardCursor, Trimmed, sequence_of, time_of
 from pipelines.streams.batches import Batches
 from pipelines.streams.metrics import ShardLag, StreamMetrics
 from pipelines.streams.outages import OUTAGE, is_any_refusal, waited_out
@@ -24,6 +24,11 @@ RELEASE_SECONDS = 2.0
 FRESH = timedelta(seconds=2)
 # AWS may give an empty page before the end; not many in a row.
 EMPTY_PAGES = 2
+POSITION_REFUSED = (
+    "CHANGES MAY BE LOST: %s Reading goes on with the oldest records there are. Those that were handled before come "
+    "again, and change nothing. If this repeats, compare the attribute `checkpoint` of the shard's lease (FEED-P1) "
+    "with the sequence numbers of the stream."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -163,10 +168,13 @@ class ShardWork:
         while True:
             try:
                 return await self._patiently("reading", read, lag.in_doubt)
+            except PositionRefused as refused:
+                self._metrics.lost(self._table)
+                logger.error(POSITION_REFUSED, refused)
             except Trimmed as trimmed:
                 self._metrics.lost(self._table)
                 logger.error("CHANGES ARE LOST: %s Reading goes on with the oldest there are.", trimmed)
-                await asyncio.sleep(self._pace.poll_seconds)
+            await asyncio.sleep(self._pace.poll_seconds)
 
     async def _handle(self, page: Page, lag: ShardLag) -> None:
         if not page.records:
