@@ -62,13 +62,17 @@ def values_in(*expressions: str) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A global secondary index. `projection` is "ALL", "KEYS_ONLY", or the attributes it includes besides the keys."""
+    """A global secondary index. `projection` is "ALL", "KEYS_ONLY", or the attributes it includes besides the keys.
+
+    `item_bytes` is about what an item takes in the index, where that is much less than in the table.
+    """
 
     name: str
     partition: str
     sort: str | None = None
     sort_type: AttributeType = "S"
     projection: Literal["ALL", "KEYS_ONLY"] | tuple[str, ...] = "ALL"
+    item_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,8 +190,10 @@ class Extent:
     many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
     are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
     writes, by its arguments likewise; as many as its list has if nothing is said. `behind` are write units that are
-    consumed behind the answer. `model` names the cost model that estimates the reads in place of all these, where the
-    process has it and it knows the field's arguments. `searched` are read units that a search of the index costs.
+    consumed behind the answer. `at_hand` are the names of subfields that the parent's own item answers: the field reads
+    nothing where no others are selected. `model` names the cost model that estimates the reads in place of all these,
+    where the process has it and it knows the field's arguments. `searched` are read units that a search of the index
+    costs.
     """
 
     size: int | str | Callable[[Arguments, datetime], float] | None = None
@@ -197,6 +203,7 @@ class Extent:
     scanned: Callable[[Arguments], float] | float = 1
     written: Callable[[Arguments], float] | float | None = None
     behind: float = 0
+    at_hand: frozenset[str] = frozenset()
     model: str = ""
     searched: float = 0
 

@@ -1,7 +1,7 @@
-"""What Scans of small tables found, kept for all requests of the process for a short while."""
+"""What Scans of small tables and lists for everybody found, kept for all requests of the process for a short while."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -39,20 +39,30 @@ class RememberedScans:
     def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime]) -> None:
         self._open_store = open_store
         self._now = now
+        # Patterns whose index could not be read, and when.
+        self.refused_at: dict[AccessPattern, datetime] = {}
         self._reads: dict[AccessPattern, _Read] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
     async def scan(
         self, asker: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], **values: Any
     ) -> Value:
-        """What `convert` makes of the pattern's items; a pattern is always asked with the same values.
+        """Return what `convert` makes of the pattern's items; a pattern is always asked with the same values."""
 
-        The Scan is metered as a call of the `asker` that began it. Raises what the Scan raised, or `Timeout` when the
+        async def read(store: Store) -> Value:
+            return convert(await store.scan(pattern, **values))
+
+        return await self.read(asker, pattern, read)
+
+    async def read(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> Value:
+        """Return what `ask` reads for the pattern: always the same.
+
+        It is metered as a call of the `asker` that began it. Raises what the Scan raised, or `Timeout` when the
         asker's deadline passes first; neither is remembered.
         """
         read = self._reads.get(pattern)
         if read is None or not timedelta(0) <= self._now() - read.began < _lifetime(pattern):
-            read = self._reads[pattern] = self._begin(asker, pattern, convert, values)
+            read = self._reads[pattern] = self._begin(asker, pattern, ask)
         elif asker.meter.detailed:
             asker.meter.hits.append(Hit(asking.get(), pattern.id, None))
         # Not by awaiting the task itself: an asker's cancellation is not the others'.
@@ -75,17 +85,15 @@ class RememberedScans:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _begin(
-        self, asker: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], values: dict[str, Any]
-    ) -> _Read:
-        asker.meter.check("Scan")  # or others who wait for it would be told of what this one has read
+    def _begin(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> _Read:
+        asker.meter.check(pattern.operations[0])  # or others who wait for it would be told of what this one has read
 
-        async def scan() -> Value:
+        async def read_all() -> Value:
             store = self._open_store()
             store.meter = asker.meter
-            return convert(await store.scan(pattern, **values))
+            return await ask(store)
 
-        task = asyncio.create_task(scan())
+        task = asyncio.create_task(read_all())
         read = _Read(self._now(), task)
         self._running.add(task)
         task.add_done_callback(lambda _: self._ended(pattern, read))

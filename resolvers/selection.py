@@ -28,18 +28,28 @@ def selects(info: Info, name: str) -> bool:
     return name in _selected(info).own
 
 
+def selected_beneath(info: Info, name: str) -> frozenset[str]:
+    """The names of the fields selected under those that are called `name`, directly under the field being resolved."""
+    return _selected(info).beneath(name)
+
+
 class _Selected:
     """What is selected under a field, wherever in the document it is asked for."""
 
-    __slots__ = ("of_nodes", "own")
+    __slots__ = ("_fragments", "_own", "of_nodes", "own")
 
     def __init__(self, nodes: Sequence[FieldNode], fragments: Mapping[str, FragmentDefinitionNode]) -> None:
         own = list(_under(fragments, nodes))
+        self._own, self._fragments = own, fragments
         shown = [field for field in own if field.name.value == "nodes"]
         edges = [field for field in own if field.name.value == "edges"]
         shown += [field for field in _under(fragments, edges) if field.name.value == "node"]
         self.own = frozenset(field.name.value for field in own)
         self.of_nodes = frozenset(field.name.value for field in _under(fragments, shown))
+
+    def beneath(self, name: str) -> frozenset[str]:
+        fields = [field for field in self._own if field.name.value == name]
+        return frozenset(field.name.value for field in _under(self._fragments, fields))
 
 
 def _selected(info: Info) -> _Selected:

@@ -313,7 +313,7 @@ async def test_states_are_read_together(served: Served) -> None:
     assert private.made == ["BatchGetItem active-matches", "BatchGetItem cricket-fixtures"]
 
 
-async def test_live_matches_are_one_scan_for_everybody(served: Served) -> None:
+async def test_live_matches_are_one_query_for_everybody(served: Served) -> None:
     await put(served, one("m1", round="Final"), one("m2"), one("m3"), one("m4"))
     for match_id in ("m3", "m1", "m2"):
         await system(served, f'mutation {{ registerActiveMatch(id: "{match_id}") {{ fence }} }}')
@@ -332,7 +332,7 @@ async def test_live_matches_are_one_scan_for_everybody(served: Served) -> None:
             "match": {"round": "Final"},
         }
     ]
-    assert live.made == ["GetItem cricket-fixtures", "Scan active-matches"]
+    assert live.made == ["GetItem cricket-fixtures", "Query active-matches.live-matchId-index"]
     assert listed.data["activeMatches"] == [
         {"matchId": "m1", "status": "ACTIVE"},
         {"matchId": "m2", "status": "IDLE"},
@@ -459,10 +459,10 @@ async def test_live_matches_are_read_once_a_second_and_anew_after_a_mutation(ser
 
     assert registered.errors is None
     assert [answer.made for answer in (first, second, third, fourth)] == [
-        ["Scan active-matches"],
+        ["Query active-matches.live-matchId-index"],
         [],
-        ["Scan active-matches"],
-        ["Scan active-matches"],
+        ["Query active-matches.live-matchId-index"],
+        ["Query active-matches.live-matchId-index"],
     ]
     assert second.data == first.data == {"liveMatches": [{"matchId": "m1"}]}
     assert third.data == fourth.data == {"liveMatches": [{"matchId": "m1"}, {"matchId": "m2"}]}

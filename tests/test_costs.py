@@ -56,7 +56,11 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ('{searchPosts(query: "a", first: 100) {nodes {text}}}', 1 + 100 * 2 * 0.5),
         ('{searchUsers(query: "a", first: 10) {nodes {name}}}', 1 + 10 * 0.5),
         ('{homeFeed(userId: "a", first: 10) {nodes {post {text}}}}', 2.5 + 10 * 2 * 0.5),
-        ("{liveMatches {matchId}}", 6.5),
+        ("{liveMatches {matchId}}", 1.0),
+        ("{liveMatches {liveScore {status innings {runs} result {text}}}}", 1.0),
+        # Lines and balls are read of each match.
+        ("{liveMatches {liveScore {batting {runs}}}}", 1.0 + 10 * 1.0),
+        ("{liveMatches {...on LiveMatch {liveScore {...all}}}} fragment all on LiveScore {recentBalls {label}}", 11.0),
         ("subscription {liveScores {isSnapshot}}", 11.0),
         # A window of days, and the log of the query.
         ('{earthquakes(start: "2026-06-25T00:00:00Z", first: 5) {nodes {place}}}', 0.5 + 5),

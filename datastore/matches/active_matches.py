@@ -18,6 +18,7 @@ from datastore.expressions import set_or_remove
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures, no_match
+from datastore.matches.live_list import read_live
 from datastore.matches.live_state import (
     WRITTEN_BY_A_TICK,
     ActiveMatch,
@@ -64,14 +65,30 @@ class ActiveMatches:
         """AM-2, read consistently."""
         return self._readable(await self._store.scan(keys.RECONCILE))
 
-    async def live(self) -> list[ActiveMatch]:
-        """AM-2: those that are live, as they were at most a second ago."""
-        values = {"active": ActiveStatus.ACTIVE.value}
-        if self._remembered is None:
-            live = self._readable(await self._store.scan(keys.LIVE_MATCHES, **values))
-        else:
-            live = await self._remembered.scan(self._store, keys.LIVE_MATCHES, self._readable, **values)
-        return await self._all_completed(live)
+    async def live(self, *, details: bool = False) -> list[ActiveMatch]:
+        """AM-2: return those that are live, as they were at most a second ago.
+
+        The index tells no lines and no balls. With `details` they are read of each match (AM-1), in one batch.
+        """
+        listed = await read_live(self._store, self._now, self._remembered)
+        live = self._sorted(listed.matches)
+        return await (self._detailed(live) if details and not listed.is_whole else self._all_completed(live))
+
+    async def _detailed(self, live: list[ActiveMatch]) -> list[ActiveMatch]:
+        """Leave out those that cannot be read, as other lists do, and those that were deleted."""
+        reads = [self.by_id(active.match_id, keys.LIVE_DETAILS) for active in live]
+        found = await asyncio.gather(*reads, return_exceptions=True)
+        for problem in found:
+            if isinstance(problem, BaseException) and not isinstance(problem, Internal):
+                raise problem
+        return [active for active in found if isinstance(active, ActiveMatch)]
+
+    async def list_as_live(self, active: ActiveMatch) -> None:
+        """AM-4: put a live match on the index, or take one off that is not live: another program stored its item."""
+        is_live = active.status is ActiveStatus.ACTIVE
+        pattern, values = (keys.LIST_AS_LIVE, {"live": keys.LIVE}) if is_live else (keys.UNLIST, {})
+        key = keys.active_match(active.match_id)
+        await self._store.update(pattern, key, active=ActiveStatus.ACTIVE.value, **values)
 
     async def live_in(self, league_code: str | None) -> list[ActiveMatch]:
         """CRIC-S2: those that are live in a league, or in any, read consistently."""
@@ -123,6 +140,7 @@ class ActiveMatches:
             "active": ActiveStatus.ACTIVE.value,
             "me": instance_id,
             "now": iso(self._now),
+            "live": keys.LIVE,
             "one": 1,
         }
         return _written(await self._store.update(keys.CLAIM, keys.active_match(active.match_id), **values))
@@ -157,6 +175,7 @@ class ActiveMatches:
     async def ticked(self, match_id: str, fence: int) -> bool:
         """AM-4: a tick that changed nothing. False when the match is no longer its writer's."""
         values: dict[str, Any] = {"fence": fence, "active": ActiveStatus.ACTIVE.value, "now": iso(self._now)}
+        values["live"] = keys.LIVE
         return (await self._store.update(keys.TICKED, keys.active_match(match_id), **values)).ok
 
     async def rest(self, match_id: str, fence: int) -> bool:
@@ -236,7 +255,10 @@ class ActiveMatches:
         return None if active is None or _has_expired(active, self._now) else active
 
     def _readable(self, items: list[Item]) -> list[ActiveMatch]:
-        found = [active for active in readable(active_match_from, items) if not _has_expired(active, self._now)]
+        return self._sorted(readable(active_match_from, items))
+
+    def _sorted(self, found: list[ActiveMatch]) -> list[ActiveMatch]:
+        found = [active for active in found if not _has_expired(active, self._now)]
         return sorted(found, key=lambda active: active.match_id)
 
 

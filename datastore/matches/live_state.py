@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from datastore.attributes import Item
+from datastore.keyspace.matches.active_matches import LIVE
 from datastore.matches.cricket import (
     Ball,
     BatterStatus,
@@ -78,6 +79,7 @@ class ActiveMatch(Record, frozen=True):
 
     `announced` are the events that come once in a match, as far as they were told. `is_partial`: another program wrote
     the item, which has neither `version` nor the league and the teams; `completed` takes these from the fixture.
+    `is_listed`: the item is in the index of live matches.
     """
 
     match_id: str
@@ -98,6 +100,7 @@ class ActiveMatch(Record, frozen=True):
     cooldowns: Mapping[str, float] = {}
     expires_at: datetime | None = None
     is_partial: bool = False
+    is_listed: bool = False
 
     def is_abandoned(self, now: datetime, after: timedelta) -> bool:
         """Whether nobody polls it, though somebody should: no tick for so long."""
@@ -146,6 +149,7 @@ def _at_the_crease(batting: tuple[BattingLine, ...]) -> tuple[BattingLine, ...]:
 
 WRITTEN_BY_A_TICK = {
     "lastTickAt",
+    "live",
     "matchPhase",
     "previousBallId",
     "previousScore",
@@ -160,6 +164,10 @@ WRITTEN_BY_A_TICK = {
     "version",
     "updatedAt",
 }
+
+
+# What the index of live matches does not have.
+_NOT_LISTED = {"previousBatting": "[]", "previousBowling": "[]", "last30Balls": "[]"}
 
 
 class _Score(Record, frozen=True):
@@ -181,6 +189,7 @@ def active_match_item(active: ActiveMatch) -> Item:
         "homeTeamId": active.home_team_id,
         "awayTeamId": active.away_team_id,
         "status": active.status.value,
+        "live": LIVE if active.status is ActiveStatus.ACTIVE else None,
         "instanceId": active.instance_id,
         "fence": active.fence,
         "lastTickAt": iso(active.last_tick_at) if active.last_tick_at else None,
@@ -242,7 +251,13 @@ def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
         changed=tuple(Part(part) for part in item.get("changed", ())),
         cooldowns=item.get("cooldowns", {}),
         expires_at=from_seconds(item["ttl"]) if "ttl" in item else None,
+        is_listed="live" in item,
     )
+
+
+def summary_from(item: Mapping[str, Any]) -> ActiveMatch:
+    """Return the match that an item of the index holds, without lines and balls. Raises as `active_match_from`."""
+    return active_match_from({**_NOT_LISTED, **item})
 
 
 def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
@@ -279,6 +294,7 @@ def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
         cooldowns=_numbers(item.get("cooldowns")),
         expires_at=from_seconds(item["ttl"]) if item.get("ttl") is not None else None,
         is_partial=True,
+        is_listed="live" in item,
     )
 
 

@@ -243,12 +243,19 @@ class _Sums:
             inner = self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
         if not price.patterns and not callable(inner) and inner == 0:
             return 0.0
+        if price.at_hand and price.at_hand.issuperset(self._names(nodes)):
+            return inner
         values: Values = {} if price.fixed else _arguments(definition, nodes[0].arguments or ())
         model = self._costs.models.get(price.model)
         if model is not None:
             self.modelled.append((model, values))
             return _modelled(model, price, values, inner)
         return _priced(price, values, inner)
+
+    def _names(self, nodes: list[FieldNode]) -> set[str]:
+        """Return the names of the fields that are selected beneath these."""
+        sets = [node.selection_set for node in nodes if node.selection_set]
+        return {field.name.value for _, field, _ in self._asked(sets)}
 
     def _entries(self, connection: GraphQLNamedType, sets: Sequence[SelectionSetNode]) -> Amount:
         """What one entry of a connection costs. Its lists are as long as the page, which is multiplied outside."""

@@ -40,11 +40,12 @@ class Price:
         self.patterns: tuple[AccessPattern, ...] = metadata.get("patterns", ())
         self.is_connection = is_object_type(named) and {"nodes", "pageInfo"} <= named.fields.keys()
         # Those of `node`, say, mostly cost the same.
-        distinct = {(one.table.item_bytes, _copies(one), one.operations, one.consistent): one for one in self.patterns}
+        distinct = {(_item_bytes(one), _copies(one), one.operations, one.consistent): one for one in self.patterns}
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NOT_SAID)
         self.model = self._extent.model
         self.moves = callable(self._extent.size)  # with the moment
+        self.at_hand = self._extent.at_hand
         self.behind = WRITE_PRICE * self._extent.behind
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
@@ -127,7 +128,7 @@ class Price:
         scanned = self._extent.scanned
         each = scanned(arguments) if callable(scanned) else scanned
         items = (size + 1) * each if self.is_connection or self._is_list else each
-        return max(0.0, many - 1) + _blocks(items * pattern.table.item_bytes, READ_BYTES)
+        return max(0.0, many - 1) + _blocks(items * _item_bytes(pattern), READ_BYTES)
 
     def _written(self, pattern: AccessPattern, arguments: Arguments, given: int | None) -> float:
         """Write units. An item is written again in each index that shows it."""
@@ -140,6 +141,12 @@ class Price:
         # An item that is put as it came is small yet: what grows comes later.
         is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
         return items * times * (1 if is_new else _blocks(pattern.table.item_bytes, WRITTEN_BYTES))
+
+
+def _item_bytes(pattern: AccessPattern) -> int:
+    """What an item takes where the pattern reads it."""
+    listed = None if pattern.index is None else pattern.table.index(pattern.index).item_bytes
+    return pattern.table.item_bytes if listed is None else listed
 
 
 def _copies(pattern: AccessPattern) -> int:

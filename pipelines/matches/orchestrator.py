@@ -103,6 +103,9 @@ class MatchOrchestrator:
         self._look_again_at = {match_id: at for match_id, at in self._look_again_at.items() if match_id in listed}
         known = listed.keys() | self._polls.keys()
         self._ticks = {match_id: ticks for match_id, ticks in self._ticks.items() if match_id in known}
+        for active in listed.values():
+            if active.is_listed is not (active.status is ActiveStatus.ACTIVE):
+                await self._safely(active.match_id, self._matches().list_as_live, active)
         for match in live or ():
             await self._safely(match.match_id, self._start_if_new, match, listed.get(match.match_id))
         live_ids = None if live is None else {match.match_id for match in live}

@@ -10,6 +10,15 @@ from resolvers import bounds
 from resolvers.access import require
 from resolvers.context import Info
 from resolvers.matches.fixtures import MatchId
+from resolvers.selection import selected_beneath
+
+# The fields of a live score that the index of live matches tells.
+SUMMARY_FIELDS = frozenset(
+    {
+        *("__typename", "version", "updatedAt", "status", "phase"),
+        *("innings", "partnership", "target", "result", "note"),
+    }
+)
 
 __all__ = ["active_match", "active_matches"]
 
@@ -35,7 +44,13 @@ async def active_matches(info: Info) -> list[ActiveMatch]:
 
 
 async def live_matches(info: Info) -> list[ActiveMatch]:
-    return await info.context.active_matches.live()
+    details = not SUMMARY_FIELDS.issuperset(selected_beneath(info, "liveScore"))
+    return await info.context.active_matches.live(details=details)
+
+
+def listed_score(parent: strawberry.Parent[ActiveMatch]) -> LiveScore:
+    """All matches of the list are read together, by `live_matches`."""
+    return parent.live
 
 
 async def match(parent: strawberry.Parent[ActiveMatch], info: Info) -> Match | None:

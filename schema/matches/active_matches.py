@@ -50,7 +50,14 @@ class LiveMatch:
     match_id: strawberry.ID = strawberry.field(description="Which match.")
     league_code: str = strawberry.field(description="The league's `code`.")
     version: int = strawberry.field(description="How often its state has changed.")
-    live: LiveScore = strawberry.field(name="liveScore", description="How it stands.")
+    live_score = ask(
+        patterns.LIVE_DETAILS,
+        resolver=resolve.listed_score,
+        graphql_type=LiveScore,
+        extent=Extent(at_hand=resolve.SUMMARY_FIELDS),
+        description="How it stands. `batting`, `bowling` and `recentBalls` cost a read of each match; without them "
+        "nothing is read besides the list.",
+    )
     match = ask(
         fixture_patterns.FIXTURE, resolver=resolve.match, graphql_type=Match | None, description="The whole match."
     )

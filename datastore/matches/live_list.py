@@ -1,0 +1,68 @@
+"""The list of live matches: from their index, or by a Scan while the index is missing or being filled."""
+
+import logging
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from datastore.client import RequestRefused
+from datastore.keyspace.matches import active_matches as keys
+from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_from, summary_from
+from datastore.records import readable
+from datastore.remembered import RememberedScans
+from datastore.store import Store
+
+# For so long a process goes by the Scan before it asks the index again.
+ASKED_AGAIN = timedelta(minutes=1)
+
+logger = logging.getLogger(__name__)
+
+
+class Listed(NamedTuple):
+    """Live matches. `is_whole`: with lines and balls, as the table has them."""
+
+    matches: list[ActiveMatch]
+    is_whole: bool
+
+
+async def read_live(store: Store, now: datetime, remembered: RememberedScans | None) -> Listed:
+    """AM-2: return the live matches, as they were at most a second ago where reads are `remembered`."""
+    if remembered is None:
+        listed = await _by_index(store)
+        return listed if listed is not None else await _by_scan(store)
+    refused_at = remembered.refused_at.get(keys.LIVE_MATCHES)
+    if refused_at is None or not timedelta(0) <= now - refused_at < ASKED_AGAIN:
+        listed = await remembered.read(store, keys.LIVE_MATCHES, _by_index)
+        if listed is not None:
+            return listed
+        remembered.refused_at[keys.LIVE_MATCHES] = now
+    return await remembered.read(store, keys.LIVE_MATCHES_BY_SCAN, _by_scan)
+
+
+async def _by_index(store: Store) -> Listed | None:
+    """Return None where the index is missing or being filled."""
+    values = {"live": keys.LIVE, "active": ActiveStatus.ACTIVE.value}
+    try:
+        items = [item async for item in store.query_all(keys.LIVE_MATCHES, values)]
+    except RequestRefused as refused:
+        if not _is_unavailable(refused):
+            raise
+        logger.warning(
+            "The index %s of %s cannot be read (%s): live matches are found by a Scan. Add the index by `tables create "
+            "--update`, or wait until it is filled.",
+            keys.LIVE_MATCHES.index,
+            keys.ACTIVE_MATCHES.name,
+            refused.message,
+        )
+        return None
+    return Listed(readable(summary_from, items), is_whole=False)
+
+
+async def _by_scan(store: Store) -> Listed:
+    items = await store.scan(keys.LIVE_MATCHES_BY_SCAN, active=ActiveStatus.ACTIVE.value)
+    return Listed(readable(active_match_from, items), is_whole=True)
+
+
+def _is_unavailable(refused: RequestRefused) -> bool:
+    """Return whether an index is missing or being filled; DynamoDB has no code of its own for either."""
+    texts = ("the specified index", "backfilling")
+    return refused.code == "ValidationException" and any(text in refused.message for text in texts)
