@@ -23,7 +23,8 @@ from datastore.search.sqlite_index import SqliteIndex
 
 VOCABULARY = 15_000
 WORDS = (5, 60)  # of a post
-HIDDEN = 0.3
+HIDDEN = 0.3  # private, or for followers
+USERS, FOLLOWEES = 5000, 300
 BATCH = 500
 PAGE = 26  # a page of 25, and one more
 SYLLABLES = ("ka", "lo", "mi", "ne", "ru", "sta", "tor", "ven", "zi", "ha", "bre", "qui", "po", "da", "fel", "gon")
@@ -51,8 +52,8 @@ class Texts:
             "text": " ".join(words),
             "tags": [words[0]] if number % 3 == 0 else [],
             "created_at": iso(NOON + timedelta(seconds=number)),
-            "author_id": f"user{number % 5000}",
-            "visibility": "private" if self.chance.random() < HIDDEN else "public",
+            "author_id": f"user{number % USERS}",
+            "visibility": self.chance.choice(("private", "followers")) if self.chance.random() < HIDDEN else "public",
         }
         return post_entry(f"post{number}", version_of(str(number)), item)
 
@@ -79,7 +80,9 @@ async def measured(index: SqliteIndex, queries: Iterable[str]) -> list[float]:
     """The CPU of each search in milliseconds, of all threads."""
     took = []
     for number, text in enumerate(queries):
-        audience = Audience(None if number % 2 else f"user{number % 5000}")
+        caller = number % USERS
+        followees = frozenset(f"user{(caller + step) % USERS}" for step in range(1, FOLLOWEES + 1))
+        audience = Audience(None) if number % 2 else Audience(f"user{caller}", followees)
         began = time.process_time()
         await index.search(Kind.POSTS, query_of(text, tags=True), PAGE, None, audience)
         took.append(1000 * (time.process_time() - began))

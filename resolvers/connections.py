@@ -158,10 +158,11 @@ class PageInfo(Struct, frozen=True):
 
 
 class Connection(Struct, Generic[Record], frozen=True):
-    """One page of a list."""
+    """One page of a list. `end` is where it ends, if that is not its last edge: it was cut off behind that."""
 
     page: Page
     edges: list[Edge[Record]]
+    end: Edge[Any] | None = None
 
     @property
     def nodes(self) -> list[Record | DomainError]:
@@ -169,12 +170,12 @@ class Connection(Struct, Generic[Record], frozen=True):
 
     @property
     def page_info(self) -> PageInfo:
-        ends = (self.edges[0], self.edges[-1]) if self.edges else (None, None)
-        return PageInfo(self.page.has_next, self.page.has_previous, *ends)
+        first, last = (self.edges[0], self.edges[-1]) if self.edges else (None, None)
+        return PageInfo(self.page.has_next, self.page.has_previous, first, self.end or last)
 
     @property
     def last_evaluated_key(self) -> str | None:
-        return self.edges[-1].cursor if self.edges and self.page.has_next else None
+        return self.page_info.end_cursor if self.page.has_next else None
 
 
 def connection(of: Listing, page: Page, convert: Callable[[Mapping[str, Any]], Record]) -> Connection[Record]:

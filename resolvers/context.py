@@ -312,9 +312,7 @@ class Context:
     @_Made
     def searches(self) -> Searches:
         """Searches of the feed."""
-        store = self._opened(Meter())
-        self._note(store)
-        return Searches(self.services.search, store, self.now, Sight(store, self.viewer), self.meter)
+        return Searches(self.services.search, self.store, self.now, self.sight)
 
     @_Made
     def comments(self) -> Comments:

@@ -52,8 +52,8 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ("{trending(categories: null) {sightings(first: 10) {nodes {reporter {userId}}}}}", 7.5 + 5 * 10 * 0.5),
         # Of each post it may have to be read whether the caller follows its author.
         ('{postsByTag(tag: "a", first: 100) {nodes {text}}}', 3.5 + 100 * 0.5),
-        # A search, and of each result the post and whether the caller follows its author.
-        ('{searchPosts(query: "a", first: 100) {nodes {text}}}', 1 + 100 * 2 * 0.5),
+        # A search, whom the caller follows, and of each result the post and whether the caller follows its author.
+        ('{searchPosts(query: "a", first: 100) {nodes {text}}}', 1 + 4 + 100 * 2 * 0.5),
         ('{searchUsers(query: "a", first: 10) {nodes {name}}}', 1 + 10 * 0.5),
         ('{homeFeed(userId: "a", first: 10) {nodes {post {text}}}}', 2.5 + 10 * 2 * 0.5),
         ("{liveMatches {matchId}}", 1.0),

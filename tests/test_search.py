@@ -7,7 +7,6 @@ from conftest import Answer, Served
 from feed_changes import feed_changes, put, remove
 from rights import refused
 
-from datastore.feeds import searches
 from datastore.keyspace.roles import GATEWAY
 from datastore.metering import Call
 from datastore.search import Kind
@@ -108,31 +107,11 @@ async def test_a_page_reads_its_posts_in_one_batch(world: Served) -> None:
     answer = await world.ask(IDS, {"query": "word", "first": 3}, user="bob")
 
     assert ids(answer) == ["p4", "p3", "p2"]
-    assert [call.operation for call in made] == ["BatchGetItem"]
-    assert [list(refused(GATEWAY, call.operation, call.request)) for call in made] == [[]]
+    assert [call.operation for call in made] == ["Query", "BatchGetItem"]  # whom bob follows, and the posts
+    assert [list(refused(GATEWAY, call.operation, call.request)) for call in made] == [[], []]
     made.clear()
     assert ids(await world.ask(IDS, {"query": "nothing"})) == []
     assert made == []
-
-
-async def test_a_search_costs_the_same_whatever_is_found_and_hidden(world: Served) -> None:
-    """Else a budget would tell how many posts with some words are hidden from the caller."""
-    for number in range(9):
-        await write(world, f"p{number}", "hidden word", visibility="FOLLOWERS")
-    await write(world, "shown", "other word", "bob")
-    await sync(world)
-    costs = []
-    for query in ("hidden", "other", "nothing"):
-        world.reports.clear()
-        await world.ask(IDS, {"query": query, "first": 5}, user="eve")
-        (report,) = world.reports
-        costs.append((report.price, report.estimate, report.calls, report.withheld))
-
-    assert costs == [(6.0, 6.0, 0, 0)] * 3
-    answer = await world.ask(USERS, {"query": "ada", "first": 5})
-    assert answer.errors is None
-    (report,) = world.reports
-    assert report.price == report.estimate == 3.5
 
 
 async def test_posts_show_only_to_those_who_may_see_them(world: Served) -> None:
@@ -178,18 +157,6 @@ async def test_an_index_that_is_behind_shows_nothing_that_was_deleted_or_hidden(
     await sync(world)
     assert await find(world, "word") == ["p1"]
     assert (await world.gateway.search.status()).entries[Kind.POSTS] == 1
-
-
-async def test_the_rounds_of_a_search_are_bounded(world: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(searches, "MOST_ROUNDS", 2)
-    await write(world, "oldest", "word", "bob")
-    for number in range(8):
-        await write(world, f"hidden{number}", "word", visibility="FOLLOWERS")
-    await sync(world)
-
-    assert await find(world, "word", "eve", first=1) == []  # two candidates, then four: the ninth is not reached
-    monkeypatch.setattr(searches, "MOST_ROUNDS", 3)
-    assert await find(world, "word", "eve", first=1) == ["oldest"]
 
 
 async def test_paging_goes_on_while_posts_come_and_go(world: Served) -> None:

@@ -185,7 +185,12 @@ async def test_posts_that_are_known_to_be_hidden_are_left_out(index: SearchIndex
 
     assert await find(index, "word") == ["public", "followers", "private", "unknown"]
     assert await find(index, "word", Audience(None)) == ["public", "unknown"]
-    assert await find(index, "word", Audience("bob")) == ["public", "followers", "unknown"]
+    assert await find(index, "word", Audience("bob")) == ["public", "unknown"]
+    assert await find(index, "word", Audience("bob", frozenset({"ada", "b'\"#"}))) == ["public", "followers", "unknown"]
+    assert await find(index, "word", Audience("bob", frozenset({"bob", "cleo"}))) == ["public", "unknown"]
+    assert await find(index, "word", Audience("bob", None)) == ["public", "followers", "unknown"]
+    most = frozenset(f"user{number}" for number in range(4999)) | {"ada"}
+    assert await find(index, "word", Audience("bob", most)) == ["public", "followers", "unknown"]
     assert await find(index, "word", Audience("ada")) == ["public", "followers", "private", "unknown"]
 
 

@@ -11,55 +11,78 @@ from datastore.errors import Internal
 from datastore.feeds.posts import Post, Posts
 from datastore.feeds.users import User, Users
 from datastore.feeds.visibility import Sight, Visibility
+from datastore.keyspace.feeds import follows as follow_keys
 from datastore.keyspace.feeds import search as keys
-from datastore.metering import Meter
+from datastore.keyspace.parts import second_part
 from datastore.search import Audience, Hit, Kind, Position, SearchIndex
 from datastore.search.queries import Query
 from datastore.store import Store
 
 Record = TypeVar("Record")
 
-# How often the index is asked for one page, and for how many candidates at a time. A caller's list ends where so many
-# in a row are hidden from them.
+# How often the index is asked for one page, each time for as many candidates as the page takes and one more. A page
+# for which that is not enough is cut off. So a search reads at most three times what its estimate counts of posts.
 MOST_ROUNDS = 3
-MOST_CANDIDATES = 200
-# What a search is charged with, in read units: so many, and for each result that the page may have.
+# Of a caller's followees so many are read, in one Query: as many as one may follow.
+MOST_FOLLOWED = 5000
+# What a search is estimated at, in read units: the search itself, which is charged, as no call of DynamoDB's is; and
+# the Query of the caller's followees, of whom 250 take 4 units.
 SEARCH_UNITS = 1.0
-POST_UNITS, USER_UNITS = 1.0, 0.5
+FOLLOWED_UNITS = 4.0
 
 
 class Found(Struct, Generic[Record], frozen=True):
-    """A page of results: each with its place, as it is now or as the error that its damaged item makes of it."""
+    """A page of results: each with its place, as it is now or as the error that its damaged item makes of it.
+
+    `end` is where the next page begins, None for an empty page that is the last. With `is_cut_off` the rounds ended
+    before the page was full, and `end` is the last candidate that was looked at: the caller may not see it.
+    """
 
     results: list[tuple[Position, Record | Internal]]
     has_next: bool
+    end: Position | None = None
+    is_cut_off: bool = False
 
 
 class Searches:
-    """One method for each access pattern.
+    """One method for each access pattern. The index leaves out what it knows to be hidden; the items decide."""
 
-    `meter` is charged with the same units whatever a search finds: a budget that followed the reads would tell a caller
-    how many posts with some words are hidden from them. So `store` has a meter of its own.
-    """
-
-    def __init__(self, index: SearchIndex, store: Store, now: datetime, sight: Sight, meter: Meter) -> None:
+    def __init__(self, index: SearchIndex, store: Store, now: datetime, sight: Sight) -> None:
         self._index = index
+        self._store = store
         self._posts = Posts(store, now, sight)
         self._users = Users(store, now)
         self._sight = sight
-        self._meter = meter
+        self._following: Audience | None = None
+        self._reading = asyncio.Lock()
 
     async def posts(self, query: Query, size: int, after: Position | None) -> Found[Post]:
         """FEED-N5: the posts that match and that the viewer may see, the most relevant first."""
-        self._meter.charge(SEARCH_UNITS + size * POST_UNITS)
-        viewer = self._sight.viewer
-        audience = None if viewer.sees_all else Audience(viewer.user_id)
-        return await self._page(Kind.POSTS, query, size, after, audience, self._visible)
+        return await self._page(Kind.POSTS, query, size, after, await self._audience(), self._visible)
 
     async def users(self, query: Query, size: int, after: Position | None) -> Found[User]:
         """FEED-N6: the users whose names match, the most relevant first."""
-        self._meter.charge(SEARCH_UNITS + size * USER_UNITS)
         return await self._page(Kind.USERS, query, size, after, None, self._user)
+
+    async def _audience(self) -> Audience | None:
+        """FEED-N5: the audience of the viewer. Whom a user follows is read once for a request."""
+        viewer = self._sight.viewer
+        if viewer.sees_all:
+            return None
+        if viewer.user_id is None:
+            return Audience(None)
+        async with self._reading:
+            if self._following is None:
+                self._following = Audience(viewer.user_id, await self._followees(viewer.user_id))
+        return self._following
+
+    async def _followees(self, user_id: str) -> frozenset[str] | None:
+        """FEED-N5: the users whom a user follows, None where they are too many."""
+        values = {"partition": follow_keys.follower(user_id), "prefix": follow_keys.FOLLOWING_PREFIX}
+        page = await self._store.query(keys.SEARCH_FOLLOWED, values, limit=MOST_FOLLOWED + 1, attributes=("SK",))
+        if page.next_start is not None or len(page.items) > MOST_FOLLOWED:
+            return None
+        return frozenset(second_part(item["SK"]) for item in page.items)
 
     async def _page(
         self,
@@ -71,15 +94,17 @@ class Searches:
         read: Callable[[Hit], Awaitable[Record | None]],
     ) -> Found[Record]:
         """Ask for candidates until one more is shown than the page takes, they end, or the rounds do."""
+        self._store.meter.charge(SEARCH_UNITS)
         found: list[tuple[Position, Record | Internal]] = []
-        limit = size + 1
         for _ in range(MOST_ROUNDS):
-            hits = await self._index.search(kind, query, limit, after, audience)
+            hits = await self._index.search(kind, query, size + 1, after, audience)
             found += await _read(hits, read)
-            if len(found) > size or len(hits) < limit:
-                break
-            after, limit = hits[-1].position, min(2 * limit, MOST_CANDIDATES)
-        return Found(found[:size], len(found) > size)
+            if len(found) > size:
+                return Found(found[:size], True, found[size - 1][0])
+            if len(hits) <= size:
+                return Found(found, False, found[-1][0] if found else None)
+            after = hits[-1].position
+        return Found(found, True, after, is_cut_off=True)
 
     async def _visible(self, hit: Hit) -> Post | None:
         if hit.visibility == Visibility.FOLLOWERS and hit.author:

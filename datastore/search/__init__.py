@@ -67,11 +67,13 @@ class Hit(Struct, frozen=True):
 class Audience(Struct, frozen=True):
     """The caller for whom posts are searched. It narrows the candidates and grants nothing.
 
-    Posts that are known to be hidden from the caller are left out: of others the private ones, and for a caller who is
-    not signed in (None) those for followers too.
+    Posts that are known to be hidden from the caller are left out: of others the private ones, and those for followers
+    unless their author is in `followees`, the users whom the caller follows. Where `followees` is None nobody knows
+    them, and posts for followers are candidates. A caller who is not signed in (None) follows nobody.
     """
 
     user_id: str | None
+    followees: frozenset[str] | None = frozenset()
 
 
 class Status(Struct, frozen=True):

@@ -3,6 +3,7 @@
 https://docs.opensearch.org/latest/query-dsl/
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from datastore.search import Audience, Kind, Position
@@ -78,5 +79,13 @@ def _hidden(audience: Audience | None) -> list[dict[str, Any]]:
         return []
     if audience.user_id is None:
         return [{"terms": {"visibility": ["private", "followers"]}}]
-    of_others = [{"bool": {"must_not": [{"term": {"author": {"value": audience.user_id}}}]}}]
-    return [{"bool": {"filter": [{"term": {"visibility": "private"}}, *of_others]}}]
+    hidden = [_unless_by([audience.user_id], "private")]
+    if audience.followees is not None:
+        # OpenSearch takes up to 65,536 terms (index.max_terms_count).
+        hidden.append(_unless_by([audience.user_id, *sorted(audience.followees)], "followers"))
+    return hidden
+
+
+def _unless_by(authors: Sequence[str], visibility: str) -> dict[str, Any]:
+    others = {"bool": {"must_not": [{"terms": {"author": authors}}]}}
+    return {"bool": {"filter": [{"term": {"visibility": {"value": visibility}}}, others]}}

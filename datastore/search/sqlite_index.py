@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
+import orjson
+
 from datastore.errors import Unavailable
 from datastore.moments import from_iso, iso
 from datastore.private_folders import FILE_MODE, OTHERS, make_private
@@ -360,6 +362,11 @@ def _statement(
     elif audience is not None:
         clauses.append("(entries.visibility <> 'private' OR entries.author = ?)")
         given.append(audience.user_id or "")
+        if audience.followees is not None:
+            # One value for all of them: a statement takes a limited number of parameters.
+            listed = "SELECT value FROM json_each(?)"
+            clauses.append(f"(entries.visibility <> 'followers' OR entries.author IN ({listed}))")
+            given.append(orjson.dumps([audience.user_id, *audience.followees]).decode())
     # CROSS JOIN keeps the order of the tables: the words come first, the newest first.
     return (
         f"SELECT words.rowid, entries.id, entries.author, entries.visibility FROM {table}_words AS words"

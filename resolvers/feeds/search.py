@@ -1,6 +1,6 @@
 """Searches of the feed: FEED-N5, FEED-N6."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import strawberry
 
@@ -13,7 +13,7 @@ from datastore.pages import Page
 from datastore.search import Position
 from datastore.search.queries import LONGEST_QUERY, MOST_TERMS, Query, query_of
 from resolvers.arguments import After, First
-from resolvers.connections import Connection, Listing, Paging, PlainEdge
+from resolvers.connections import Connection, Edge, Listing, Paging, PlainEdge
 from resolvers.context import Context, Info
 
 # What of a result's place is in its cursor.
@@ -62,7 +62,13 @@ def _position(start: dict[str, object] | None) -> Position | None:
 
 
 def _connection(of: Listing, found: Found[Record], has_previous: bool) -> Connection[Record]:
-    places = [{"score": place.score, "order": place.order, "id": place.id} for place, _ in found.results]
+    places = [_place(position) for position, _ in found.results]
     page = Page(places, found.has_next, has_previous)
     records = [record for _, record in found.results]
-    return Connection(page, [PlainEdge(of, place, record) for place, record in zip(places, records, strict=True)])
+    edges: list[Edge[Record]] = [PlainEdge(of, place, record) for place, record in zip(places, records, strict=True)]
+    end = PlainEdge[Any](of, _place(found.end), None) if found.is_cut_off and found.end is not None else None
+    return Connection(page, edges, end)
+
+
+def _place(position: Position) -> dict[str, object]:
+    return {"score": position.score, "order": position.order, "id": position.id}

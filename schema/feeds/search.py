@@ -3,7 +3,7 @@
 import strawberry
 
 from datastore.declarations import Extent
-from datastore.feeds.searches import SEARCH_UNITS
+from datastore.feeds.searches import FOLLOWED_UNITS, SEARCH_UNITS
 from datastore.keyspace.feeds import search as patterns
 from resolvers.feeds import search as resolve
 from schema.connections import Connection
@@ -21,10 +21,11 @@ ORDER = (
 class SearchQueries:
     search_posts = ask(
         patterns.SEARCH_POSTS,
+        patterns.SEARCH_FOLLOWED,
         resolver=resolve.search_posts,
         graphql_type=Connection[Post],
         # Of posts for followers: whether the caller follows their author.
-        extent=Extent(each=True, reads=2, searched=SEARCH_UNITS),
+        extent=Extent(each=True, reads=2, searched=SEARCH_UNITS + FOLLOWED_UNITS),
         description=f"The posts with some words or tags that the caller may see. {ORDER}",
     )
     search_users = ask(

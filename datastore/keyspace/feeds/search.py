@@ -16,6 +16,17 @@ SEARCH_POSTS = AccessPattern(
     shared_ms=CROWD_MS,
     fields=("searchPosts",),
     key="PK = POST#<id>, SK = META",
+    # The cursor of a page that was cut off tells of a post that the caller may not see.
+    personal=True,
+)
+SEARCH_FOLLOWED = AccessPattern(
+    id="FEED-N5",
+    question="Whom the caller follows, so that the index names posts for their followers and no others",
+    table=FEED,
+    operations=("Query",),
+    who=Who.USER,
+    fields=("searchPosts",),
+    key="PK = :partition AND begins_with(SK, :prefix)",
 )
 SEARCH_USERS = AccessPattern(
     id="FEED-N6",
@@ -48,4 +59,4 @@ SCAN_INDEXED = AccessPattern(
     consistent=True,
 )
 
-PATTERNS = (SEARCH_POSTS, SEARCH_USERS, INDEXED_POST, SCAN_INDEXED)
+PATTERNS = (SEARCH_POSTS, SEARCH_FOLLOWED, SEARCH_USERS, INDEXED_POST, SCAN_INDEXED)
