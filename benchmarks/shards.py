@@ -37,7 +37,7 @@ WARM_UP_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Of one run: the share of a CPU, calls and changes a second, and point reads in ms."""
+    """The results of one run: CPU share, GetRecords calls and changes a second, and point-read latency in ms."""
 
     cpu: float
     calls: float
@@ -47,7 +47,7 @@ class Measured:
 
     @property
     def dollars(self) -> float:
-        """A month of GetRecords, without the free ones."""
+        """The price of a month of GetRecords, without the free tier."""
         return self.calls * MONTH_SECONDS * price_of_stream_reads()
 
 
@@ -96,8 +96,8 @@ async def measure(url: str, seconds: float, bus: Bus | None) -> Measured:
                 reads.append(1000 * (time.perf_counter() - asked))
                 await asyncio.sleep(PROBE_SECONDS)
             elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
-            told = await client.call("ListStreams", {})
-            calls = told["GetRecords"] - before["GetRecords"]
+            after = await client.call("ListStreams", {})
+            calls = after["GetRecords"] - before["GetRecords"]
             found = Measured(
                 cpu / elapsed, calls / elapsed, changes / elapsed, median(reads), quantiles(reads, n=100)[98]
             )
@@ -106,7 +106,7 @@ async def measure(url: str, seconds: float, bus: Bus | None) -> Measured:
 
 
 async def log_of(url: str) -> tuple[float, int]:
-    """The seconds between the first and the last entry of the bus's log, and the bytes of its memory in Redis."""
+    """Return the seconds between the first and last entry of the bus's log, and its memory in Redis in bytes."""
     redis: Any = Redis.from_url(url, decode_responses=True)
     (key,) = [key async for key in redis.scan_iter() if await redis.type(key) == "stream"]
     first, last = await redis.xrange(key, count=1), await redis.xrevrange(key, count=1)

@@ -1,6 +1,6 @@
 """The log of one table's changes, from which clients resume.
 
-A client names a `Place`: where each open shard was read to. It is good in every process. What came before the log's
+A client names a `Place`: the position read to in each open shard, valid in every process. What came before the log's
 first change of a shard is read from the stream again, once for all clients that wait for it.
 """
 
@@ -18,7 +18,7 @@ from datastore.positions import START, joined_by, sequence_at
 from datastore.shard_parents import Seen
 from datastore.streams import Change
 
-# A client waits no longer than this for a reading; a position that cannot be read is remembered for so long.
+# The longest wait of a client for a reading, and the time for which an unreadable position is remembered.
 REACH_SECONDS = 30.0
 REMEMBERED_SECONDS = 10.0
 # A position ahead of this process comes from a process that reads the stream a little earlier. One that stays ahead for
@@ -26,7 +26,7 @@ REMEMBERED_SECONDS = 10.0
 AHEAD_SECONDS = 10.0
 # Clients that resume from unknown shards share a listing for so long.
 LISTED_SECONDS = 1.0
-# So many readings may fail in that time; each further one waits a little first.
+# The readings that may fail in that time without a delay; each further reading waits `PAUSE_SECONDS` first.
 FREE_FAILURES = 10
 PAUSE_SECONDS = 1.0
 # The price of a reading for the client that needs it, in read units.
@@ -39,21 +39,21 @@ class PlaceRefused(Exception):
     """The stream does not accept the position of a shard (its `key`): the table was restored, or is another one."""
 
     def __init__(self, key: Key) -> None:
-        super().__init__("The stream does not continue there.")
+        super().__init__("The stream does not accept the position.")
         self.key = key
 
 
 def not_now() -> Unavailable:
-    """The error while it cannot be found out what came after a place."""
+    """Return the error for a place after which the changes cannot be read at present."""
     return Unavailable("What you have missed cannot be read at the moment: subscribe again after the same event.")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A shard of which changes are missing: those after `start`, and before the sequence that `before` answers.
+    """A shard with missing changes: those after `start` and before the sequence that `before` returns.
 
-    `before` may answer another one later. None: up to the present end of the shard, or to its last record if it
-    `ends`.
+    `before` may return another sequence later. If it returns None, changes are missing up to the present end of the
+    shard, or up to its last record if the shard `ends`.
     """
 
     key: Key
@@ -65,16 +65,16 @@ class Wanted:
 
 
 class ReadOlder(Protocol):
-    """Reads shards again."""
+    """A reader of a stream's earlier records."""
 
     async def shards(self, stream: str) -> Mapping[str, str | None]:
-        """The shards that the stream lists, with their parents."""
+        """Return the shards that the stream lists, with their parents."""
 
     async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
-        """The changes that are wanted, with their shards, in the order of each key.
+        """Return the wanted changes with their shards, in the order of each key.
 
-        None for what the stream holds no more, for what takes too long to read though it answers, and for more than
-        `MOST_CHANGES` or `MOST_BYTES`.
+        Return None if the stream no longer holds them, if reading takes too long although the stream answers, or for
+        more than `MOST_CHANGES` or `MOST_BYTES`.
 
         Raises:
             PlaceRefused: The stream does not accept a position.
@@ -118,11 +118,11 @@ class Log(History):
         self._answers: dict[Key, int] = {}
         self._listed: Mapping[str, str | None] = {}
         self._listed_at = float("-inf")
-        # Nothing up to that time can be read again; and how often that was found out lately.
+        # Changes up to this time cannot be read again; and the number of recent failures.
         self._unreachable, self._failures, self._remembered_until = (-1, -1), 0, 0.0
 
     def answered(self, shard: str) -> None:
-        """Count an answer without records: clients that resume wait for such answers of shards without a record."""
+        """Count an empty answer: resuming clients wait for such answers of shards that have shown no record."""
         if self._waiting:
             key = self._key(shard)
             self._answers[key] = self._answers.get(key, 0) + 1
@@ -139,7 +139,7 @@ class Log(History):
     async def reach(self, place: Place, charge: Callable[[float], None] = lambda _: None) -> int | None:
         """Return `number_of` the place; list and read the stream again where that helps, once for all that wait.
 
-        None means too old. Each client that waits for a reading is charged `READING_UNITS`.
+        Return None for a place that is too old. Each client that waits for a reading is charged `READING_UNITS`.
 
         Raises:
             Unavailable: It is not known within `REACH_SECONDS`, the store stays away, or the log is closed. The client

@@ -46,7 +46,7 @@ def _log(table: str, problem: Exception) -> None:
 
 
 class _Reached(NamedTuple):
-    """Up to where a table's changes have been told."""
+    """The position up to which a table's changes have been delivered to its followers."""
 
     number: int
     place: Place
@@ -81,9 +81,9 @@ class _Followed:
 class ChangeFeed:
     """The changes of all tables. `on_error` hears of records that cannot be decoded, and of each outage once.
 
-    `linger`: seconds for which a table is read on when nobody follows it any more. With a `bus`, which is
-    closed with it, one process reads each table for all who share that. `on_change` hears of each change before those
-    who follow its table do. `empty_seconds`: see `OlderChanges`. `reads` counts the reads of all shards, for metrics.
+    `linger`: seconds for which a table is still read after its last follower has left. With a `bus`, one process reads
+    each table for all processes on that bus; `aclose` closes it. `on_change` is called with each change before the
+    table's followers get it. `empty_seconds`: see `OlderChanges`. `reads` counts the reads of all shards, for metrics.
     """
 
     def __init__(
@@ -162,11 +162,12 @@ class ChangeFeed:
     async def join(
         self, following: "Following[T]", table: Table, select: Callable[[Change], T | None]
     ) -> AsyncIterator[None]:
-        """Give a follower events of another table's changes, too, from now on.
+        """Add events of another table's changes to a follower, from now on.
 
-        Entered when every write to that table acknowledged from then on will be seen. The events have no place of
-        their own: a follower that goes on after one of them goes on after what it had of its own table by then.
-        Raises as `follow` does; the follower's iteration raises `ChangesLost` when something of either was lost.
+        The context is entered once the process reads that table: every later write is seen. These events have no
+        place of their own: a client that resumes after one of them resumes at the position of the follower's own table
+        at that time. Raises as `follow` does; the follower's iteration raises `ChangesLost` if changes of either table
+        were lost.
         """
         followed = self._join(table)
         try:
@@ -183,7 +184,7 @@ class ChangeFeed:
         return sum(stands_for() for stands_for in self._heads.get(table.name, {}).values()) if is_read else 0
 
     async def aclose(self) -> None:
-        """Stop reading; whoever still follows comes to the end of the iteration."""
+        """Stop reading. Each remaining follower's iteration ends."""
         tables, self._tables = self._tables, {}
         for name, followed in tables.items():
             if followed.lingering is not None:
@@ -236,11 +237,11 @@ class ChangeFeed:
 
 
 class Following(Generic[T]):
-    """One follower's events: iterate it in one task. First what was missed, looked through as it is asked for.
+    """One follower's events, to be iterated in one task: first the missed ones, from the log, then the live ones.
 
-    `place` and `number` are those up to which everything has been given, or passed over: they only ever rise.
-    `is_too_old`: what was told after the place that was asked for is not known any more, and these are the events from
-    now on. `is_behind`: something may still have been missed.
+    `place` and `number` are the position up to which all events have been returned or skipped: they only rise.
+    `is_too_old`: the changes after the requested place are no longer known, and the events are those from now on.
+    `is_behind`: the follower still reads missed changes from the log.
     """
 
     def __init__(
@@ -266,7 +267,7 @@ class Following(Generic[T]):
         self.number, self._place = log.last_number, log.last_place
 
     def begin(self, events: "Subscription[tuple[T, _HasPlace]]", after: Place | None, number: int | None) -> None:
-        """Go on after a place, which has this number, if it is known; else with what is new."""
+        """Resume after a place whose `number` is known; otherwise begin with the next change."""
         self._events = events
         self.is_too_old = after is not None and number is None
         if after is None or number is None:
@@ -281,7 +282,7 @@ class Following(Generic[T]):
 
     @property
     def place(self) -> Place:
-        """Where those resume to whom all was given up to now."""
+        """Where a client resumes that has received all events up to now."""
         return self._place if self._seen is None else Place.at(self._place.stream, self._time, self._seen.positions)
 
     @property
@@ -310,14 +311,17 @@ class Following(Generic[T]):
         return self._is_asked and not self.waiting and self._log.last_number >= self.number
 
     def live(self, entry: Entry) -> "tuple[T, _HasPlace] | None":
-        """What the hub has for it: nothing, as long as it is behind, for then the log has it."""
+        """Return the event to enqueue from the hub: none while the follower is behind and reads the log."""
         if self.is_behind or entry.number <= self.number:
             return None
         event = self._select(entry.change)
         return None if event is None else (event, entry)
 
     def beside(self, select: Callable[[Change], T | None], entry: Entry) -> "tuple[T, _HasPlace] | None":
-        """Return an event of another table with how far this one has been told: all of that is given before it."""
+        """Return an event of another table with the last position of the follower's own table.
+
+        All changes up to that position are delivered before the event.
+        """
         event = select(entry.change)
         return None if event is None else (event, _Reached(self._log.last_number, self._log.last_place))
 
@@ -354,7 +358,7 @@ class Following(Generic[T]):
         return None
 
     def _find_again(self) -> None:
-        """What was read again was given up meanwhile, or more of it was read."""
+        """Look the position up again: the log dropped the changes that were read again, or has read more of them."""
         number = self._log.number_of(self.place)
         if number is None:
             raise ChangesLost("You fell too far behind the changes: read the current state and subscribe again.")

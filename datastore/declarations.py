@@ -209,15 +209,16 @@ class Extent:
 
 
 class CostModel(Protocol):
-    """Estimates the reads of a field by statistics of what is stored. Arguments are as they came, of any type.
+    """A model that estimates the reads of a field from statistics of the stored items.
 
-    No estimate is above `most`, in read units; this holds without statistics, too.
+    Arguments are not validated yet: a value may be of any type. No estimate exceeds `most`, in read units, also without
+    statistics.
     """
 
     most: float
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
-        """Read the statistics that `units` needs, unless they are known. Raises nothing when the store is away."""
+        """Read the statistics that `units` needs, unless they are cached. An unavailable store raises nothing."""
 
     def units(self, arguments: Arguments, now: datetime) -> float | None:
         """Return the read units, or None without statistics for these arguments."""

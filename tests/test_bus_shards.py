@@ -99,7 +99,7 @@ async def test_shards_that_are_gone_are_forgotten(
     assert (await take(events, 2))[1] == written
 
     del script.shards["a"]
-    await until(lambda: "a" not in other.source._told.shards)
+    await until(lambda: "a" not in other.source._delivered.shards)
     await one.close()
     await until(lambda: on_bus(other))
 

@@ -21,9 +21,9 @@ TURNS = 4
 LEASE_SECONDS = 10.0
 # Longer than streams are polled by default: while changes come, no read returns without some.
 BLOCK_SECONDS = 0.3
-# So many entries of a table are read at once, and fewer where that is more than so many bytes, or takes too long.
+# The most entries of a table that one read returns. A read of more bytes, or one that times out, halves the number.
 ENTRIES, PAGE_BYTES = 100, 4_000_000
-# Of what came before a process began it holds as much as Redis does.
+# A process loads at most as many bytes of past changes as Redis keeps.
 PAST_BYTES = scripts.BYTES_KEPT
 CONNECTIONS = 8
 
@@ -31,15 +31,15 @@ T = TypeVar("T")
 
 
 class BusAway(Exception):
-    """Redis does not answer, or not with what was asked for."""
+    """Redis does not answer, or answers something else than was asked for."""
 
 
 class BusSlow(BusAway):
-    """It did not answer in time."""
+    """Redis did not answer in time."""
 
 
 class BusRefuses(BusAway):
-    """It answers that it will not: it is full, or takes no writes, or the user has no right to a command."""
+    """Redis refuses a command: it is full or read-only, or the user has no right to the command."""
 
 
 class LeaseLost(Exception):
@@ -47,15 +47,15 @@ class LeaseLost(Exception):
 
 
 class OutOfOrder(Exception):
-    """What is noted in Redis is not what the page follows, by whatever happened to it: nothing was written."""
+    """The position in Redis is not the one that the page follows: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How things stand with a table: who holds it, the order of its changes, and how far they have been relayed.
+    """A table's state in Redis: the holder of the lease, the epoch of its changes, and the relayed positions.
 
-    `last_id` is the id of the last entry that Redis has; `positions` are those after it, and `parents` those of the
-    shards that have one. `changes`: so many have been appended in the order.
+    `last_id` is the id of the last entry in Redis. `positions` are the positions of the shards after that entry, and
+    `parents` the parents of those shards that have one. `changes` is the number of changes appended in the epoch.
     """
 
     lease: str
@@ -69,7 +69,7 @@ class State:
 
     @property
     def is_attached(self) -> bool:
-        """Whether there is an order, and who holds the table goes on with it; whoever is next will."""
+        """Whether there is an epoch that the holder of the lease, or the next holder, continues."""
         return bool(self.epoch) and self.lease in ("", self.attached_by)
 
     def is_held_by(self, instance: str) -> bool:
@@ -206,8 +206,8 @@ class Connection:
         streams = {key: places[table] for key, table in keys.items()}
         block = round(BLOCK_SECONDS * 1000)
         count = self._count
-        told = await self._paged(self._redis.xread(streams, count=count, block=block), BLOCK_SECONDS)
-        pages = {keys[_text(key)]: _entries(entries) for key, entries in _pairs(told)}
+        page = await self._paged(self._redis.xread(streams, count=count, block=block), BLOCK_SECONDS)
+        pages = {keys[_text(key)]: _entries(entries) for key, entries in _pairs(page)}
         if sum(_size(entry) for page in pages.values() for _, entry in page) > PAGE_BYTES:
             self._have_fewer()
         elif any(len(page) == count for page in pages.values()):
@@ -221,9 +221,9 @@ class Connection:
         held, is_more = sum(_size(entry) for _, entry in found), bool(found)
         while is_more and milliseconds(found[-1][0]) >= since_ms:
             count = self._count
-            told = await self._paged(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=count))
-            is_more = len(told) == count
-            for entry_id, entry in _entries(told):
+            page = await self._paged(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=count))
+            is_more = len(page) == count
+            for entry_id, entry in _entries(page):
                 held += _size(entry)
                 if held > PAST_BYTES:
                     is_more = False
@@ -278,15 +278,15 @@ def _numbers(entry_id: str) -> tuple[int, int]:
     return int(moment), int(number or 0)
 
 
-def _pairs(told: Any) -> list[tuple[bytes, Any]]:
+def _pairs(page: Any) -> list[tuple[bytes, Any]]:
     """redis-py answers a list for RESP2, and a dict for RESP3, whose values lie one list deeper."""
-    if isinstance(told, dict):
-        return [(key, [entry for batch in batches for entry in batch]) for key, batches in told.items()]
-    return list(told or ())
+    if isinstance(page, dict):
+        return [(key, [entry for batch in batches for entry in batch]) for key, batches in page.items()]
+    return list(page or ())
 
 
-def _entries(told: Any) -> list[tuple[str, Entry]]:
-    return [(_text(entry_id), _entry(_text(entry_id), fields or {})) for entry_id, fields in told]
+def _entries(page: Any) -> list[tuple[str, Entry]]:
+    return [(_text(entry_id), _entry(_text(entry_id), fields or {})) for entry_id, fields in page]
 
 
 def _entry(entry_id: str, fields: dict[bytes, bytes]) -> Entry:
@@ -308,9 +308,9 @@ def _flat(reached: Reached) -> list[str]:
 
 
 def _named(found: Mapping[bytes, bytes], prefix: bytes) -> dict[str, str]:
-    """The fields whose names begin so, by the rest of their names."""
+    """Return the fields whose names begin with the prefix, by the rest of their names."""
     return {_text(key[len(prefix) :]): _text(value) for key, value in found.items() if key.startswith(prefix)}
 
 
-def _text(told: bytes) -> str:
-    return told.decode(errors="replace")
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")

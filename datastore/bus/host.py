@@ -76,7 +76,7 @@ class Bus:
         on_error: Callable[[str, Exception], None],
         now: Callable[[], datetime],
     ) -> BusSource:
-        """One that follows a table, whose readers are made as they are needed. `now` is the store's time."""
+        """Return a source that follows a table and creates readers on demand. `now` returns the store's time."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
             self._tasks.append(asyncio.create_task(self._look_for_it(), name="looking for the bus"))
@@ -166,15 +166,15 @@ class Bus:
                 continue
             places = {table: source.place for table, source in following.items() if source.place is not None}
             try:
-                told = await self.connection.read(places)
+                pages = await self.connection.read(places)
             except BusAway as problem:
                 self.leave(problem)
                 continue
-            except Exception as problem:  # without this task nobody would be told anything any more
+            except Exception as problem:  # without this task no follower would receive changes
                 logger.exception("What came by the bus cannot be read.")
                 self.leave(BusAway(repr(problem)))
                 continue
-            for table, entries in told.items():
+            for table, entries in pages.items():
                 try:
                     await following[table].receive(places[table], entries)
                 except Exception as problem:  # of one table: the others' changes go on

@@ -24,7 +24,7 @@ TakePage = Callable[[Shard, str, Page], Awaitable[None]]
 
 
 class Beginning:
-    """A sink that needs nothing: the changes of the stream go another way, and the reader knows its shards."""
+    """A sink that ignores everything: the relay takes whole pages, and the reader itself keeps the positions."""
 
     def begin(
         self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
@@ -57,7 +57,7 @@ class StreamPages(StreamReader):
         if self.problem is not None:
             raise self.problem
 
-    # Of what `ended` raises nothing is told here.
+    # The task that awaits the reader reports what `ended` raises.
 
     def _end(self, problem: Exception) -> None: ...
 

@@ -1,11 +1,11 @@
-"""What the bus does in Redis in one step: to hold a table, to begin an order of its changes, to append to it.
+"""The Lua scripts of the bus: claim a table, begin an epoch of its changes, append changes.
 
-Each script gets the same keys: the lease, the state and the changes of one table. The lease is `fence:instance`, and
-goes by itself; who holds it names it with all that it writes, so that a process that was paused writes nothing once
-another holds it. The state is a hash: `epoch` (the order's id), `stream` (its ARN), `by` (the lease of who has attached
-last), `changes` and `bytes` (of all that was appended in the order) and for each shard `p:<shard>`, its position, and
-`f:<shard>`, its parent, where it has one. `single` is for processes of earlier releases, and empty. Sequence numbers
-have up to 40 digits and are compared as texts.
+Each script gets the same keys: the lease, the state and the changes of one table. The lease is `fence:instance` and
+expires. The holder names its lease with each write, so a process that was paused writes nothing after another process
+has taken the lease. The state is a hash: `epoch` (the id of the current order of changes), `stream` (its ARN), `by`
+(the lease of the last process that attached), `changes` and `bytes` (totals appended in the epoch), and for each shard
+`p:<shard>`, its position, and `f:<shard>`, its parent if it has one. `single` is empty; processes of earlier releases
+read it. Sequence numbers have up to 40 digits and are compared as texts.
 """
 
 KEPT_SECONDS = 300
@@ -22,10 +22,10 @@ local function kept()
 end
 """.replace("KEPT", str(KEPT_SECONDS * 1000))
 
-# ARGV: instance, milliseconds of the lease, whether it is wanted, then shards, positions and parents (empty for none)
-# of those that are idle. Keys that somebody else made something else of are made anew. For who does not hold it, too,
-# the lease is written, as it is: so everybody sees within a second that Redis is full, or takes no writes. Answers: the
-# lease, the id of the last change, the state.
+# Take or renew the lease. ARGV: the instance, the lease's duration in milliseconds, whether the instance wants the
+# lease, then shard, position and parent (empty for none) of each idle shard. Deletes keys of another Redis type, which
+# another program wrote. A process without the lease writes it back unchanged: the write shows within a second that
+# Redis is full or read-only. Returns the lease, the id of the last change, and the state.
 CLAIM = (
     _BEGIN
     + """
@@ -61,8 +61,8 @@ return {held or '', last[1] and last[1][1] or '0-0', redis.call('HGETALL', state
 """
 )
 
-# ARGV: lease, epoch, ARN, then shards, positions and parents (empty for none). Forgets what was there before.
-# Answers whether the lease counts.
+# Begin an epoch. ARGV: lease, epoch, ARN, then shard, position and parent (empty for none) of each shard. Deletes the
+# state and the changes of the previous epoch. Returns 1, or 0 if the lease has expired.
 BEGIN = (
     _BEGIN
     + """
@@ -79,7 +79,7 @@ return 1
 """
 )
 
-# ARGV: lease, epoch. Whoever holds it now is attached, and goes on with this order.
+# Continue an epoch. ARGV: lease, epoch. Records the holder of the lease as attached.
 ATTACH = (
     _BEGIN
     + """
@@ -90,11 +90,11 @@ return 1
 """
 )
 
-# ARGV: lease, epoch, shard, the position that the page follows, the shard's parent (empty for none), then sequence
-# numbers and records. An entry names the parent in a field of its own, and has many
-# changes, as each entry takes its time to read; it tells how many changes, of how many bytes, were appended before it:
-# by that the oldest go. What is no entry of the order goes when it is the oldest. Answers how many changes were new;
-# -1 when the lease does not count, -2 when the page does not follow what is noted.
+# Append a page. ARGV: lease, epoch, shard, the position that the page follows, the shard's parent (empty for none), then
+# sequence numbers and records. An entry holds many changes, since reading has a cost for each entry, and names the
+# parent in a field of its own. It also holds the number and bytes of the changes appended before it, by which the
+# oldest entries are trimmed. An entry of another epoch is deleted when it is the oldest. Returns the number of new
+# changes, -1 if the lease has expired, or -2 if the page does not follow the stored position.
 APPEND = (
     _BEGIN
     + """
@@ -109,14 +109,14 @@ if string.match(follows, '^%d+$') then
 elseif follows ~= '' and string.match(follows, '^@%S*') ~= string.match(at, '^@%S*') then
   return -2
 end
-local before, told, size, newest = noted('changes'), noted('changes'), noted('bytes'), ''
+local before, total, size, newest = noted('changes'), noted('changes'), noted('bytes'), ''
 local records, length, from = {}, 0, at
 local function put()
   if #records == 0 then return end
-  local head = {ARGV[2], ARGV[3], from, string.format('%.0f %.0f', told, size)}
+  local head = {ARGV[2], ARGV[3], from, string.format('%.0f %.0f', total, size)}
   local entry = table.concat(head, '\\n') .. '\\n[' .. table.concat(records, ',') .. ']'
   newest = redis.call('XADD', changes, 'MAXLEN', '~', MOST_CHANGES, '*', 'c', entry, 'f', ARGV[5])
-  told, size = told + #records, size + length
+  total, size = total + #records, size + length
   records, length, from = {}, 0, at
 end
 for i = 6, #ARGV, 2 do
@@ -132,20 +132,20 @@ while newest ~= '' do
   local first = redis.call('XRANGE', changes, '-', '+', 'COUNT', 1)[1]
   if first[1] == newest then break end
   local epoch, many, bytes = string.match(first[2][2], '^([^\\n]*)\\n[^\\n]*\\n[^\\n]*\\n(%d+) (%d+)\\n')
-  local is_ours = epoch == ARGV[2] and tonumber(many) < told
-  if is_ours and told - many <= MOST_CHANGES and size - bytes <= MOST_BYTES then break end
+  local is_ours = epoch == ARGV[2] and tonumber(many) < total
+  if is_ours and total - many <= MOST_CHANGES and size - bytes <= MOST_BYTES then break end
   redis.call('XDEL', changes, first[1])
 end
 if ARGV[5] ~= '' then redis.call('HSET', state, 'f:' .. ARGV[3], ARGV[5]) end
-redis.call('HSET', state, name, at, 'changes', string.format('%.0f', told), 'bytes', string.format('%.0f', size))
+redis.call('HSET', state, name, at, 'changes', string.format('%.0f', total), 'bytes', string.format('%.0f', size))
 kept()
-return told - before
+return total - before
 """.replace("MOST_CHANGES", str(CHANGES_KEPT))
     .replace("MOST_BYTES", str(BYTES_KEPT))
     .replace("ENTRY_BYTES", str(ENTRY_BYTES))
 )
 
-# ARGV: lease. Gives it up, and wakes those who read.
+# ARGV: lease. Releases it, and wakes the readers.
 RELEASE = (
     _BEGIN
     + """

@@ -1,7 +1,7 @@
 """A table's changes as this process gets them: from the bus, or from the table's stream while the bus is away.
 
-Whatever happens to the bus, one comparison decides: what is noted there against what has been told here. Who lacks
-something reads the table's stream on from where he is until he lacks nothing, and goes back to the bus then.
+After any fault of the bus, one comparison decides: the positions noted in Redis against those delivered here. A process
+that is behind them reads the table's stream from its own position until it has caught up, and then returns to the bus.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Protocol
 
 from datastore.bus.connection import BusAway, Connection, Entry, Relayed, State, later
+from datastore.bus.deduplication import Deduplicator, Record
 from datastore.bus.holding import Holding
 from datastore.bus.relay import Page, ReadPages
-from datastore.bus.told import Record, Told
 from datastore.errors import TableMissing
 from datastore.positions import Reached, lacking
 from datastore.shards import StreamMissing
@@ -21,11 +21,11 @@ from datastore.sources import Sink
 from datastore.streams import ChangesLost, StreamReader
 
 TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
-# So long a table may be without a process that relays it, before it is read here.
+# After this time without a process that relays the table, this process reads the table's stream.
 GRACE_SECONDS = 1.0
 PAST_MILLISECONDS = 120_000
 SLICE, SLICE_PAUSE_SECONDS = 50, 0.001
-# What no patience helps against.
+# Errors that are not retried.
 FINAL = (ChangesLost, StreamMissing, TableMissing)
 
 
@@ -76,7 +76,7 @@ class BusSource:
         self._read = read
         self._on_error = on_error
         self._now = now
-        self._told = Told(table, sink, on_error, now)
+        self._delivered = Deduplicator(table, sink, on_error, now)
         self._holding = Holding(
             host.connection,
             table,
@@ -128,16 +128,16 @@ class BusSource:
     # What comes on the bus
 
     async def receive(self, place: str, entries: Sequence[tuple[str, Entry]]) -> None:
-        """Tell what came behind a place, unless things are told from another one by now."""
-        told = 0
+        """Deliver the entries that follow `place`, unless the source has moved to another place meanwhile."""
+        delivered = 0
         for entry_id, entry in entries:
             if self.place != place or self._is_doubtful:
                 return
             for shard, parent, record in self._new_in(entry_id, entry):
-                self._told.take(shard, parent, record)
-                told += 1
-                # A large page is spread out: only followers that are slow shall overflow.
-                await asyncio.sleep(0 if told % SLICE else SLICE_PAUSE_SECONDS)
+                self._delivered.take(shard, parent, record)
+                delivered += 1
+                # Spread a large page over time, so that only slow followers overflow.
+                await asyncio.sleep(0 if delivered % SLICE else SLICE_PAUSE_SECONDS)
                 if self.place != place:
                     return
             if self._is_doubtful:
@@ -145,7 +145,7 @@ class BusSource:
             self.place = place = entry_id
 
     def doubt(self, problem: Exception) -> None:
-        """Something is wrong with what comes on the bus, or with taking it: it is found out what was missed."""
+        """Report a problem with the bus's entries, and have the next look find out whether changes were missed."""
         self._on_error(self.table, problem)
         self._is_doubtful = True
         self.wake()
@@ -155,12 +155,12 @@ class BusSource:
             if b"free" in entry:
                 self.wake()
             else:
-                self._on_error(self.table, ValueError(f"The bus has what are no changes: {entry_id}."))
+                self._on_error(self.table, ValueError(f"Entry {entry_id} of the bus holds no changes."))
             return []
-        records = self._told.new_in(entry) if entry.epoch == self._epoch else None
+        records = self._delivered.new_in(entry) if entry.epoch == self._epoch else None
         if records is None:
-            # Of another order, or without what came before. Which of the two is wrong, is told by what is noted.
-            self.doubt(ValueError(f"The bus has changes that do not follow: {entry_id}."))
+            # The entry is of another epoch, or follows a gap. The positions noted in Redis decide which.
+            self.doubt(ValueError(f"Entry {entry_id} of the bus does not follow the changes delivered before it."))
             return []
         self._host.count_received(entry, len(records))
         return [(entry.shard, entry.parent, record) for record in records]
@@ -190,7 +190,7 @@ class BusSource:
                 await self._holding.release()
 
     async def _look(self) -> float:
-        """Compare, do what follows, and tell in how many seconds to look again."""
+        """Compare the positions and act on the result. Return the seconds until the next comparison."""
         try:
             is_passing = await self._look_at_bus()
         except BusAway as problem:
@@ -203,19 +203,19 @@ class BusSource:
         return SHORT_TICK_SECONDS if is_passing or not self._settled.is_set() else TICK_SECONDS
 
     async def _look_at_bus(self) -> bool:
-        """Whether something is under way there. Raises `BusAway`."""
+        """Return whether a transition is under way, which needs another look soon. Raises `BusAway`."""
         if self._host.is_away:
             return False
-        place, shards = self.place, dict(self._told.shards)
+        place, shards = self.place, dict(self._delivered.shards)
         state = await self._holding.claim()
-        await self._holding.keep(state, self._told.reached)
+        await self._holding.keep(state, self._delivered.reached)
         if not state.is_attached:
             self._wait_for_holder()
             return True
         self._unheld_since = None
         if self._direct is not None:
             await self._go_back(state)
-        elif self._told.reached is None:
+        elif self._delivered.reached is None:
             await self._join(state)
         elif place is None or not self._is_continuous(state, place):
             self._pass_over(state)
@@ -224,28 +224,28 @@ class BusSource:
         return self.is_direct
 
     def _is_continuous(self, state: State, place: str) -> bool:
-        """Whether what comes on the bus is what comes next here."""
+        """Whether the bus's next entries follow the changes delivered here."""
         return state.epoch == self._epoch and not self._is_doubtful and not later(place, state.last_id)
 
     def _is_behind(self, state: State) -> bool:
-        return state.stream != self._told.stream or lacking(self._told.shards, state.positions)
+        return state.stream != self._delivered.stream or lacking(self._delivered.shards, state.positions)
 
     def _pass_over(self, state: State) -> None:
-        """Go on where the bus is now, if nothing was missed."""
+        """Continue at the bus's present position if no change was missed."""
         if self._is_behind(state):
             self._read_directly()
         else:
             self._ride(state)
 
     def _compare(self, state: State, shards: Mapping[str, str]) -> None:
-        """All that is on the bus had come here, and `shards` was how far that was: nothing must be missing."""
+        """Check that no change is missing once all entries were received; `shards` are the positions then."""
         if self._is_behind(state):
             self._read_directly()
             return
-        self._told.agree(state, shards)
+        self._delivered.agree(state, shards)
 
     def _wait_for_holder(self) -> None:
-        """Somebody is about to relay the table: that is waited for, but not for ever."""
+        """Wait up to `GRACE_SECONDS` for a process to relay the table, then read its stream."""
         now = asyncio.get_running_loop().time()
         if self._unheld_since is None:
             self._unheld_since = now
@@ -253,14 +253,14 @@ class BusSource:
             self._read_directly()
 
     async def _join(self, state: State) -> None:
-        """Begin with what the bus has, when nothing has been told here."""
+        """Begin with the bus's state; nothing has been delivered here yet."""
         since = round(self._now().timestamp() * 1000) - PAST_MILLISECONDS
         past = await self._host.connection.past(self.table, since, state.last_id)
-        await self._told.adopt(state, past)
+        await self._delivered.adopt(state, past)
         self._ride(state)
 
     def _ride(self, state: State) -> None:
-        """From here on changes come by the bus."""
+        """Take changes from the bus from now on."""
         self._epoch, self.place, self._is_doubtful = state.epoch, state.last_id, False
         self._holding.refused = None
         self._settled.set()
@@ -271,14 +271,14 @@ class BusSource:
     def _read_directly(self) -> None:
         if self._direct is None:
             self.place = None
-            self._direct = self._read(self._told, self._told.reached)
+            self._direct = self._read(self._delivered, self._delivered.reached)
 
     def _look_at_reader(self) -> None:
-        """Raises what it ended by, if patience does not help against that."""
+        """Note the reader's position. Raises the error that ended it, if it is not worth a retry."""
         reader = self._direct
         if reader is None:
             return
-        self._told.note(reader.reached)
+        self._delivered.note(reader.reached)
         if reader.problem is not None:
             if isinstance(reader.problem, FINAL) or not self._settled.is_set():
                 raise reader.problem
@@ -287,12 +287,12 @@ class BusSource:
             self._settled.set()
 
     async def _go_back(self, state: State) -> None:
-        """To the bus, as soon as nothing is missing that came there before, also for who cannot read the table."""
+        """Return to the bus once nothing that was appended there is missing here."""
         reader = self._direct
         assert reader is not None
-        self._told.note(reader.reached)
+        self._delivered.note(reader.reached)
         if (reader.is_attached or state.lease) and not self._is_behind(state):
             await reader.stop()
-            self._told.note(reader.reached)
+            self._delivered.note(reader.reached)
             self._direct = None
             self._ride(state)

@@ -118,13 +118,13 @@ class Searches:
 async def _read(
     hits: Sequence[Hit], read: Callable[[Hit], Awaitable[Record | None]]
 ) -> list[tuple[Position, Record | Internal]]:
-    """Return the results that are there for the caller: all are read in one batch."""
+    """Return the results that the caller may see. All items are read in one batch."""
     records = await asyncio.gather(*[_settled(read(hit)) for hit in hits])
     return [(hit.position, record) for hit, record in zip(hits, records, strict=True) if record is not None]
 
 
 async def _settled(reading: Awaitable[Record | None]) -> Record | Internal | None:
-    """Return what is read, or the error that a damaged item makes of it, as in other lists."""
+    """Return the record, or the error of a damaged item, which stands in its place as in other lists."""
     try:
         return await reading
     except Internal as damage:

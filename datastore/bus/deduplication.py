@@ -1,4 +1,4 @@
-"""What this process has told of a table's changes: each once, whoever brought it, and how far in each shard."""
+"""Deduplication of a table's changes: the bus and the table's stream both deliver them; each is passed on once."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,14 +15,16 @@ from datastore.sources import Sink
 from datastore.streams import Change, decode_change
 
 Record = dict[str, Any]
-# Of shards: more are not listed in the day for which a stream is kept, but for the busiest of tables.
+# The most forgotten shards that are kept. A stream lists fewer in the 24 hours for which it keeps them, except that of
+# a very busy table.
 MOST_FORGOTTEN = 1_000
 
 
-class Told:
-    """Between what brings changes and the `sink`.
+class Deduplicator:
+    """A filter before `sink` that passes each change on once and keeps the position delivered in each shard.
 
-    `on_error` hears of what cannot be decoded; `now` is the store's time.
+    `on_error` is called with the table and the exception for each record that cannot be decoded. `now` returns the
+    store's time.
     """
 
     def __init__(
@@ -34,16 +36,16 @@ class Told:
         self._now = now
         self.stream = ""
         self.shards: dict[str, str] = {}
-        # How far shards were told that the bus has forgotten: it may begin with them anew.
+        # The positions delivered in shards that the bus has forgotten: it may deliver these shards again.
         self._forgotten: dict[str, str] = {}
 
     @property
     def reached(self) -> Reached | None:
-        """How far changes have been told; None before anything is known."""
+        """The position up to which changes have been delivered; None before the first `adopt` or `begin`."""
         return Reached(self.stream, dict(self.shards)) if self.shards else None
 
     async def adopt(self, state: State, past: Iterable[Entry]) -> None:
-        """Begin where the bus is. `past` is what it told last, for those who come back."""
+        """Begin at the bus's position. `past` are its latest entries, from which clients may resume."""
         entries = [entry for entry in past if isinstance(entry, Relayed) and entry.epoch == state.epoch]
         self._in_stream(state.stream)
         self.shards = dict(state.positions)
@@ -66,7 +68,7 @@ class Told:
             self._sink.start(shard, parents[shard])
 
     def new_in(self, entry: Relayed) -> Sequence[Record] | None:
-        """Its changes that have not been told; None when something before them has not been, or it makes no sense."""
+        """Return the entry's changes that are not delivered yet; None after a gap, or for a malformed entry."""
         records = self._records(entry)
         if not records:
             return None
@@ -78,20 +80,24 @@ class Told:
         return None if lacks(at, entry.follows) else records
 
     def take(self, shard: str, parent: str | None, record: Record) -> None:
-        """Tell one of those."""
+        """Deliver one record of `new_in`."""
         change = self._decoded(record)
         self.shards[shard] = record["dynamodb"]["SequenceNumber"]
         if change is not None:
             self._sink.tell(shard, change, parent=parent)
 
     def note(self, reached: Reached | None) -> None:
-        """How far a reader of the table's own stream has got, whose changes were told here."""
+        """Set the position to that of a reader of the table's own stream, which delivers through this object."""
         if reached is not None:
             self._in_stream(reached.stream)
             self.shards = dict(reached.shards)
 
     def agree(self, state: State, before: Mapping[str, str]) -> None:
-        """All that is noted had been told `before`: iterators may be newer there, and shards begun or forgotten."""
+        """Take over the shards and idle positions of the bus once all of its changes are delivered.
+
+        `before` are the positions delivered here before `state` was read. The bus may have newer iterators of idle
+        shards, and may have begun or forgotten shards.
+        """
         positions = state.positions
         for shard in before.keys() - positions.keys():
             at = self.shards.pop(shard)
@@ -127,7 +133,7 @@ class Told:
         self._sink.answered(shard)
 
     def lost(self, problem: Exception) -> None:
-        """The source tells of it, which sees the reader end."""
+        """Do nothing: the source sees the reader end and reports it."""
 
     def _in_stream(self, stream: str) -> None:
         if stream != self.stream:
@@ -135,12 +141,12 @@ class Told:
         self.stream = stream
 
     def _last(self, shard: str) -> str | None:
-        """The position up to which a shard has been told, also where the bus, or a reader, begins with it anew."""
+        """Return the position delivered in a shard, even if the bus or a reader delivers the shard again."""
         at, before = self.shards.get(shard), self._forgotten.get(shard)
         return before if before is not None and lacks(at, before) else at
 
     def _records(self, entry: Relayed) -> Sequence[Record]:
-        """None where somebody else made the entry, or something else of it."""
+        """Return the entry's records; none if another program wrote or changed the entry."""
         try:
             records: Any = orjson.loads(entry.records)
         except ValueError as problem:
@@ -150,7 +156,7 @@ class Told:
         return records if is_sound else []
 
     def _decoded(self, record: Record) -> Change | None:
-        """None for what makes no sense: it does not hold up what comes behind it."""
+        """Return the change; None, after a call of `on_error`, for a malformed record, so that later ones go on."""
         try:
             return decode_change(self._table, record)
         except Exception as problem:

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from datastore.bus.connection import Relayed, State
-from datastore.bus.told import Told
+from datastore.bus.deduplication import Deduplicator
 from datastore.change_log import Log
 from datastore.places import key_of
 from datastore.positions import START, Reached
@@ -50,9 +50,9 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def told(heard: Heard) -> Told:
+def told(heard: Heard) -> Deduplicator:
     """Has told two changes of a shard that the bus has forgotten since."""
-    told = Told("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
+    told = Deduplicator("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
     told.begin("arn", {}, {}, 0)
     told.shards = {"parent": "9"}
     take(told, entry([100, 101]))
@@ -62,35 +62,35 @@ def told(heard: Heard) -> Told:
     return told
 
 
-def take(told: Told, relayed: Relayed) -> None:
+def take(told: Deduplicator, relayed: Relayed) -> None:
     new = told.new_in(relayed)
     assert new is not None
     for one in new:
         told.take(relayed.shard, relayed.parent, one)
 
 
-def test_what_the_bus_brings_again_is_told_once(told: Told, heard: Heard) -> None:
+def test_what_the_bus_brings_again_is_told_once(told: Deduplicator, heard: Heard) -> None:
     take(told, entry([100]))
     take(told, entry([101, 102], follows="100"))
     take(told, entry([103], follows="102"))
     assert heard.changes == [("child", "102"), ("child", "103")]
 
 
-def test_what_is_new_after_it_was_brought_again_follows(told: Told, heard: Heard) -> None:
+def test_what_is_new_after_it_was_brought_again_follows(told: Deduplicator, heard: Heard) -> None:
     take(told, entry([100, 101]))
     assert heard.changes == []
     assert told.shards["child"] == "101"
     assert told.new_in(entry([104], follows="103")) is None  # 103 is missing
 
 
-def test_what_a_reader_brings_again_is_told_once(told: Told, heard: Heard) -> None:
+def test_what_a_reader_brings_again_is_told_once(told: Deduplicator, heard: Heard) -> None:
     told.note(Reached("arn", {"parent": "9", "child": "100"}))
     for number in (100, 101, 102):
         told.tell("child", decode_change("t", record(number)))
     assert heard.changes == [("child", "102")]
 
 
-def test_a_shard_of_another_stream_is_another(told: Told, heard: Heard) -> None:
+def test_a_shard_of_another_stream_is_another(told: Deduplicator, heard: Heard) -> None:
     told.begin("another", {}, {}, 0)
     told.tell("child", decode_change("t", record(1)))
     assert heard.changes == [("child", "1")]
@@ -104,7 +104,7 @@ async def test_the_log_hears_where_what_the_bus_has_begins(past: list[tuple[int,
     positions: list[dict[str, str]] = []
     told.begin = lambda stream, at, parents, since: positions.append(at)  # type: ignore[method-assign, misc]
     state = State("", "1-1", "e", "arn", "", 9, {"child": "9"})
-    sink = Told("t", told, lambda _, problem: pytest.fail(repr(problem)), now)
+    sink = Deduplicator("t", told, lambda _, problem: pytest.fail(repr(problem)), now)
     await sink.adopt(state, [entry(numbers, begun) for numbers in past])
     assert positions == [{"child": begun}]
 
@@ -112,7 +112,7 @@ async def test_the_log_hears_where_what_the_bus_has_begins(past: list[tuple[int,
 async def test_children_begin_when_their_parent_was_told_to_its_end() -> None:
     """As the entries of the bus have them, of which some have shown no record yet."""
     log = Log(lambda _: None, lambda _: None, None)  # type: ignore[arg-type]
-    told = Told("t", log, lambda _, problem: pytest.fail(repr(problem)), now)
+    told = Deduplicator("t", log, lambda _, problem: pytest.fail(repr(problem)), now)
     parents = {"child": "parent", "other": "parent"}
     state = State("", "1-1", "e", "arn", "", 3, {"parent": "9", "child": "11", "other": START}, parents)
     of_parent = Relayed("1-1", "e", "parent", "7", 0, orjson.dumps([record(8), record(9)]))
