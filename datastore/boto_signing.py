@@ -1,4 +1,4 @@
-"""Has boto3's clients sign at the store's time, which botocore takes from the clock of this machine alone."""
+"""Signing by boto3's clients at the store's time; botocore itself always uses the clock of this machine."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -10,14 +10,14 @@ from datastore.tries import BADLY_SIGNED
 
 STAMP = "%Y%m%dT%H%M%SZ"
 SIGNED_SKEW = "gateway_signed_skew"
-# A request is signed anew no more often than this, whatever dates its answers have.
+# The most times that one request is signed again, whatever dates its answers have.
 MOST_ATTEMPTS = 5
 
 logger = logging.getLogger(__name__)
 
 
 class _Context(dict[str, Any]):
-    """What botocore keeps of a request while it is signed: with another time than the one it takes."""
+    """botocore's signing state of a request, with the store's time."""
 
     def __init__(self, context: dict[str, Any], skew: float) -> None:
         super().__init__(context)
@@ -32,7 +32,7 @@ class _Context(dict[str, Any]):
 def sign_at_store_time(client: Any, clock: StoreClock) -> None:
     """Have a boto3 client sign requests, URLs and forms by the clock, and tell the clock the Date of its answers.
 
-    A request that is refused for a time that is four minutes or more from the answer's is sent once more.
+    A request that the store refused for a time four minutes or more from the answer's Date is sent once more.
     """
 
     def sign(request: Any, **_: Any) -> None:
@@ -41,7 +41,7 @@ def sign_at_store_time(client: Any, clock: StoreClock) -> None:
         request.context = _Context(request.context, skew)
 
     def answered(response: Any, request_dict: dict[str, Any], attempts: int, **_: Any) -> int | None:
-        if response is None:  # there was no answer
+        if response is None:  # the store sent no answer
             return None
         http, parsed = response
         refused = parsed.get("Error", {}).get("Code") in BADLY_SIGNED
@@ -59,5 +59,5 @@ def sign_at_store_time(client: Any, clock: StoreClock) -> None:
 
     service = client.meta.service_model.service_id.hyphenize()
     client.meta.events.register_first(f"before-sign.{service}", sign)
-    # botocore repeats a request after so many seconds as a handler answers; None leaves it to its own.
+    # botocore repeats a request after the seconds that a handler returns; None leaves the decision to botocore.
     client.meta.events.register_first(f"needs-retry.{service}", answered)

@@ -1,4 +1,4 @@
-"""The recent changes of one table: which of them come after a position, in whatever order other processes had them."""
+"""The recent changes of one table, and which of them follow a position, also one of a process with another order."""
 
 import asyncio
 import time
@@ -15,22 +15,22 @@ from datastore.streams import Change
 MOST_CHANGES = 10_000
 MOST_BYTES = 16_000_000
 KEPT_SECONDS = 300.0
-# Shards that have ended, as positions may name them still.
+# The ended shards that are kept: positions may still name them.
 ENDED_KEPT = 100
 
 
 class Lack(Enum):
-    """Why it is not known which changes come after a place."""
+    """The reason why the changes after a place are unknown."""
 
-    LISTING = auto()  # it names shards that are not known
-    AHEAD = auto()  # it is further than the changes delivered here
-    OLDER = auto()  # some changes are not here
+    LISTING = auto()  # the place names unknown shards
+    AHEAD = auto()  # the place is later than the changes that have arrived
+    OLDER = auto()  # changes after the place are no longer held
 
 
 class History:
-    """Changes in the order in which they arrived, within bounds, and those that were read again before them.
+    """Changes in the order in which they arrived, within bounds, preceded by those that were read again.
 
-    `publish` gets each change that is news. Nothing here waits.
+    `publish` is called with each new change. No method waits.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class History:
         self._forgetting: asyncio.TimerHandle | None = None
         self._older: Run | None = None
         self._changed = asyncio.Event()
-        self.generation = 0  # of what was read again
+        self.generation = 0  # of the changes that were read again
         self._clear()
 
     def _clear(self) -> None:
@@ -98,7 +98,7 @@ class History:
         if key not in self._frontier:
             self.start(shard, parent)
         elif int(change.sequence) <= (sequence_at(self._frontier[key]) or -1):
-            return  # a reader whose iterator has expired begins before where others saw the shard
+            return  # a reader whose iterator has expired starts before the position that others have seen
         number = self.last_number = self.last_number + 1
         if key in self._frontier:
             self._frontier[key] = change.sequence
@@ -114,7 +114,7 @@ class History:
         return key_of(self.stream, shard)
 
     def _stand(self, seconds: int) -> None:
-        """Name the place at which all shards are, of another set of shards than before."""
+        """Start a new set of positions after the set of shards has changed."""
         self._moves = Moves(self._frontier)
         self.last_place = Place(key_of(self.stream, ""), seconds, self._moves)
 
@@ -130,7 +130,7 @@ class History:
         self._changed = asyncio.Event()
 
     def drop(self) -> None:
-        """Drop what exceeds the bounds; to be called from time to time while no change arrives."""
+        """Drop changes beyond the bounds. Call it from time to time while no change arrives."""
         earliest = self._clock() - self._kept
         run, entries, dropped, size = self._recent, self._recent.entries, 0, self._recent.bytes
         while len(entries) - dropped > 1 and (
@@ -147,7 +147,7 @@ class History:
             self._bound_older(self._older)
 
     def _forget_ended(self) -> None:
-        """Positions may name shards that have ended since: those of a while are kept."""
+        """Drop the oldest ended shards beyond a limit: positions may still name the others."""
         shards = self._recent.shards
         most = ENDED_KEPT + len(self._frontier)
         if len(shards) <= most:
@@ -169,7 +169,7 @@ class History:
     # Queries
 
     def after(self, number: int, most: int, generation: int) -> list[Entry] | None:
-        """Return the first changes after a number; None where the number has to be looked up again by the place."""
+        """Return the first changes after a number, or None if the number must be looked up again by the place."""
         older, kept = self._older, self._recent
         if older is not None and older.entries and number < older.entries[-1].number:
             return older.after(number, most) if generation == self.generation else None
@@ -182,7 +182,7 @@ class History:
         return Seen(self.parents, place.positions)
 
     def is_news(self, seen: Seen, entry: Entry) -> bool:
-        """Whether a change comes after what was seen."""
+        """Whether a change comes after the client's positions."""
         position = seen.before(entry.shard)
         if position is None:
             return False
@@ -197,7 +197,7 @@ class History:
         return ours is not None and theirs is not None and ours[0] == theirs[0]
 
     def has_reached(self, seen: Seen) -> bool:
-        """Whether all that was seen has arrived here, too."""
+        """Whether this process has received all changes that the client has seen."""
         return not any(self._is_ahead(key, position) for key, position in seen.positions.items())
 
     def _is_ahead(self, key: Key, position: str) -> bool:
@@ -209,7 +209,7 @@ class History:
         return arrived is None or sequence > arrived
 
     def number_of(self, place: Place) -> int | None:
-        """Return the number after which a follower at the place continues; None where it is unknown here."""
+        """Return the number after which a follower at the place continues, or None if it is unknown."""
         found = self._found(place.positions)
         return found if isinstance(found, int) else None
 
@@ -230,7 +230,7 @@ class History:
         return min(numbers) - 1
 
     def _first_after(self, key: Key, position: str) -> int | None:
-        """The number of the first change of the shard after a position, of which all are here; else None."""
+        """Return the number of the shard's first change after a position, or None unless all of them are held."""
         for run in (self._recent, self._older):
             if run is not None and run.has_all_after(key, position):
                 first = run.shards[key].first_after(position)
@@ -244,7 +244,7 @@ class History:
         return joined_by(self._frontier.get(key) or START) is not None
 
     def _take(self, starts: Positions, changes: Collection[tuple[str, Change]]) -> bool:
-        """Put changes read from these positions on before those held; return False if they exceed the bounds."""
+        """Insert changes that were read from these positions on before the held ones; return False if beyond bounds."""
         older = self._older or Run()
         size = sum(size_of(change) for _, change in changes)
         if len(older.entries) + len(changes) > self._most_changes or older.bytes + size > self._most_bytes:
@@ -262,7 +262,7 @@ class History:
         return True
 
     def _forget_older(self) -> None:
-        """Drop what was read again. A follower that is behind in it has missed changes then."""
+        """Drop the changes that were read again. A follower that has not read them all has then missed changes."""
         self._stop_forgetting()
         self._older = None
         self.generation += 1

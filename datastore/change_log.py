@@ -21,10 +21,10 @@ from datastore.streams import Change
 # The longest wait of a client for a reading, and the time for which an unreadable position is remembered.
 REACH_SECONDS = 30.0
 REMEMBERED_SECONDS = 10.0
-# A position ahead of this process comes from a process that reads the stream a little earlier. One that stays ahead for
-# so long belongs to the stream of a table that was restored since.
+# A position ahead of this process comes from a process that reads the stream a little earlier. A position that stays
+# ahead for this time belongs to the stream of a table that was restored since.
 AHEAD_SECONDS = 10.0
-# Clients that resume from unknown shards share a listing for so long.
+# The time for which clients that resume from unknown shards share a listing.
 LISTED_SECONDS = 1.0
 # The readings that may fail in that time without a delay; each further reading waits `PAUSE_SECONDS` first.
 FREE_FAILURES = 10
@@ -95,7 +95,8 @@ class _Waiting:
 class Log(History):
     """A `Sink`: keeps what it is told for a while, within bounds, and hands it on to `publish`, in order.
 
-    `lost` gets what ended the telling. Nothing waits here but `reach` and `more`. `bounds` are those of `History`.
+    `lost` is called with the error that ended the changes. Only `reach` and `more` wait. `bounds` are those of
+    `History`.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Log(History):
         await self._changed.wait()
 
     async def reach(self, place: Place, charge: Callable[[float], None] = lambda _: None) -> int | None:
-        """Return `number_of` the place; list and read the stream again where that helps, once for all that wait.
+        """Return `number_of` the place. List and read the stream again if needed, once for all waiting clients.
 
         Return None for a place that is too old. Each client that waits for a reading is charged `READING_UNITS`.
 
@@ -190,7 +191,7 @@ class Log(History):
         return waiting.is_refused or self._is_gone(waiting.positions) or not self._is_readable(waiting.place)
 
     async def _look_again(self, found: Lack, began: float) -> None:
-        """List the shards, or read what is missing of those that were listed."""
+        """List the shards, or read the missing changes of the shards that were listed."""
         if found is Lack.OLDER and self._listed_at + LISTED_SECONDS >= began:
             await self._shared_reading()
             return
@@ -198,19 +199,19 @@ class Log(History):
         await self._list(began)
 
     def _is_gone(self, positions: Positions) -> bool:
-        """Whether the stream does not list a shard any more of which changes are missing."""
+        """Whether the stream no longer lists a shard of which changes are missing."""
         listed = {self._key(shard) for shard in self._listed}
         missing = {key for key in positions if self._first_after(key, positions[key]) is None}
         return bool(missing - listed - self.parents.all_ancestors(positions))
 
     async def _changed_until(self, moment: float) -> None:
-        """Return when a change has arrived, or at the moment."""
+        """Return when a change has arrived, at `moment` at the latest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, moment - self._clock())):
                 await self._changed.wait()
 
     async def _answer(self, waiting: _Waiting) -> None:
-        """Wait until the shards have answered that nothing came since they were joined, or something has come.
+        """Wait until each shard has answered, with records or with none since it was joined.
 
         Then all that was seen of them elsewhere, or read again, came before: the last of it is where they are.
         """
@@ -233,12 +234,12 @@ class Log(History):
         return next((entry.change.sequence for entry in reversed(entries) if entry.shard == key), START)
 
     def _unanswered(self, waiting: _Waiting) -> set[Key]:
-        """The shards that were joined here, maybe before what was seen of them elsewhere, or is read again."""
+        """Return the shards that this process joined, perhaps before the client's position in them."""
         keys = filter(self._is_idle, self._frontier.keys() - waiting.answered)
         return {key for key in keys if not self._is_same_joining(key, waiting.positions.get(key, START))}
 
     async def aclose(self) -> None:
-        """Stop reading again. Clients that wait for it get `Unavailable`, and may resume elsewhere."""
+        """Cancel the readings. Waiting clients get `Unavailable`, and may resume at another process."""
         self._is_closed = True
         self._forget_older()
         self._wake()
@@ -256,7 +257,7 @@ class Log(History):
 
     async def _list(self, began: float) -> None:
         if self._listed_at >= began:
-            return  # while this one waited for its turn
+            return  # another reading did it while this one waited for its turn
         if self._listing is None or self._listing.done():
             self._listing = asyncio.create_task(self._learn())
             self._listing.add_done_callback(_heard)
@@ -269,7 +270,7 @@ class Log(History):
             return
         self._listed, self._listed_at = listed, now
         for shard, parent in listed.items():
-            # A parent that is listed no longer is gone for good, with its records.
+            # A parent that the stream no longer lists is gone for good, with its records.
             self.parents.learn(self._key(shard), None if parent is None else self._key(parent))
 
     async def _shared_reading(self) -> None:
@@ -290,7 +291,7 @@ class Log(History):
         try:
             changes = await self._read_older.read(stream, wanted)
         except PlaceRefused as refused:
-            for one in chosen:  # nothing is known of those that are elsewhere in that shard
+            for one in chosen:  # only clients at the refused position: others in that shard may still succeed
                 one.is_refused = one.positions.get(refused.key, START) == lowest.get(refused.key, START)
             return
         if recent is not self._recent:
@@ -300,18 +301,18 @@ class Log(History):
             self._remembered_until = self._clock() + REMEMBERED_SECONDS
             self._unreachable = max(self._unreachable, min(_age(one.place) for one in chosen))
         elif all(self._found(one.positions) is Lack.OLDER for one in chosen):
-            for one in chosen:  # what is missing is not to be had: a shard between is listed no longer
+            for one in chosen:  # the missing changes are lost: the stream no longer lists a shard in between
                 one.is_refused = True
 
     def _chosen(self) -> list[_Waiting]:
-        """Return all that wait; after a failure the newer half, so that places too old do not fail the others."""
+        """Return the waiting clients; after a failure the newer half, so that too old places do not fail the others."""
         open_ = [one for one in self._waiting if not one.is_refused and _age(one.place) > self._unreachable]
         open_ = [one for one in open_ if self._found(one.positions) is Lack.OLDER]
         open_.sort(key=lambda one: _age(one.place))
         return open_[len(open_) // 2 if self._failures else 0 :]
 
     def _wanted(self, lowest: dict[Key, str]) -> list[Wanted]:
-        """Parents first."""
+        """Return the shards to read, parents first."""
         seen = Seen(self.parents, lowest)
         shards = {self._key(shard): shard for shard in self._listed}
         wanted = []
@@ -327,7 +328,7 @@ class Log(History):
         return sorted(wanted, key=lambda one: depth[one.key])
 
     def _comes_whole(self, key: Key) -> bool:
-        """Whether the shard is going to be read here once its parent has ended."""
+        """Whether this process will read the whole shard, once its parent has ended."""
         return any(ancestor in self._frontier for ancestor in self.parents.ancestors(key))
 
     def _before(self, key: Key) -> Callable[[], int | None]:
@@ -344,17 +345,17 @@ class Log(History):
 
 
 async def _done(task: asyncio.Task[None]) -> None:
-    """Wait for a task that others wait for, too. Raises the exception that ended it."""
+    """Wait for a task that several clients wait for. Raises the exception that ended it."""
     await asyncio.wait([task])
     if (problem := _heard(task)) is not None:
         raise problem.with_traceback(None)  # shared by all that waited: keep no frames of others
 
 
 def _heard(task: asyncio.Task[None]) -> BaseException | None:
-    """Return the exception that ended the task, which counts as retrieved: all that waited may have left."""
+    """Return the exception that ended the task, and mark it as retrieved: all waiting clients may have left."""
     return None if task.cancelled() else task.exception()
 
 
 def _age(place: Place) -> tuple[int, int]:
-    """Return what orders places of a stream, roughly: the time, and the newest sequence."""
+    """Return a sort key that orders the places of a stream approximately: the time and the newest sequence."""
     return place.time, max((sequence_at(one) or 0 for one in place.positions.values()), default=0)

@@ -41,11 +41,11 @@ SHARDS_AT_ONCE = 16
 
 
 class _TooMuch(Exception):
-    """More changes are missing than may be read, or than the stream holds."""
+    """More changes are missing than the bounds allow, or the stream no longer holds them."""
 
 
 class _Found:
-    """The changes of one reading, of all its shards: within the bounds of a log."""
+    """The changes of one reading, over all its shards, within the bounds of a log."""
 
     def __init__(self, wanted: list[Wanted]) -> None:
         self.of = {one.key: list[Change]() for one in wanted}
@@ -59,14 +59,14 @@ class _Found:
             raise _TooMuch
 
     def remove_after(self, one: Wanted, before: int) -> None:
-        """Forget what came from a sequence on."""
+        """Drop the shard's changes from a sequence on."""
         kept = [change for change in self.of[one.key] if int(change.sequence) < before]
         self._count -= len(self.of[one.key]) - len(kept)
         self.of[one.key] = kept
 
 
 class OlderChanges:
-    """What a log lacks of the shards of a stream: see `change_log.ReadOlder`.
+    """A reader of the changes that a log lacks: see `change_log.ReadOlder`.
 
     One reading of a shard lasts at most `seconds` while it is answered. What fails is asked again for `patience`
     seconds, and what is throttled at a lower rate (datastore/read_pace.py). `empty_seconds`: for how long a shard has
@@ -149,7 +149,7 @@ class OlderChanges:
             if page.ended and (one.ends or begins is None):
                 return
             if page.ended:
-                raise _TooMuch  # the shard no longer has what this process had of it
+                raise _TooMuch  # the shard no longer holds the changes that this process had
             if begins is None and not one.ends and empty >= EMPTY_PAGES and nothing >= self._empty_seconds:
                 return
             spent += seconds

@@ -1,4 +1,4 @@
-"""Changes of a table that a process holds without a gap: of each shard, all after a position that is known."""
+"""Runs of a table's changes without a gap: for each shard, all changes after a known position."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from datastore.streams import Change
 
 
 class Entry(NamedTuple):
-    """A change, with the key of its shard, its sequence as a number, and the place after it. Numbers rise."""
+    """A change with the key of its shard, its sequence, the place after it, and a rising number."""
 
     number: int
     shard: Key
@@ -27,7 +27,7 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class ShardRun:
-    """What a run has of one shard: all after the `floor`. `floor_time` is the moment of the change there, if known."""
+    """A run's changes of one shard: all after `floor`. `floor_time` is the time of the change there, if known."""
 
     floor: str
     floor_time: float = inf
@@ -51,13 +51,13 @@ class ShardRun:
         return sequence >= floor
 
     def first_after(self, position: str) -> int | None:
-        """The number of the first change that may come after a position; None if there is none yet."""
+        """Return the number of the first change that may follow a position; None if there is none yet."""
         start = bisect_right(self.sequences, sequence_at(position) or -1)
         return self.numbers[start] if start < len(self.numbers) else None
 
 
 class Run:
-    """Entries in the order of their numbers, and of each shard where they begin."""
+    """Entries in the order of their numbers, and the position in each shard after which they begin."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -70,7 +70,7 @@ class Run:
         return shard is not None and shard.has_all_after(position)
 
     def begin(self, key: Key, floor: str) -> ShardRun:
-        """The run of a shard, which begins there if it is new."""
+        """Return the run of a shard. A new one begins at the position."""
         shard = self.shards.get(key)
         if shard is None:
             shard = self.shards[key] = ShardRun(floor)
@@ -111,7 +111,7 @@ class Run:
                 self.add(entry)
 
     def put_before(self, entries: list[Entry], starts: Positions) -> None:
-        """Add what comes before all that is here, of shards that were read from these positions on."""
+        """Insert entries before all present ones, of shards that were read from these positions on."""
         before: dict[Key, list[Entry]] = {}
         for entry in entries:
             before.setdefault(entry.shard, []).append(entry)
@@ -136,7 +136,7 @@ class Run:
 
 
 def oldest(since: int) -> float:
-    """The moment of the oldest change that may come after an `idle` position: clocks differ."""
+    """Return the time of the oldest change that may follow an `idle` position, allowing for clock differences."""
     return since - CLOCK_SKEW / timedelta(seconds=1)
 
 

@@ -30,9 +30,9 @@ Address = tuple[Table, Key]
 class Write:
     """What an effect does to one item: numbers to ADD, values to SET. The item comes into being where it is not.
 
-    With `only_if`, a condition without values, the write is left out where that does not hold. With `newest`, the name
-    of one of the values to SET, an item that has a later one keeps all its values, and only numbers are added. All
-    writes to one item have the same `only_if` and `newest`: together they become one.
+    `only_if` is a condition without values: if it does not hold, the write is left out. `newest` names one of the
+    values to SET: an item with a later value keeps all its values, and only numbers are added. All writes to one item
+    must have the same `only_if` and `newest`, since they are merged into one.
     """
 
     table: Table
@@ -88,7 +88,7 @@ def _packs(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
 
 async def _apply(store: Store, pack: list[Effect], now: datetime) -> None:
     gone: set[Address] = set()
-    newer: set[Address] = set()  # those that were seen with a later value
+    newer: set[Address] = set()  # items that were found with a later value
     while pack:
         left = [write for write in _merged(pack) if _address(write) not in gone]
         writes = [_numbers_alone(write) if _address(write) in newer else write for write in left]
@@ -112,12 +112,12 @@ def _address(write: Write) -> Address:
 
 
 def _numbers_alone(write: Write) -> Write:
-    """What is left of a write to an item that has later values."""
+    """Return the part of a write that applies to an item with later values: the numbers to add."""
     return Write(write.table, write.key, write.add, only_if=f"attribute_exists({write.table.partition})")
 
 
 def _merged(pack: Sequence[Effect]) -> list[Write]:
-    """One write for each item: what is added adds up, of what is set the last counts, or the `newest`."""
+    """Merge writes into one for each item: added numbers are summed; of set values the last or the `newest` wins."""
     merged: dict[Address, Write] = {}
     for write in (write for effect in pack for write in effect.writes):
         address = write.table, write.key

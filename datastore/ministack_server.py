@@ -30,9 +30,9 @@ from ministack.services import dynamodb, dynamodb_streams
 
 STREAM_BYTES = 2**24  # of each stream's changes as JSON, in memory
 KEPT_CHANGES = 2_000  # of each stream, in the file
-SAVE_SECONDS, SAVE_SHARE = 2.0, 20  # how often, and that at most a twentieth of the time is spent on it
+SAVE_SECONDS, SAVE_SHARE = 2.0, 20  # the interval between saves, which take at most a twentieth of the time
 READS = ("Get", "Query", "Scan", "Describe", "List", "BatchGet", "TransactGet")
-MOST_BYTES = 2**25  # a request
+MOST_BYTES = 2**25  # of a request
 
 
 class StreamSize:
@@ -95,7 +95,7 @@ class Engine:
         self._streams = Streams()
         if file is not None:
             self._lock = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)  # one that is ending has yet to write the file
+            fcntl.flock(self._lock, fcntl.LOCK_EX)  # an engine that is stopping still has to write the file
             if file.exists():
                 self._load(_read(file))
 
@@ -137,7 +137,7 @@ class Engine:
         self._took = time.monotonic() - began
 
     async def save_forever(self) -> None:
-        """Save what has changed, again and again."""
+        """Save changed tables repeatedly until cancelled."""
         while True:
             await asyncio.sleep(max(SAVE_SECONDS, SAVE_SHARE * self._took))
             if self._changed:
@@ -201,7 +201,7 @@ def _region(headers: dict[bytes, bytes]) -> str | None:
 
 
 def _listener(address: str) -> socket.socket:
-    """A socket that listens, so that clients may connect as soon as the address is told."""
+    """Return a listening socket, so that clients can connect as soon as the address is printed."""
     if address.isdecimal():
         return socket.create_server(("127.0.0.1", int(address)))
     listener = socket.socket(socket.AF_UNIX)

@@ -19,14 +19,14 @@ def to_millisecond(moment: datetime) -> datetime:
 def from_iso(text: str) -> datetime:
     """Return the moment in `text`, with or without fractions of a second. Without an offset it is in UTC.
 
-    Raises `ValueError` for a text that is no moment in ISO 8601.
+    Raises `ValueError` for a text that is not an ISO 8601 date and time.
     """
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo is UTC else in_utc(moment)
 
 
 def in_utc(moment: datetime) -> datetime:
-    """Return the moment in UTC. A moment without an offset is in UTC, whatever the time zone of the host is."""
+    """Return the moment in UTC. A moment without an offset is in UTC, independent of the host's time zone."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

@@ -24,7 +24,7 @@ class SortOrder(StrEnum):
 
 
 WIDEST_WAVE = 16
-# After so many partitions a list counts as sparse: those that hold nothing are found out before they are read.
+# After this number of partitions a list counts as sparse: from then on empty partitions are skipped.
 SPARSE = 4
 FIRST_NARROWED = 366
 LARGEST_LIMIT = 2000
@@ -33,7 +33,7 @@ AT_ONCE = nullcontext()
 Values = Mapping[str, Any]
 # Of the items that were read those that belong in the list, in the same order: what no filter expression can tell.
 Keep = Callable[[list[Raw]], Awaitable[list[Raw]]]
-# Of partitions in the order of reading those that may hold items of the list, in the same order.
+# Returns those of the partitions that may hold items of the list, in the same order.
 Narrow = Callable[[Sequence[Values]], Awaitable[Sequence[Values]]]
 
 
@@ -96,8 +96,8 @@ async def read_page(
     `leads_on`: point reads follow, by `keep` or for each item. Those of several lists go out together (see
     `Store.leading_on`).
 
-    `narrow`: leaves out partitions that hold nothing of the list. It is called once a list turns out to be sparse, for
-    more and more partitions at a time.
+    `narrow` leaves out partitions without items of the list. It is called once a list proves to be sparse, for more
+    partitions with each call.
     """
     reader = _Reader(store, pattern, span.backward, attributes, keep, leads_on)
     if len(partitions) == 1 and span.start is None:
@@ -167,7 +167,7 @@ def _position(pattern: AccessPattern, ordered: Sequence[Values], start: Item | N
 
 
 class _Narrowing:
-    """Leaves partitions out of `ordered`, in place. Those before `until` may be read."""
+    """A filter that removes partitions from `ordered`, in place. Those before `until` may be read."""
 
     def __init__(self, narrow: Narrow | None, ordered: list[Values], first: int) -> None:
         self._narrow = narrow
@@ -177,7 +177,7 @@ class _Narrowing:
         self.until = first + SPARSE if is_long else len(ordered)
 
     async def leaves_any(self, at: int) -> bool:
-        """Whether a partition is left at this position or after it; narrows further when it has to."""
+        """Return whether a partition is left at this position or after it; narrow further if needed."""
         while self._narrow is not None and at == self.until < len(self._ordered):
             chunk = slice(at, at + self._chunk)
             narrowed = await self._narrow(self._ordered[chunk])

@@ -12,7 +12,7 @@ from itertools import starmap
 
 from datastore.positions import START, joined, joined_by, sequence_at
 
-# A position of more open shards is not given out: it would not fit into a header. One of AWS takes 16 bytes.
+# A position of more open shards would not fit into a header. A shard of AWS takes 16 bytes.
 MOST_SHARDS = 128
 KEY_BYTES = 6
 ORIGIN_BYTES = 4
@@ -23,41 +23,41 @@ _HEAD_BYTES = 1 + KEY_BYTES + 4
 _IDLE = 255
 _SIZES = [((10**digits - 1).bit_length() + 7) // 8 for digits in range(LONGEST_SEQUENCE + 1)]
 
-# A shard, as positions name it.
+# The name of a shard in positions.
 Key = bytes
 Positions = Mapping[Key, str]
 
 
 @lru_cache(maxsize=8192)
 def key_of(stream: str, shard: str) -> Key:
-    """The key of a shard: another stream of the same table may have shards of the same names."""
+    """Return the key of a shard: another stream of the same table may have shards with the same names."""
     return blake2b(f"{stream}/{shard}".encode(), digest_size=KEY_BYTES).digest()
 
 
 def idle(origin: str, seconds: float) -> str:
-    """The position of a shard that was joined at its end at a moment (seconds since 1970), and has shown no record.
+    """Return the position in a shard joined at its end at a time (seconds since 1970) that has shown no record.
 
-    `origin` names the joining: positions of the same one enclose no record.
+    `origin` identifies the joining: there is no record between two positions of the same origin.
     """
     return joined(blake2b(origin.encode(), digest_size=ORIGIN_BYTES).hexdigest(), str(int(seconds)))
 
 
 def idle_again(position: str, seconds: int) -> str:
-    """An `idle` position of the same origin at another moment."""
+    """Return an `idle` position of the same origin at another time."""
     parts = joined_by(position)
     return joined("" if parts is None else parts[0], str(max(0, seconds)))
 
 
 def idle_since(position: str) -> int | None:
-    """The moment of an `idle` position; None for others."""
+    """Return the time of an `idle` position; None for others."""
     parts = joined_by(position)
     return None if parts is None else int(parts[1])
 
 
 class Moves:
-    """Positions, and a few moves of single shards after them.
+    """Positions, followed by a few moves of single shards.
 
-    The positions after any of the moves are found when they are needed: they would take too much memory.
+    The positions after a move are computed when needed: to store them would take too much memory.
     """
 
     __slots__ = ("_at", "_base", "_found", "moves")
@@ -68,7 +68,7 @@ class Moves:
         self._at, self._found = 0, dict(base)
 
     def after(self, count: int) -> Positions:
-        """The positions after so many of the moves: a mapping that is valid until the next call."""
+        """Return the positions after the first `moves` moves: a mapping that is valid until the next call."""
         if count < self._at:
             self._at, self._found = 0, dict(self._base)
         self._found.update(self.moves[self._at : count])
@@ -77,8 +77,7 @@ class Moves:
 
 
 class Place:
-    """A resume position: of a stream, after the change of a `time` (seconds since 1970), which orders positions
-    roughly."""
+    """A resume position in a stream. `time` (seconds since 1970) of the last change orders positions approximately."""
 
     __slots__ = ("_count", "_moves", "stream", "time")
 
@@ -97,7 +96,7 @@ class Place:
         return dict(self._moves.after(self._count))
 
     def encode(self) -> bytes:
-        """The bytes for clients. A position of more than `MOST_SHARDS` shards names none."""
+        """Return the bytes for clients. They name no shard if there are more than `MOST_SHARDS`."""
         positions = self._moves.after(self._count)
         head = bytes((_VERSION,)) + self.stream + self.time.to_bytes(4, "big")
         if len(positions) > MOST_SHARDS:
@@ -116,7 +115,7 @@ UNKNOWN = Place.at(bytes(KEY_BYTES), 0, {})
 
 
 def decode(content: bytes) -> Place:
-    """The place that `encode` made the bytes of. Raises `ValueError`."""
+    """Return the place that `encode` wrote. Raises `ValueError`."""
     if len(content) < _HEAD_BYTES or content[0] != _VERSION:
         raise ValueError("These are no bytes of a position.")
     stream, time = content[1 : 1 + KEY_BYTES], int.from_bytes(content[1 + KEY_BYTES : _HEAD_BYTES], "big")
@@ -143,7 +142,7 @@ def _size(digits: int) -> int:
     return size
 
 
-@lru_cache(maxsize=8192)  # of many shards one has moved since the last position that was encoded
+@lru_cache(maxsize=8192)  # from one encoded position to the next, one shard of many has moved
 def _encoded(key: Key, position: str) -> bytes:
     parts = joined_by(position)
     if parts is not None:

@@ -49,7 +49,7 @@ class ReadPace:
         return self.pause()
 
     def answered(self) -> None:
-        """Raise the rate by what has fallen due since the read before."""
+        """Raise the rate in proportion to the time since the previous read."""
         if self.is_slowed:
             rate = 1 / self.interval + RATE_INCREASE * self.interval
             self.interval = max(self._shortest, 1 / rate)
@@ -64,7 +64,7 @@ class ReadPace:
 
 
 class Figures(Protocol):
-    """The process's metrics."""
+    """The protocol of the process's metrics."""
 
     def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None: ...
 
@@ -82,16 +82,16 @@ class StreamReads:
 
     @property
     def shards(self) -> int:
-        """How many shards are read at the moment."""
+        """The number of shards that are read at present."""
         return len(self._paces)
 
     @property
     def longest_interval(self) -> float:
-        """Seconds between two reads of the shard that is read most rarely; 0 when none is read."""
+        """The longest interval between two reads of a shard, in seconds; 0 if none is read."""
         return max([pace.interval for pace in self._paces], default=0.0)
 
     def show_in(self, figures: Figures) -> None:
-        """Add the metrics: over all processes, shards read divided by open shards is the readers of a shard."""
+        """Add the metrics. Shards read, summed over all processes, divided by open shards: the readers of a shard."""
         figures.gauge(
             "gateway_stream_shards_read",
             "Shards of streams that this process reads for subscribers.",
@@ -110,7 +110,7 @@ class StreamReads:
 
     @contextmanager
     def shard(self, shortest: float) -> Iterator[ReadPace]:
-        """Count a shard as read. The pace is for the reads of this shard alone."""
+        """Count a shard as read, and return a pace for the reads of this shard alone."""
         pace = ReadPace(shortest)
         self._paces.add(pace)
         try:

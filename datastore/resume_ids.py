@@ -1,4 +1,4 @@
-"""Ids after which a subscription resumes: a position in a table's stream, signed, and bound to field and arguments."""
+"""Resume ids: a position in a table's stream, signed and bound to the subscription's field and arguments."""
 
 import hmac
 import re
@@ -15,16 +15,16 @@ from datastore.places import UNKNOWN, Place, decode
 LONGEST_RESUME = 4096
 TAG_BYTES = 12
 SECRET_BYTES = 3
-# What a subscription says it knew goes back to clients, also as a line of its own: it has no breaks, nor spaces.
+# The text that a subscription puts into its ids. Server-sent events carry it in a line, so it has no breaks or spaces.
 _KNOWN = re.compile(r"[A-Za-z0-9%:,._~-]*")
-# Ids of releases that did not sign them.
+# Ids of earlier releases, which did not sign them.
 _UNSIGNED = re.compile(r"[0-9a-z]{1,32}\.[0-9a-z]{1,16}\.[0-9a-z]{1,32}(~[A-Za-z0-9%:,._~-]*)?")
 
 Seal = Callable[[Place, str], str]
 
 
 class Resume(NamedTuple):
-    """After which event a client wants to go on. `known`: what the subscription said it knew by then, its own words."""
+    """The event after which a client resumes. `known` is the text that the subscription put into the id."""
 
     place: Place
     known: str
@@ -44,9 +44,9 @@ class _Secret:
 
 
 class ResumeIds:
-    """Seals and opens ids. All processes that answer for one another share the secret.
+    """A signer and verifier of ids. All processes of an installation share the secret.
 
-    Ids sealed with one of the `others` are opened too, and none are sealed with them.
+    `open` also accepts ids signed with one of the `others`; `seal` never signs with these.
     """
 
     def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
@@ -54,7 +54,7 @@ class ResumeIds:
         self._accepted = {one.name: one for one in (*map(_Secret, others), self._secret)}
 
     def sealer(self, binding: bytes) -> Seal:
-        """Return a function that makes ids for a subscription. An id beyond `LONGEST_RESUME` names no place."""
+        """Return a function that makes ids of a subscription. One longer than `LONGEST_RESUME` names no place."""
         name, digest = self._secret.name, self._secret.mac.after(_begun(binding)).digest
 
         def seal(place: Place, known: str) -> str:
@@ -66,7 +66,7 @@ class ResumeIds:
         return seal
 
     def open(self, text: object, binding: bytes) -> Resume:
-        """Return what was sealed; for ids of other secrets, or without a signature, a place that is unknown.
+        """Return the content of an id; an unknown place for an id of another secret or without a signature.
 
         Raises:
             BadUserInput: It was altered, or is of another field or other arguments.
@@ -91,12 +91,12 @@ class ResumeIds:
             raise not_an_id()
         try:
             return Resume(decode(content), known)
-        except ValueError:  # of a release with another form of positions
+        except ValueError:  # an id of a release with another format of positions
             return Resume(UNKNOWN, "")
 
 
 def _begun(binding: bytes) -> bytes:
-    """What stands before the position in what is signed."""
+    """Return the prefix of the signed bytes, before the position."""
     return len(binding).to_bytes(4, "big") + binding
 
 

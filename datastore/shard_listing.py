@@ -13,11 +13,11 @@ from collections.abc import Collection
 from datastore.client import RequestRefused
 from datastore.shards import INVALID, ListedShard, Wire, shards_of
 
-# Between two listings of the whole stream pass so many intervals at which the reader looks for new shards.
+# The number of discovery intervals between two listings of the whole stream.
 LISTING_INTERVALS = 30
-# Of more shards that have ended the whole listing takes fewer calls.
+# With more ended shards than this, listing the whole stream takes fewer calls.
 MOST_ASKED = 8
-# How an engine refuses a parameter that it does not know.
+# The codes with which an engine refuses an unknown parameter.
 UNKNOWN_PARAMETER = {INVALID, "SerializationException"}
 
 

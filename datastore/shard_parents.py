@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from datastore.places import Key, Positions, idle_since
 from datastore.positions import sequence_at
 
-# Of a stream that AWS keeps for a day: 100 shards that are replaced every four hours are 700.
+# AWS lists shards for a day: 100 open shards that are replaced every four hours make 700.
 MOST_KNOWN = 10_000
 
 
 class Parents:
-    """The parent of each shard that is known; None where it has none, or that is not listed any more."""
+    """The parent of each known shard; None for a shard without a parent, or whose parent is no longer listed."""
 
     def __init__(self) -> None:
         self._parents: dict[Key, Key | None] = {}
@@ -26,12 +26,12 @@ class Parents:
             self._parents[key] = parent
 
     def keep(self, keys: Collection[Key]) -> None:
-        """Forget others, once there are too many."""
+        """Forget all other shards once there are too many."""
         if len(self._parents) > MOST_KNOWN:
             self._parents = {key: parent for key, parent in self._parents.items() if key in keys}
 
     def ancestors(self, key: Key) -> Iterator[Key]:
-        """The nearest one first."""
+        """Yield the shard's known ancestors, the nearest first."""
         parent = self._parents.get(key)
         while parent is not None:
             yield parent
@@ -47,12 +47,12 @@ class Parents:
         return found
 
     def is_known(self, positions: Positions) -> bool:
-        """Whether the shards of positions are related to those that are known, or the parents of such."""
+        """Whether each shard of the positions is known, or is the parent of a known shard."""
         ended = {parent for key in positions if (parent := self._parents.get(key)) is not None}
         return bool(positions) and all(key in self._parents or key in ended for key in positions)
 
     def lowest(self, several: Iterable[Positions]) -> dict[Key, str]:
-        """Positions after which all comes that comes after any of these."""
+        """Return positions that precede all of the given ones."""
         lowest: dict[Key, str] = {}
         for positions in several:
             for key, position in positions.items():
@@ -74,13 +74,13 @@ class Seen:
         return None if key in self.ended else self.positions.get(key, "")
 
     def is_related(self, key: Key) -> bool:
-        """Whether a shard is one of the positions, or an ancestor or a descendant of theirs."""
+        """Whether the shard is named by a position, or is an ancestor or a descendant of a named shard."""
         if key in self.positions or key in self.ended:
             return True
         return any(one in self.positions or one in self.ended for one in self._parents.ancestors(key))
 
     def move(self, key: Key, position: str) -> None:
-        """A change of the shard has been seen."""
+        """Note that the client has seen a change of the shard."""
         if key not in self.positions:
             for ancestor in self._parents.ancestors(key):
                 self.ended.add(ancestor)
@@ -89,6 +89,6 @@ class Seen:
 
 
 def _order(position: str) -> tuple[int, int]:
-    """Of positions in one shard: its start, then sequences, then the moments at which it was joined."""
+    """Return a sort key of positions in one shard: its start, then sequences, then the times of joining."""
     since = idle_since(position)
     return (2, since) if since is not None else (1 if position else 0, sequence_at(position) or 0)

@@ -1,4 +1,4 @@
-"""Where a shard is read, and how reading goes on there."""
+"""The reader's place in a shard, and how reading continues from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 @dataclass(slots=True)
 class Shard:
-    """Where a shard is read: an iterator, and what it takes to get another one for the same place.
+    """A reader's place in a shard: an iterator, and the data to request another one for the same place.
 
-    `as_of` is the store's time of the last request that was answered; None where it is unknown.
+    `as_of` is the store's time of the last request that was answered; None if it is unknown.
     """
 
     id: str
@@ -31,7 +31,7 @@ class Shard:
     skip_before: datetime | None = None
 
     def resume(self, now: datetime) -> dict[str, str]:
-        """How to ask for an iterator that continues here. `now` is the store's time.
+        """Return the parameters of GetShardIterator that continue at this place. `now` is the store's time.
 
         A shard that was joined at its end and has shown no record yet has no sequence to continue after, and its end
         has moved on: it is read from its start, without what is older than the last answer. That may repeat changes
@@ -52,7 +52,7 @@ class Shard:
         return FROM_THE_START
 
     def go_on_at(self, position: str) -> None:
-        """Read on where another has left off."""
+        """Continue at the position of another reader."""
         self.position = position
         if sequence_at(position) is not None:
             self.last = position
@@ -79,7 +79,7 @@ class Shard:
         return True
 
     def advance(self, sequence: str, time: datetime | None) -> bool:
-        """Whether a change is new here: a retry or a new iterator may bring some again.
+        """Whether a change is new: a retry or a new iterator may return earlier changes again.
 
         `sequence` is kept as the stream wrote it: some stores do not accept it without its leading zeros.
         """
@@ -92,7 +92,7 @@ class Shard:
         return is_new
 
     def turn(self, iterator: str | None, as_of: datetime) -> None:
-        """Go on with the iterator that the answer to a request of that time brought; None at the shard's end."""
+        """Continue with the iterator of an answer, None at the shard's end. `as_of` is the time of the request."""
         self.iterator, self.as_of = iterator, as_of
         place = joined_by(self.position)
         if iterator is not None and place is not None and self.skip_before is None:
@@ -100,7 +100,7 @@ class Shard:
 
 
 def ancestors(shards: Mapping[str, Shard], id: str) -> list[str]:
-    """Those that are listed still."""
+    """Return the places of shards that are still listed."""
     found: list[str] = []
     parent = shards[id].parent
     while parent is not None and parent in shards:

@@ -201,7 +201,7 @@ class Store:
         return [item async for page in self.scan_pages(pattern, **values) for item in page]
 
     async def scan_pages(self, pattern: AccessPattern, **values: Any) -> AsyncIterator[list[Item]]:
-        """The same a page at a time, up to a megabyte each: for tables that are too large to hold."""
+        """Yield the items a page at a time, up to a megabyte each, for tables that do not fit into memory."""
         start: Item | None = None
         while True:
             page = await self.scan_page(pattern, values, start=start)
@@ -212,7 +212,7 @@ class Store:
     async def scan_page(
         self, pattern: AccessPattern, values: Mapping[str, Any], *, start: Item | None = None
     ) -> QueryPage:
-        """Return one page of the Scan, of up to a megabyte that is read: for scans that outlast a deadline."""
+        """Return one page of the Scan, of up to a megabyte read, for scans that take longer than a deadline."""
         request, used = filtered(pattern, self._prefix, values)
         request |= value_placeholders(used, values)
         request |= {} if start is None else {"ExclusiveStartKey": encode_item(start)}

@@ -1,4 +1,4 @@
-"""The time of a store by the Date header of its answers, whatever the clock of this machine says.
+"""The time of a store, from the Date header of its answers, independent of this machine's clock.
 
 Times of records in streams, signatures and presigned URLs go by the store's clock.
 """
@@ -11,19 +11,19 @@ NOTE_SECONDS = 1.0
 
 
 class StoreClock:
-    """The clock of a store, which tells its time in whole seconds: this one is at most about a second behind it.
+    """The clock of a store. Its answers have whole seconds, so this clock is at most about a second behind.
 
-    Until the store has answered it is the clock `until_known`, or else this machine's. Between answers it goes by the
-    monotonic clock, so setting this machine's clock does not change it. Notes may come from any thread.
+    Until the store has answered, this is the clock `until_known`, by default this machine's. Between answers the
+    monotonic clock advances it, so setting this machine's clock does not change it. Any thread may call `note`.
     """
 
     def __init__(self, until_known: "StoreClock | None" = None) -> None:
         self._until_known = until_known
-        self._began: float | None = None  # the store's time less that of the monotonic clock
+        self._began: float | None = None  # the store's time minus the monotonic clock's
         self._note_at = float("-inf")
 
     def note(self, date: bytes | str | None, *, at_once: bool = False) -> None:
-        """Take the Date header of an answer: one a second, or each with `at_once`. What is no date is ignored."""
+        """Take the Date header of an answer: one a second, or each with `at_once`. A malformed date is ignored."""
         now = time.monotonic()
         if date is None or (now < self._note_at and not at_once):
             return
@@ -36,7 +36,7 @@ class StoreClock:
 
     @property
     def skew(self) -> float:
-        """By how many seconds the store's clock is ahead of this machine's; negative where it is behind."""
+        """The seconds by which the store's clock is ahead of this machine's; negative if it is behind."""
         if self._began is not None:
             return self._began + time.monotonic() - time.time()
         return 0.0 if self._until_known is None else self._until_known.skew

@@ -229,7 +229,7 @@ class StreamReader:
         self._started = self._finished | known
         for id in known:
             by_id[id].go_on_at(start.shards[id])
-        # Where another has joined a shard, its iterator tells no more than that it has not expired.
+        # Of a shard that another process joined, the iterator shows only that it has not expired.
         self._begin_all(shards, [by_id[id] for id in known], self.wire.now() - ITERATOR_LIFE)
         self._wake.set()
 
@@ -363,7 +363,7 @@ class StreamReader:
                 self.sink.tell(shard.id, change, parent=shard.parent)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer, however long it takes: what fails is asked again.
+        """Return the answer, however long it takes; a failed request is repeated.
 
         Raises:
             ChangesLost: Changes were trimmed, or the stream has refused a position `MOST_REFUSALS` times in a row.

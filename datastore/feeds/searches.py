@@ -93,7 +93,7 @@ class Searches:
         audience: Audience | None,
         read: Callable[[Hit], Awaitable[Record | None]],
     ) -> Found[Record]:
-        """Ask for candidates until one more is shown than the page takes, they end, or the rounds do."""
+        """Query the index until the page has one result too many, the candidates end, or `MOST_ROUNDS` is reached."""
         self._store.meter.charge(SEARCH_UNITS)
         found: list[tuple[Position, Record | Internal]] = []
         for _ in range(MOST_ROUNDS):

@@ -259,9 +259,9 @@ class LocalObjects:
 
 
 def _swept(folder: Path, now: float, ends: Mapping[str, float]) -> int:
-    """Remove the files whose time is over, and the folder with the last of them. Return how many files.
+    """Remove expired files, and a folder with its last file. Return the number of removed files.
 
-    `ends` has the end of each file that the ledger knows. Other files end when they are stale.
+    `ends` maps each file in the ledger to its expiry. Other files expire when they are stale.
     """
     swept, stale = 0, STALE.total_seconds()
     with suppress(FileNotFoundError):  # others remove what they are done with at the same time

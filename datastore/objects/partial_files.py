@@ -1,4 +1,4 @@
-"""Files that are being written in the folder of the local object store: each takes its place whole, or not at all."""
+"""Partial files in the folder of the local object store: a file appears under its name complete, or not at all."""
 
 import errno
 import logging
@@ -33,7 +33,7 @@ class PartialFile:
             self._file.write(content)
 
     def keep(self) -> None:
-        """Raises `UploadGone` and `Unavailable`. What is kept outlives a loss of power, as what the tables say of it
+        """Move the file. Raises `UploadGone` and `Unavailable`. It survives a power loss, as what the tables say of it
         does.
         """
         with disk_errors_are_outages():

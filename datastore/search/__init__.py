@@ -1,4 +1,4 @@
-"""The search index of the feed: what it stores, and what both of its implementations do.
+"""The search index of the feed: its entries, and the protocol of its two implementations.
 
 The index holds words and ids, and is derived from the table `feed`: it can be built again at any time. Search results
 are candidates. Whoever shows them reads the items themselves, and checks there who may see them.
@@ -14,12 +14,12 @@ from msgspec import Struct
 from datastore.errors import Unavailable
 from datastore.search.queries import Query
 
-# The version of entries that a scan brings: any change in the stream is newer.
+# The version of entries from a scan: any change in the stream is newer.
 SCANNED = ""
 
 
 class Kind(StrEnum):
-    """What can be searched for."""
+    """The kinds of entries that can be searched."""
 
     POSTS = "posts"
     USERS = "users"
@@ -53,7 +53,7 @@ class Position(Struct, frozen=True):
 
 
 class Hit(Struct, frozen=True):
-    """A result: its place, and what is known of its author and its visibility before the item is read."""
+    """A search result: its position, and the author and visibility in the index, known before the item is read."""
 
     position: Position
     author: str
@@ -122,14 +122,14 @@ class SearchIndex(Protocol):
 
 
 class BuildReplaced(Exception):
-    """Another rebuild began after this one, which therefore has no index to fill any more."""
+    """Another rebuild has begun and replaced the index that this one was filling."""
 
     def __init__(self) -> None:
         super().__init__("Another rebuild of the search index began meanwhile: this one has stopped.")
 
 
 class NoIndex:
-    """The index of a store in AWS for which none is configured."""
+    """The index of an installation on AWS that configures none: every search is unavailable."""
 
     def _refusal(self) -> Unavailable:
         return Unavailable("Search is not set up here: the operator sets GATEWAY_SEARCH_URL.")

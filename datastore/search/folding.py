@@ -5,7 +5,7 @@ from unicodedata import category, combining, normalize
 
 from datastore.characters import BLANK
 
-LONGEST_WORD = 64  # characters; of a longer one these count
+LONGEST_WORD = 64  # characters; longer words are cut
 # Letters that have no decomposition, and are written without their strokes where a keyboard lacks them.
 _STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ŧ": "t", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d"})
 # Canonical combining classes of marks that are a part of their letter: of Japanese and Indic scripts.
@@ -20,7 +20,7 @@ _UNSPACED = re.compile(
 
 
 def folded(text: str) -> str:
-    """Return the text as it is compared. Folding it again changes nothing."""
+    """Return the text without case, accents and compatibility forms. Folding is idempotent."""
     if text.isascii():
         return text.lower()
     plain = normalize("NFKD", normalize("NFKD", BLANK.sub("", text)).casefold())
@@ -31,8 +31,8 @@ def folded(text: str) -> str:
 def words(text: str) -> list[str]:
     """Return the words of a text for the index, in their order.
 
-    A run of a script without spaces becomes its pairs of characters and its last character: whatever stands inside of
-    it is found, also a single character.
+    A run of a script without spaces becomes its pairs of characters and its last character, so that any part of it can
+    be found, also a single character.
     """
     found: list[str] = []
     for word in _split(text):
@@ -45,7 +45,7 @@ def words(text: str) -> list[str]:
 
 
 def asked_words(text: str) -> list[str]:
-    """Return the words of a query's text, which `words` of a text that holds it has, too."""
+    """Return the words of a query's text: a subset of the `words` of any text that contains it."""
     found: list[str] = []
     for word in _split(text):
         for number, run in enumerate(_UNSPACED.split(word)):
@@ -57,7 +57,7 @@ def asked_words(text: str) -> list[str]:
 
 
 def tag(name: str) -> str:
-    """Return a tag as it is compared, empty for a name without letters and digits."""
+    """Return the folded tag; empty for a name without letters and digits."""
     return "".join(_split(name))[:LONGEST_WORD]
 
 

@@ -15,7 +15,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def check_search_url(url: str) -> None:
-    """Raise `ValueError` for a URL that is none of a search host; no password is in the message."""
+    """Raise `ValueError` for a URL that cannot be a search host's. The message contains no password."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
@@ -29,7 +29,7 @@ def check_search_url(url: str) -> None:
 
 
 def search_index(store: StoreOptions, url: str | None) -> SearchIndex:
-    """Return the index. One of tables in AWS is shared by hosts, so without a URL there is none."""
+    """Return the index. Tables on AWS have none without a URL, since hosts have to share the index."""
     if url is not None:
         from datastore.search.opensearch_index import OpenSearchIndex  # for those only who use it
 

@@ -56,7 +56,7 @@ class OpenSearchIndex:
         return self._breaker.away
 
     async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
-        # Asked after the changes were made: a rebuild that is not seen here scans after them.
+        # This runs after the changes were made: a rebuild that begins later scans them.
         building = await self._ask(lambda client: client.indices.exists_alias(name=self._building))
         aliases = [self._base, self._building] if building else [self._base]
         for at in range(0, len(entries), PIECE):
@@ -78,7 +78,7 @@ class OpenSearchIndex:
                 SEARCH_SECONDS,
             )
         except NotFoundError:
-            return []  # nothing was written yet
+            return []  # no index exists before the first write
         return [_hit(one) for one in answer["hits"]["hits"]]
 
     async def begin(self) -> str:
@@ -120,7 +120,7 @@ class OpenSearchIndex:
         return Status(entries, meta.get("source"), from_iso(built_at) if built_at else None, build)
 
     async def refresh(self) -> None:
-        """Have what was written found at once, not within a second."""
+        """Make written entries searchable at once instead of within a second."""
         await self._ask(lambda client: client.indices.refresh(index=self._base))
 
     async def aclose(self) -> None:
@@ -132,7 +132,7 @@ class OpenSearchIndex:
 
     @cached_property
     def _client(self) -> opensearchpy.AsyncOpenSearch:
-        # It logs every request, and each failure that is logged here already.
+        # The client logs every request, and failures that are already logged here.
         logging.getLogger("opensearch").setLevel(logging.CRITICAL)
         self._has_client = True
         return opensearchpy.AsyncOpenSearch(
@@ -153,7 +153,7 @@ class OpenSearchIndex:
         ask: Callable[[opensearchpy.AsyncOpenSearch], Awaitable[T]],
         seconds: float = WRITE_SECONDS,
     ) -> T:
-        """Return the answer. Raises `NotFoundError`, and what the datastore raises of its own store."""
+        """Return the answer. Raises `NotFoundError`, and the errors that the datastore raises for its own store."""
         loop = asyncio.get_running_loop()
         if self._breaker.away and not await self._breaker.wait(loop.time() + seconds):
             raise Unavailable(REFUSAL)
@@ -236,16 +236,16 @@ def _refusal(problem: TransportError) -> Exception:
     logger.warning("The search host refuses a request: %s %s", status, problem.error)
     if status == TOO_MANY:
         return Throttled("Search has too much to do at the moment; try again.")
-    # Rights and passwords are mended by the operator: until then search is away.
+    # Rights and passwords are for the operator to correct: until then search is unavailable.
     if status in (401, 403) or (isinstance(status, int) and status >= 500):
         return Unavailable(REFUSAL)
     return Internal("The search host refused a request.")
 
 
 def _check_item(result: dict[str, Any], *, optional: bool) -> None:
-    """Raise what one item of a bulk request failed with, unless its alias names no index.
+    """Raise the error of one item of a bulk request, unless its alias names no index.
 
-    One that is `optional` may be gone, or be two for a moment, when rebuilds begin and end.
+    An `optional` alias may name no index, or two for a moment, while a rebuild begins or ends.
     """
     status = result["status"]
     if status == MISSING or (optional and status == 400):

@@ -1,4 +1,4 @@
-"""Requests to OpenSearch: how entries are stored, and queries in its query language.
+"""Requests to OpenSearch: the mapping of entries, and queries in its query language.
 
 https://docs.opensearch.org/latest/query-dsl/
 """
@@ -37,7 +37,7 @@ UPSERT: dict[str, Any] = {"scripted_upsert": True, "upsert": {}, "script": {"lan
 def search_body(
     kind: Kind, query: Query, limit: int, after: Position | None, audience: Audience | None
 ) -> dict[str, Any]:
-    """Return the body of a search: what must match is a filter, and the score is the tier of `fts_queries.tiers`."""
+    """Return the body of a search: the terms are a filter, and the score is the tier of `fts_queries.tiers`."""
     *others, last = query.terms
     needed = [_whole(term) for term in others]
     needed.append({"bool": {"should": [_whole(last), _beginning(last)], "minimum_should_match": 1}})
@@ -74,7 +74,7 @@ def _scored(query: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hidden(audience: Audience | None) -> list[dict[str, Any]]:
-    """Return what matches the posts that are known to be hidden from the caller."""
+    """Return a query for the posts that are known to be hidden from the caller."""
     if audience is None:
         return []
     if audience.user_id is None:

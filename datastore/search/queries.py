@@ -1,4 +1,4 @@
-"""Search queries: what a caller writes, as the terms to search for. Nothing in it is an operator."""
+"""Search queries: the parser of a caller's text into terms. The text has no operators."""
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ class Term(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """All of its terms must match; of the last one the beginning is enough."""
+    """A query: all terms must match; the last one is a prefix."""
 
     terms: tuple[Term, ...]
 

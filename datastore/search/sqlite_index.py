@@ -36,17 +36,17 @@ READERS = 2
 BUSY_SECONDS = 10.0
 SEARCH_SECONDS = 1.0
 STEPS_BETWEEN_CHECKS = 10_000  # of SQLite's virtual machine: about a millisecond
-# Both files of the write-ahead log go with the file.
+# The two files of the write-ahead log are deleted with the file.
 SUFFIXES = ("", "-wal", "-shm")
 
 logger = logging.getLogger(__name__)
 
 
 class SqliteIndex:
-    """The index in a file. The file and its directory are the owner's alone; they are created when they are needed.
+    """The index in a file. Only their owner can use the file and its directory, which are created on first use.
 
-    All of SQLite's work runs in threads: one for writes and two for searches. With `temporary` the file goes when the
-    index is closed.
+    All SQLite calls run in threads: one for writes and two for searches. A `temporary` file is deleted when the index
+    is closed.
     """
 
     def __init__(self, path: Path, *, temporary: bool = False) -> None:
@@ -111,7 +111,7 @@ class SqliteIndex:
         return connection
 
     def _forget_connection(self) -> None:
-        """Close it: the next one sees whether the file can be read at all."""
+        """Close the connection: opening the next one checks whether the file can be read."""
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is not None:
             self._local.connection = None
@@ -124,21 +124,21 @@ class SqliteIndex:
         try:
             return self._prepared()
         except sqlite3.OperationalError:
-            raise  # it is busy, or the disk is full
+            raise  # the file is busy, or the disk is full
         except sqlite3.DatabaseError as problem:
             logger.error("The search index %s is damaged (%s): a new one is made.", self.path, problem)
             self._delete_files()
             return self._prepared()
 
     def _prepared(self) -> sqlite3.Connection:
-        # A new file alone: to close one that SQLite has open here would drop its locks.
+        # For a new file only: closing a file that this process's SQLite has open would drop SQLite's locks.
         # https://www.sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_
         with suppress(FileExistsError):
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, FILE_MODE))
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-            # What a power failure takes from the index, the next rebuild brings: the tables are what counts.
+            # A rebuild restores what a power failure takes from the index: the tables hold the data.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA cache_size = -16000")
             with _transaction(connection):
@@ -227,7 +227,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read one state of the file throughout, whatever others write meanwhile."""
+    """Read a single snapshot of the file, whatever other processes write meanwhile."""
     connection.execute("BEGIN")
     try:
         yield
@@ -236,7 +236,7 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _check_owner(folder: Path) -> None:
-    """Raise `PermissionError` for a folder that others may use: in shared memory anybody may have made it."""
+    """Raise `PermissionError` for a folder that other users can access: any user can create one in shared memory."""
     found = folder.lstat()
     if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & OTHERS):
         raise PermissionError(f"{folder} can be used by other users: remove it, or run `chmod 700` on it")
@@ -255,13 +255,13 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _make_index(connection: sqlite3.Connection, number: int) -> None:
-    """Make the tables of an index. Removed entries have negative places, and no words."""
+    """Create the tables of an index. Removed entries have negative row ids, and no words."""
     for kind in Kind:
         connection.execute(
             f"CREATE TABLE {kind}_{number} (place INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, version TEXT NOT NULL,"
             " author TEXT NOT NULL, visibility TEXT NOT NULL)"
         )
-        # Words come folded and split: this tokenizer leaves all but ASCII as it is.
+        # The words are already folded and split: this tokenizer changes ASCII letters only.
         connection.execute(
             f"CREATE VIRTUAL TABLE {kind}_{number}_words USING fts5(words, tags, columnsize = 0, prefix = '1 2 3',"
             " tokenize = \"ascii tokenchars '_'\")"
@@ -287,7 +287,7 @@ def _save(connection: sqlite3.Connection, **values: str | None) -> None:
 
 
 def _numbers(connection: sqlite3.Connection) -> list[str]:
-    """Return the numbers of the present index, and of the one that is being built."""
+    """Return the numbers of the current index and of the one under construction."""
     state = _state(connection)
     return [state[name] for name in ("current", "building_number") if name in state]
 
@@ -318,7 +318,7 @@ def _put(connection: sqlite3.Connection, table: str, entry: Entry) -> None:
 
 
 def _free_place(connection: sqlite3.Connection, table: str, entry: Entry) -> int:
-    """Return the entry's order, or the next place that is free; for a removed entry one below all others."""
+    """Return the row id: the entry's order or the next free one; for a removed entry one below all others."""
     if entry.removed:
         lowest: int | None = connection.execute(f"SELECT min(place) FROM {table}").fetchone()[0]
         return min(lowest or 0, 0) - 1
