@@ -1,4 +1,4 @@
-"""What works behind a gateway without being asked: its pipelines, and the jobs of a host."""
+"""The background work of a gateway: its pipelines, and the jobs of a host."""
 
 import asyncio
 import logging
@@ -129,7 +129,7 @@ class Background:
         )
 
     def earthquake_statistics(self) -> EarthquakeStatisticsPipeline:
-        """A consumer that counts earthquakes by day."""
+        """Return a consumer that counts earthquakes by day."""
         return EarthquakeStatisticsPipeline(
             self.client,
             self.store.prefix,
@@ -144,13 +144,13 @@ class Background:
         return StatisticsRebuild(self._patient_store, self.now)
 
     def search_jobs(self) -> Iterator[Job]:
-        """Return the jobs that keep the search index, if there is one. One beside local data is built as needed."""
+        """Return the jobs that keep the search index current, if there is one, and build a local one as needed."""
         if not isinstance(self.search, NoIndex):
             yield self.search_pipeline().run
             yield self._build_search if isinstance(self.search, SqliteIndex) else self._check_search
 
     def search_pipeline(self, **given: Any) -> SearchPipeline:
-        """A consumer that keeps the search index; `given` is for it."""
+        """Return a consumer that keeps the search index current; `given` are its arguments."""
         defaults: dict[str, Any] = {
             "metrics": self.search_metrics,
             "pace": search_pace(self.store.aws, self.settings.poll_interval),
@@ -166,7 +166,7 @@ class Background:
         )
 
     def search_sync(self) -> SearchSync:
-        """The handler of the search index, for changes that come from elsewhere than the stream."""
+        """Return the handler of the search index, for changes from other sources than the stream."""
         return SearchSync(self.search, self._patient_store, self.search_metrics)
 
     def search_rebuild(self, on_progress: Callable[[RebuildProgress], None] = lambda _: None) -> Rebuild:
@@ -174,7 +174,7 @@ class Background:
 
     async def _build_search(self) -> None:
         await self.search_rebuild().run_if_needed()
-        await asyncio.Event().wait()  # it is done for good
+        await asyncio.Event().wait()  # a job that returns would be started again
 
     async def _check_search(self) -> None:
         if await self.search_rebuild().is_needed():
@@ -211,7 +211,7 @@ def pipeline_pace(aws: bool, poll_interval: float | None) -> Pace:
 
 
 def search_pace(aws: bool, poll_interval: float | None) -> Pace:
-    """How often the search index looks for changes: on AWS it leaves most of a shard's reads to the others."""
+    """Return the pace of the search consumer: on AWS it leaves most reads of a shard to the other readers."""
     seconds = poll_interval or POLL_SECONDS
     return Pace(poll_seconds=max(seconds, AWS_SEARCH_POLL_SECONDS) if aws else seconds)
 

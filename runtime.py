@@ -186,7 +186,7 @@ class Gateway:
                 port, host = self.settings.metrics_port, self.settings.metrics_host
                 stack.enter_context(metrics_served(self.metrics, port, host))
             if jobs and self._part is not Part.SERVING and self._store.memory and isinstance(self.search, SqliteIndex):
-                self.search.discard()  # with the tables it was built from
+                self.search.discard()  # the tables that it was built from are in memory, too
             if jobs:
                 stack.push_async_callback(stop, [asyncio.create_task(keep(job)) for job in self._jobs()])
             await stack.enter_async_context(self.edge.running(serving=serves))

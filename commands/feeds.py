@@ -77,10 +77,10 @@ def run_pipeline(
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
-    """Handle the feed's changes until interrupted. Any number of such processes share them.
+    """Handle the feed's changes until interrupted. Any number of such processes share the changes.
 
-    They keep the search index too, in the OpenSearch at GATEWAY_SEARCH_URL or beside local data.
-    GATEWAY_POLL_INTERVAL_SECONDS sets how often they are read; on AWS once a second at most.
+    They also keep the search index current, in the OpenSearch at GATEWAY_SEARCH_URL or beside local data.
+    GATEWAY_POLL_INTERVAL_SECONDS sets how often the stream is read; on AWS once a second at most.
     """
     settings = poll_interval() | watchdog() | search()
 

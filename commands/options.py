@@ -77,7 +77,7 @@ def watchdog() -> dict[str, float]:
 
 
 def search() -> dict[str, str]:
-    """Return where the search index is kept, as the environment sets it; empty if it does not."""
+    """Return the URL of the search index from the environment; empty if it is not set."""
     return _named(SEARCH_URL)
 
 

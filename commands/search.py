@@ -1,4 +1,4 @@
-"""The search index: `gateway.py search`, and `gateway.py pipeline search`, which keeps it."""
+"""The search index: `gateway.py search`, and `gateway.py pipeline search`, which keeps it current."""
 
 import json
 import logging
@@ -42,8 +42,9 @@ def run_pipeline(
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
-    """Keep the search index until interrupted, beside the feed's Lambda function; `pipeline feed` does so too.
+    """Keep the search index current until interrupted, beside the feed's Lambda function.
 
+    `pipeline feed` includes this consumer.
     Any number of such processes share the work. GATEWAY_SEARCH_URL names the OpenSearch.
     """
     settings = poll_interval() | watchdog() | search()
@@ -67,9 +68,9 @@ def rebuild(
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
-    """Rebuild the index from the table while the present one is searched, and replace that in the end.
+    """Build a new index from the table while searches use the present one, and then replace that.
 
-    What is written meanwhile is not lost. A rebuild that is interrupted changes nothing; run it again.
+    Writes in the meantime are not lost. A rebuild that is interrupted changes nothing; run it again.
     """
 
     async def build(gateway: Gateway) -> None:
@@ -108,7 +109,7 @@ def status(
 
 def _check(gateway: Gateway) -> None:
     if isinstance(gateway.search, NoIndex):
-        raise mistake("tables in AWS need an OpenSearch for their index: set GATEWAY_SEARCH_URL.", 2)
+        raise mistake("the search index of tables in AWS needs an OpenSearch: set GATEWAY_SEARCH_URL.", 2)
 
 
 def _show(progress: RebuildProgress) -> None:

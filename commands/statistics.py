@@ -70,9 +70,9 @@ def rebuild(
     prefix: Prefix = "",
     region: Region = None,
 ) -> None:
-    """Count the earthquakes that are stored: all of them by a Scan, or those of a range by a Query for each day.
+    """Count the stored earthquakes: all of them by a Scan, or those of a range of days by a Query for each day.
 
-    Only days that were counted are skipped by queries. It may run while gateways serve, and again at any time.
+    Queries skip only days that were counted. The command may run while gateways serve, and may be repeated.
     """
     if (start is None) is not (end is None):
         raise typer.BadParameter("give both, or neither for all days", param_hint="--start, --end")

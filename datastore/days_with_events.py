@@ -1,4 +1,4 @@
-"""Which days of a window may have events of a magnitude, by the daily statistics (QUAKE-P5, QUAKE-6)."""
+"""The days of a window that may have events of a magnitude, from the daily statistics (QUAKE-P5, QUAKE-6)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,7 +36,7 @@ async def days_that_may_have(
 
 
 def is_kept_up(coverage: Coverage, now: datetime) -> bool:
-    """Whether events that other programs store are counted at this moment."""
+    """Whether the consumer currently counts the events that other programs store."""
     return now - from_epoch_ms(coverage.checked_at_ms) <= KEPT_UP
 
 

@@ -1,4 +1,4 @@
-"""An event under all of its USGS ids: it is stored once, whichever of its ids a report prefers (QUAKE-1).
+"""The ids of an event: it is stored once, although its reports may use different ids (QUAKE-1).
 
 USGS names an event by the id of the network whose report it prefers, and may prefer another network's later. A report
 lists all ids of its event. The further ids are alias items: the key of an event, and the id of the event they are for.
@@ -58,7 +58,7 @@ async def _store_with_aliases(store: Store, bounds: KnownBounds, item: Item, oth
 
 
 async def _stored(store: Store, ids: Sequence[str]) -> dict[str, Item]:
-    """What is stored under these ids: events and aliases."""
+    """Return the items that are stored under these ids: events and aliases."""
     items: dict[str, Item] = {}
     for event_id, found in zip(ids, await store.find_all(keys.STORED_IDS, [*map(keys.event, ids)]), strict=True):
         if isinstance(found, Exception):
@@ -69,7 +69,7 @@ async def _stored(store: Store, ids: Sequence[str]) -> dict[str, Item]:
 
 
 def _same_event(event_id: str, there: Mapping[str, Item]) -> Item | None:
-    """Return the item of the event that a report is about: its own, that of a further id, or its own alias.
+    """Return the item of the event that a report describes: its own, that of a further id, or its own alias.
 
     An alias of a further id does not count. Two events may list the same id of a third report, as two of Puerto Rico
     list one of the tsunami warning center.

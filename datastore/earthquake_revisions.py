@@ -13,11 +13,10 @@ from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.parts import Key
 from datastore.store import Action, Store
 
-# The most that one answer lists.
+# The most revisions that one answer lists.
 MOST_REVISIONS = 20
 DELETED = "deleted"
-# A report that differs in none of these adds no revision. USGS also updates an event when somebody reports to have felt
-# it.
+# A report that differs in none of these adds no revision: USGS also updates an event for each report of having felt it.
 COMPARED = ("eventTsMs", "mag", "place", "lat", "lon", "depth", "type", "status", "alert", "tsunami", "sig", "url")
 # An event's alone: its place in the index.
 OF_EVENT = frozenset({"dayBucket", "gsi1pk", "gsi1sk"})
@@ -103,6 +102,6 @@ def _item(key: Key, entity: str, report: Item) -> Item:
 
 
 def _updated(item: Item) -> int:
-    """When USGS last changed a report, in epoch milliseconds. 0 where that is unknown, as in other programs' items."""
+    """Return when USGS last changed a report, in epoch milliseconds; 0 if unknown, as for other programs' items."""
     updated = item.get("updated")
     return updated if type(updated) is int else 0

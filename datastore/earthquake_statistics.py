@@ -73,7 +73,7 @@ class Coverage(Struct, frozen=True):
 
 
 class StatisticsWriter:
-    """Counts events. `open_store` gives a fresh store for each piece of work."""
+    """A counter of events. `open_store` opens a store for each unit of work."""
 
     def __init__(self, open_store: Callable[[], Store]) -> None:
         self._open_store = open_store
@@ -260,7 +260,7 @@ def _next_day(day: str) -> str:
 
 
 def _place(item: Item | None) -> Key | None:
-    """Where an event is counted; None for what is no event, or is in no day's list."""
+    """Return where an item is counted as an event; None if it is not an event, or in no day's list."""
     if item is None or item.get("sk") != "EVENT" or not str(item["pk"]).startswith("EVENT#"):
         return None
     kind, _, day = str(item.get("gsi1pk", "")).partition("#")
@@ -282,7 +282,7 @@ def _is_number(value: object) -> bool:
 
 
 def _counted(place: Key, item: Item) -> Item | None:
-    """The item that counts an event; None for a damaged event, which is listed but not counted."""
+    """Return the item that counts an event; None for a damaged event, which is listed but not counted."""
     if not all(_is_number(item.get(name)) for name in ("mag", "lat", "lon")):
         return None
     return {
@@ -307,7 +307,7 @@ async def _raise_bounds(store: Store, day: str, before: Item, counted: Sequence[
 
 
 def _replacing(day: str, recounts: int | None, counted: Sequence[Item]) -> list[Action]:
-    """The transaction that replaces a day's statistics, if they were counted `recounts` times as yet."""
+    """Return the transaction that replaces a day's statistics if they have been counted `recounts` times so far."""
     natural = [item for item in counted if item["natural"]]
     other = [item for item in counted if not item["natural"]]
     condition = "attribute_not_exists(recounts)" if recounts is None else "recounts = :recounts"

@@ -15,7 +15,7 @@ from datastore.store import Store
 
 
 class Grouping(StrEnum):
-    """By what earthquakes are counted."""
+    """The criterion by which earthquakes are grouped."""
 
     DAY = "DAY"
     MAGNITUDE = "MAGNITUDE"

@@ -175,7 +175,7 @@ class Engine:
             logger.exception("Preparing the restarted engine failed.")
 
     def _refuse_other_data(self, database: Path) -> None:
-        """An engine that starts beside another one's tables would seem to have lost them."""
+        """Refuse a directory with another engine's tables: this engine would show none of them."""
         for file, name in FILES.items():
             if file != database.name and (database.parent / file).exists():
                 raise EngineFailed(
@@ -189,7 +189,7 @@ class Engine:
         if self._folder is not None and self._folder.database is not None and self._running is None:
             await self._end_orphan(self._folder, self._folder.database)
         if self._running is not None:
-            await self._running.stop()  # it may run, and not be in the record
+            await self._running.stop()  # the engine may be running although the record does not name it
         if not self.key:
             self.key = key_in_environment() or (new_key() if self._folder is None else self._folder.key())
         self._running = await self._launch()

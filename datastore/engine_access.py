@@ -13,7 +13,7 @@ from pathlib import Path
 
 from datastore.private_folders import private_file
 
-# Names the key that the owner of an engine demands, and that clients of an engine at a URL send.
+# The variable with the key that the owner of an engine demands, and that clients of an engine at a URL send.
 VARIABLE = "GATEWAY_ENGINE_KEY"
 KEY = re.compile(r"[A-Za-z0-9_-]{32,128}")
 KEY_FILE = "engine.key"

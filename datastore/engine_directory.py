@@ -27,7 +27,7 @@ else:
 
 
 class EngineRecord(NamedTuple):
-    """Where the owner of an engine runs it, and the key that it demands."""
+    """The owner's record: the endpoint of the engine, and its access key."""
 
     endpoint: str
     pid: int

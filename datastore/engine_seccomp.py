@@ -142,7 +142,7 @@ class Handover:
     async def take(self, client: socket.socket, head: bytes) -> None:
         """Hand a connection over to the engine, with all that was sent over it: `head` was only looked at."""
         if self._loop is None:
-            client.close()  # the engine is gone
+            client.close()  # the engine has ended
             return
         if len(self._waiting) >= MOST_WAITING:
             client.close()
@@ -216,7 +216,7 @@ class Handover:
             try:
                 address, port = client.getpeername()
             except OSError:
-                client.close()  # it has left
+                client.close()  # the client has left
                 continue
             try:
                 with _Memory(process) as memory:

@@ -56,8 +56,8 @@ Answer = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 class Runner:
     """Runs operations, each within `deadline` seconds; a subscription runs as long as it is wanted.
 
-    `load` is what the process takes on at once, and `subscriptions` are the places for those that run. Without
-    `resume_ids` subscriptions resume with this process only.
+    `load` limits the operations in hand, and `subscriptions` the running subscriptions. Without `resume_ids`
+    subscriptions resume at this process only.
     """
 
     def __init__(

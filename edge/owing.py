@@ -10,7 +10,7 @@ from edge.answers import Outcome
 from edge.members import Member
 from edge.requests import OverBudget, event_units
 
-# Shares below this are not charged: an event that very many subscribers share is executed at no charge.
+# Shares below this are not charged: an event shared by very many subscribers is free.
 LEAST_SHARE = 0.001
 
 

@@ -9,12 +9,12 @@ from graphql import FieldNode, value_from_ast_untyped
 from datastore.resume_ids import Resume, ResumeIds
 from edge.requests import Request
 
-# They determine how events are sent, not which.
+# These arguments determine how events are sent, not which.
 PACING = frozenset(("whenSlow", "buffer", "minIntervalMs"))
 
 
 def binding_of(request: Request) -> bytes:
-    """Return the field and its arguments, in one spelling."""
+    """Return the field and its arguments in a canonical form."""
     node = request.operation.node
     variables = {
         one.variable.name.value: value_from_ast_untyped(one.default_value)
@@ -29,7 +29,7 @@ def binding_of(request: Request) -> bytes:
 
 
 def resume_of(request: Request, ids: ResumeIds) -> Resume | None:
-    """Return where the subscription resumes; None if it begins. Raises `BadUserInput`."""
+    """Return the event after which the subscription resumes; None for a new one. Raises `BadUserInput`."""
     after = request.asked.resume_after
     return None if after is None else ids.open(after, binding_of(request))
 

@@ -110,8 +110,8 @@ class Settings:
     machine everybody with a token.
 
     `capacity` is how much callers, addresses and the process may have at once. `bus` is the URL of the Redis by which
-    processes share the reading of tables' streams: without one, each reads them for itself. `search_url` is where the
-    OpenSearch is that holds the search index: without one it is a file beside the local data.
+    processes share the reading of tables' streams: without one, each reads them for itself. `search_url` is the URL of
+    the OpenSearch that holds the search index: without one the index is a file beside the local data.
 
     `shared_reads` tells whether requests are served by each other's point reads.
 

@@ -98,7 +98,7 @@ class Upload:
         return None if named is None else Caller(Identity(named[0], Role(named[1])), self._address)
 
     def _take_turn(self, key: str) -> None:
-        """Refuse a second upload of one file at a time: else its token could fill the disk with partial files."""
+        """Refuse a concurrent upload of the same file: otherwise its token could fill the disk with partial files."""
         arriving = self._admission.arriving
         if key in arriving:
             raise Conflict("This file is being uploaded; try again when that has ended.", retryable=True)

@@ -1,4 +1,4 @@
-"""Keeps the daily statistics of earthquakes: a consumer of the stream of `earthquake-events`."""
+"""The pipeline of daily earthquake statistics: a consumer of the stream of `earthquake-events`."""
 
 import asyncio
 import logging
@@ -29,9 +29,10 @@ CHECK_SECONDS = 60.0
 CHECK_AGAIN_SECONDS = 2.0
 # A stream keeps changes for 24 hours. One that was not read for longer may have lost some.
 LONGEST_PAUSE = timedelta(hours=23)
-# With a larger lag the consumer does not keep up.
+# A consumer with a larger lag does not keep up.
 MOST_LAG_SECONDS = 60.0
-# A table of so many megabytes is counted at the start; a larger one takes `gateway.py statistics rebuild`.
+# The consumer counts a table of up to this size in megabytes at its start; a larger one needs `gateway.py statistics
+# rebuild`.
 SMALL_TABLE_PAGES = 16
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class EarthquakeStatisticsPipeline:
     async def check(self) -> bool:
         """Note that the statistics are kept up, if they are; build those of a small table that has none.
 
-        Whether they are kept up by this process.
+        Return whether this process keeps them up.
         """
         coverage = await coverage_of(self._open_store())
         if coverage is None:

@@ -9,7 +9,7 @@ from datastore.attributes import BEYOND_FLOAT, SMALLEST
 from datastore.earthquake_events import EARLIEST_MS, EARTHQUAKE, LATEST_MS, LONGEST_EVENT_ID, Earthquake
 
 LONGEST_PLACE, LONGEST_WORD, LONGEST_URL = 512, 64, 1_000
-# Of an event. Its own counts; USGS has been seen to list five.
+# The most ids of an event, its own included; USGS has listed up to five.
 MOST_IDS = 16
 UNKNOWN_PLACE = "Unknown location"
 
@@ -31,7 +31,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A feature that was not taken in. `event_id` is cut after 64 characters, None when it is missing or no text.
+    """A rejected feature. `event_id` is cut after 64 characters; None if it is missing or not a text.
 
     `updated_at_ms` is when USGS deleted a deleted event, where the feature says so.
     """

@@ -43,9 +43,9 @@ class Paging(Struct, frozen=True):
 
 
 class Listing:
-    """The list that a field pages through: cursors are bound to it and good for nothing else.
+    """The list that a field pages through: cursors are bound to it and valid for no other list.
 
-    `place` names what of an item is in its cursor: the attributes of a start key of the pattern's Query, unless it is
+    `place` names the attributes of an item in its cursor: those of a start key of the pattern's Query, unless it is
     given.
     """
 

@@ -28,7 +28,7 @@ async def earthquake_statistics(info: Info, start: Start = None, end: End = None
 
 
 def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:
-    """How often the values of the answer count, by the arguments as they came.
+    """Return the factor for the values of the answer, by the unvalidated arguments.
 
     By day, half as often as there are groups: about half of the values are none of a group's.
     """
@@ -39,6 +39,6 @@ def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:
 
 
 def partitions_of(arguments: Mapping[str, Any], now: datetime) -> float:
-    """How many blocks of 4 KB are read, by the arguments as they came: of each year, and the item of complete days."""
+    """Return the blocks of 4 KB read, by the unvalidated arguments: those of each year, and the coverage item."""
     days = days_of_window(arguments, now)
     return 2.0 + days // 366 + math.ceil(days / DAYS_OF_BLOCK)

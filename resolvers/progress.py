@@ -10,7 +10,7 @@ from datastore.resume_ids import Resume, Seal, not_an_id
 
 
 def unsealed(place: Place, known: str) -> str:
-    """For events that are not told to clients: they resume after none of them."""
+    """A progress for events that are not sent to clients, who therefore never resume after them."""
     return ""
 
 
@@ -22,7 +22,7 @@ class Mark(NamedTuple):
     seal: Seal = unsealed
 
     def id(self, known: str) -> str:
-        """Of an event."""
+        """Return the resume position of an event."""
         return self.seal(self.place, known)
 
     def id_after(self, event_id: str) -> str:

@@ -130,7 +130,7 @@ class Unshared(Generic[Event]):
 
 
 class Beside(NamedTuple, Generic[Event]):
-    """Another table whose changes are events of a subscription, too."""
+    """A second table whose changes are also events of a subscription."""
 
     table: Table
     select: Callable[[Change], Event | None]

@@ -75,6 +75,6 @@ def listen(
 
 
 def _described(description: str, patterns: tuple[AccessPattern, ...]) -> str:
-    # Two patterns of a field may read in the same way, by another key.
+    # Two patterns of a field may have the same description with different keys.
     lines = "\n\n".join(dict.fromkeys(f"`{pattern.summary}`" for pattern in patterns))
     return f"{description}\n\n{lines}"

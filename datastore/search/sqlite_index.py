@@ -367,7 +367,7 @@ def _statement(
             listed = "SELECT value FROM json_each(?)"
             clauses.append(f"(entries.visibility <> 'followers' OR entries.author IN ({listed}))")
             given.append(orjson.dumps([audience.user_id, *audience.followees]).decode())
-    # CROSS JOIN keeps the order of the tables: the words come first, the newest first.
+    # CROSS JOIN fixes the join order: SQLite starts with the matching words, the newest first.
     return (
         f"SELECT words.rowid, entries.id, entries.author, entries.visibility FROM {table}_words AS words"
         f" CROSS JOIN {table} AS entries ON entries.place = words.rowid WHERE {' AND '.join(clauses)}"

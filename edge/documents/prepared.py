@@ -74,7 +74,7 @@ class PreparedOperation:
         return estimate.of(variables, self.document.now()) if fixed is None else fixed
 
     def loading(self, variables: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
-        """What has to be awaited before `estimate`, if anything has: cost models read statistics."""
+        """Return a coroutine to await before `estimate`, or None: cost models read statistics."""
         estimate = self._summed()
         return estimate.load(variables, self.document.now()) if estimate.modelled else None
 

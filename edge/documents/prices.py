@@ -44,7 +44,7 @@ class Price:
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NOT_SAID)
         self.model = self._extent.model
-        self.moves = callable(self._extent.size)  # with the moment
+        self.moves = callable(self._extent.size)  # the size depends on the time
         self.at_hand = self._extent.at_hand
         self.behind = WRITE_PRICE * self._extent.behind
         self._is_list = is_list_type(get_nullable_type(field.type))

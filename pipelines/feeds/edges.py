@@ -1,4 +1,4 @@
-"""Completes follows that other programs wrote: an edge alone gets the follower's side, which all else follows from.
+"""Completion of follows that other programs wrote: adds the follower's side, on which counts and feeds depend.
 
 Counts, feeds, notifications and who may see a post go by the follower's side (see `followings`). This gateway writes
 and deletes both sides at once. Another program writes and deletes the edge that the document lists.
@@ -15,7 +15,7 @@ from pipelines.feeds.side_by_side import AT_ONCE, side_by_side
 
 
 class Edges:
-    """Handles edges that came without the follower's side, and edges that were deleted."""
+    """A handler of edges that were written without the follower's side, and of deleted edges."""
 
     name = "edges"
 
@@ -24,7 +24,7 @@ class Edges:
         self._at_once = at_once
 
     async def handle(self, changes: Sequence[Change]) -> None:
-        """All changes of one follow at once: what counts is which edges there are now."""
+        """Handle all changes of one follow at once: the result depends on the present edges alone."""
         inserted: dict[tuple[str, str], bool] = {}
         for change in filter(_is_of_concern, changes):
             follow = edge_from(change.keys)
@@ -37,7 +37,7 @@ class Edges:
 
 
 def _is_of_concern(change: Change) -> bool:
-    """Our own edges come with the follower's side, and say so by `since`."""
+    """Whether another program wrote the edge: this gateway's edges have `since`, and a follower's side."""
     if not is_edge(change.keys):
         return False
     return change.kind == "REMOVE" or (change.kind == "INSERT" and "since" not in (change.new or {}))

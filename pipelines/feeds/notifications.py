@@ -1,4 +1,4 @@
-"""Notifies users of what others did: likes, comments, follows and mentions; nobody of what they did themselves.
+"""Notifications of likes, comments, follows and mentions by other users; none of a user's own actions.
 
 Each is told once under a mark that says what it is about, not which record brought it: who likes, takes it back and
 likes again within a window is one liker, and who follows again on the same day is not told of again.
@@ -85,7 +85,7 @@ class Notifications:
         await effects.apply(store, decided, now)
 
     async def _retract(self, store: Store, changes: Sequence[Change], now: datetime) -> None:
-        """Delete the unread notifications of what was deleted; those of a like only where its post is gone.
+        """Delete the unread notifications of deleted items; those of a like only if its post is deleted.
 
         Whether the posts of likes are gone is read in one batch. A like that was taken back before its post was deleted
         does not give the key of its notification any more. The author's unread notifications are therefore read.
@@ -98,7 +98,7 @@ class Notifications:
         await effects.apply(store, [Effect(self._effect(piece), ()) for piece in news], now)
         await retract(store, [piece.notification for piece in news])
         posts = [post for change in changes if (post := deleted(change)) is not None]
-        # Only its author could like a private post, or comment on it.
+        # Only the author could like a private post or comment on it: there is nothing to delete.
         shown = [post for post in posts if post.visibility is not Visibility.PRIVATE]
         await side_by_side(
             [
@@ -116,13 +116,13 @@ async def _is_wanted(recipients: Recipients, piece: News) -> bool:
 
 
 def _is_taken_back(change: Change) -> bool:
-    """Whether a like, comment or post is no more."""
+    """Whether the change deleted a like, comment or post."""
     is_unliked = change.kind == "REMOVE" and is_like(change.keys)
     return is_unliked or uncommented(change) is not None or deleted(change) is not None
 
 
 def _news_deleted(change: Change) -> list[News]:
-    """What a comment or post that is no more was to others."""
+    """Return the notifications that a deleted comment or post had caused."""
     if (comment := uncommented(change)) is not None:
         return _of_comment(comment)
     post = deleted(change)
@@ -145,7 +145,7 @@ def news_of(change: Change) -> list[News]:
 
 
 def _of_like(like: Like) -> list[News]:
-    """Likes of one post within a window are one notification: its key is of the beginning, its place of the last."""
+    """Merge the likes of one post within a window: the key has the time of the first, the order that of the last."""
     if like.post_author is None or like.user_id == like.post_author:
         return []
     window = window_of(like.created_at)

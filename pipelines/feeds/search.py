@@ -1,4 +1,4 @@
-"""Keeps the search index in step with the table `feed`: a consumer of its stream beside the feed's other handlers.
+"""The consumer that keeps the search index current with the table `feed`, beside the feed's other handlers.
 
 It has leases and checkpoints of its own, so a search host that is away holds up nothing else.
 """
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class SearchMetrics:
-    """The figures of the index for Prometheus: what its consumer has done and how far it is behind the stream."""
+    """The metrics of the index: entries written, failures, and the consumer's lag behind the stream."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.stream = StreamMetrics(registry, "search_stream")
@@ -101,7 +101,7 @@ class SearchSync:
 
 
 class SearchPipeline:
-    """One instance of the consumer that keeps the index. Any number may run on the same tables."""
+    """One instance of the consumer. Any number may run on the same tables."""
 
     def __init__(
         self,
@@ -123,12 +123,12 @@ class SearchPipeline:
         )
 
     async def run(self) -> None:
-        """Run until cancelled; the leases are given back then."""
+        """Run until cancelled, then release the leases."""
         await self.consumer.run()
 
 
 def _user(change: Change) -> Entry | None:
-    """Return the entry of the user that a change is about, None where nothing indexed has changed."""
+    """Return the entry of the user that a change concerns; None if nothing indexed has changed."""
     user_id = user_id_of(change.keys)
     if user_id is None or indexed_of_user(change.old) == indexed_of_user(change.new):
         return None
@@ -136,19 +136,19 @@ def _user(change: Change) -> Entry | None:
 
 
 def _post_id(change: Change) -> str | None:
-    """Return the id of the post that a change is about, None where nothing indexed has changed."""
+    """Return the id of the post that a change concerns; None if nothing indexed has changed."""
     post_id = post_id_of(change.keys)
     if post_id is None:
         return None
     if change.keys["SK"] != META:
-        # The META item beside a TAG item with a copy of all tags has them too, and comes by itself.
+        # This gateway wrote the TAG item: the META item has all tags, too, and its own change is handled.
         has_copy = "tags" in (change.new or change.old or {})
         return None if change.kind == "MODIFY" or has_copy else post_id
     return None if indexed_of_post(change.old) == indexed_of_post(change.new) else post_id
 
 
 def _newer(known: Change | None, change: Change) -> Change:
-    """Return the later of two changes of a post's items: they come in the order of each item."""
+    """Return the later of two changes of a post's items: the stream orders changes by item only."""
     if known is None or version_of(known.sequence) < version_of(change.sequence):
         return change
     return known

@@ -1,4 +1,4 @@
-"""Rebuilds the search index from the table, beside the consumer that keeps it in step.
+"""The rebuild of the search index from the table, beside the consumer that keeps it current.
 
 The new index is filled while the present one is searched, and takes its place at once in the end. From the beginning on
 the consumer writes to both, and what it writes is newer than what the scan brings: no item is lost, and none that was
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RebuildProgress:
-    """What a rebuild has done so far: the items it has looked at, and what it has indexed of them."""
+    """The progress of a rebuild: the items scanned, and the posts and users indexed."""
 
     scanned: int = 0
     posts: int = 0
@@ -57,7 +57,7 @@ class Rebuild:
         self._on_progress = on_progress
 
     async def run(self) -> RebuildProgress:
-        """Return what was done when the new index is in place.
+        """Build and swap in the new index. Return what was done.
 
         Raises `BuildReplaced` when another rebuild began meanwhile, and what the store raises. An index that is away
         is waited for.
@@ -77,7 +77,7 @@ class Rebuild:
     async def is_needed(self) -> bool:
         """Return whether the index was never built, or was built from another table than the present one.
 
-        A store or an index that is away is waited for.
+        An unavailable store or index is waited for.
         """
         return await waited_out(self._is_of_another_table, _log_outage, backoff=WAITING, passes=is_any_refusal)
 
@@ -85,7 +85,7 @@ class Rebuild:
         return (await self._index.status()).source != await stream_of(self._wire, FEED.name, self._prefix)
 
     async def run_if_needed(self) -> None:
-        """Build the index unless it is that of the table. Another process may build it at the same time."""
+        """Build the index unless it belongs to the table. Another process may build it at the same time."""
         while await self.is_needed():
             try:
                 done = await self.run()

@@ -45,7 +45,7 @@ class Tick(StrEnum):
     UNCHANGED = "unchanged"
     LOCKED = "locked"  # another instance is at it
     LOST = "lost"  # the match is no longer this poller's: it must stop
-    OVERTAKEN = "overtaken"  # an operator changed the fixture meanwhile: the next tick goes by that
+    OVERTAKEN = "overtaken"  # an operator changed the fixture meanwhile: the next tick uses the change
     FAILED = "failed"  # the provider gave nothing; the state stays
     UNKNOWN = "unknown"  # the provider does not have the match
 
@@ -200,7 +200,7 @@ class ScorePoller:
     async def _write(
         self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: Found, told: MatchSnapshot
     ) -> None:
-        """Write the versions of what was found. The cache keeps what the provider told, and no operator's fields."""
+        """Write the versions that were found. The cache keeps the provider's values, not an operator's."""
         now = self._now()
         cooled = cool(found.events, active.cooldowns, now)
         groups = _grouped(cooled.events)

@@ -243,9 +243,9 @@ class FixtureSyncJob(SyncJob):
 
 
 def _merged(snapshot: MatchSnapshot, match: Match, stored: Match) -> MatchSnapshot:
-    """The facts as they were told, the rest as it was stored: another state may have been the newer one.
+    """Return the provider's facts with the stored rest: the stored state may be the newer one.
 
-    What an operator set is not the provider's: that is as it was told, too.
+    Fields that an operator set keep the provider's value here.
     """
     facts = {fact: getattr(match, fact) for fact in FACTS}
     told = with_operator_fields(stored, replace(match, operator_fields=stored.operator_fields))

@@ -144,7 +144,7 @@ class Stripping:
         elif after == photo:
             return
         if not await self._describe(after) and files:
-            await self._objects.delete(files.keys())  # a delete of the photo may have ended before this write
+            await self._objects.delete(files.keys())  # the photo may have been deleted before this write
 
     async def _separated(self, key: str) -> _File:
         try:

@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 class Consumer:
-    """One instance's share of a table's stream. `instance_id` is nobody else's, and no earlier run's.
+    """One instance's share of a table's stream. `instance_id` is unique to this instance and this run.
 
-    `now` is for what is stored and told; nobody's clock decides who reads. Consumers of different groups read a stream
-    independently: each group has leases and checkpoints of its own.
+    `now` dates stored items and metrics; no clock decides which consumer reads a shard. Consumers of different groups
+    read a stream independently: each group has leases and checkpoints of its own.
     """
 
     def __init__(

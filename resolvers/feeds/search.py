@@ -16,7 +16,7 @@ from resolvers.arguments import After, First
 from resolvers.connections import Connection, Edge, Listing, Paging, PlainEdge
 from resolvers.context import Context, Info
 
-# What of a result's place is in its cursor.
+# The parts of a result's position that its cursor holds.
 PLACE = ("id", "order", "score")
 LIMITS = f"1 to {LONGEST_QUERY} characters, at most {MOST_TERMS} words"
 PostQuery = Annotated[
@@ -51,7 +51,7 @@ async def search_users(info: Info, query: UserQuery, first: First = None, after:
 
 
 def _listing(context: Context, pattern: AccessPattern, field: str, query: Query) -> Listing:
-    """Return the results as a list: its cursors are good for the same words and the same caller alone."""
+    """Return the results as a list whose cursors are valid for the same words and the same caller only."""
     terms = [("#" if term.tag else "") + term.text for term in query.terms]
     caller = None if context.identity is None else context.identity.user_id
     return Listing(context.services.cursors, pattern, field, {"query": terms, "caller": caller}, PLACE)

@@ -1,4 +1,4 @@
-"""What the API says about searching the feed: the shape only."""
+"""The part of the API that searches the feed: the shape only."""
 
 import strawberry
 
@@ -24,7 +24,7 @@ class SearchQueries:
         patterns.SEARCH_FOLLOWED,
         resolver=resolve.search_posts,
         graphql_type=Connection[Post],
-        # Of posts for followers: whether the caller follows their author.
+        # For posts shown to followers: whether the caller follows the author.
         extent=Extent(each=True, reads=2, searched=SEARCH_UNITS + FOLLOWED_UNITS),
         description=f"The posts with some words or tags that the caller may see. {ORDER}",
     )

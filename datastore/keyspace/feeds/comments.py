@@ -61,8 +61,8 @@ DELETE_COMMENT = AccessPattern(
     id="FEED-W6",
     question="Delete one's comment, or one on one's post; a repeat changes nothing",
     table=FEED,
-    # The comment is read before. The post is read where the comment does not name its author, and where it is refused:
-    # a caller who may not see the post learns of no comment.
+    # The comment is read first. The post is read if the comment does not name its author, and before a refusal: a
+    # caller who may not see the post must not learn that the comment exists.
     operations=("GetItem", "BatchGetItem", "UpdateItem"),
     who=Who.USER,
     fields=("deleteComment",),

@@ -82,8 +82,8 @@ FOLLOW = AccessPattern(
     id="FEED-W4",
     question="Follow a user; a repeat changes nothing",
     table=FEED,
-    # That both users are there, and whether the one follows already, is read before. Where another program wrote the
-    # edge, it stays as it is.
+    # Whether both users exist, and whether the follow exists already, is read first. An edge that another program wrote
+    # stays as it is.
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
     transacts=("Put", "Update"),
     who=Who.USER,

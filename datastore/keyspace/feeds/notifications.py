@@ -19,7 +19,7 @@ def notification(user_id: str, moment: datetime, name: str) -> Key:
 
 
 def position(moment: datetime, name: str) -> str:
-    """The sort key in GSI_NOTIF, of the last that happened; that of the table is of the first."""
+    """Return the sort key in GSI_NOTIF, with the time of the last event; the table's key has that of the first."""
     return join(iso(moment), name)
 
 
@@ -87,7 +87,7 @@ NOTIFICATIONS_OF_POST = AccessPattern(
     who=Who.INTERNAL,
     key="PK = :partition AND SK >= :since",
     filter=("post_id = :post",),
-    # A notification that is missed stays until it expires.
+    # A notification that this Query misses stays until it expires.
     consistent=True,
 )
 RETRACT = AccessPattern(

@@ -135,7 +135,7 @@ DELETE_POST = AccessPattern(
     condition="author_id = :me AND attribute_not_exists(deleted_at)",
     update=(
         "SET deleted_at = :now, expiresAt = :gone"
-        # Author and visibility stay: what other programs' likes and comments counted for is known by them.
+        # Author and visibility stay: they determine what other programs' likes and comments counted for.
         " REMOVE GSI1PK, GSI1SK, #text, media_ref, tags, mentions, likes, comments"
     ),
     # A post that was just written can be deleted.

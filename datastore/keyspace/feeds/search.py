@@ -1,9 +1,9 @@
-"""Search: what is read of the table `feed` to show results, and to keep the index."""
+"""Search: the reads of the table `feed` that show results and keep the index current."""
 
 from datastore.declarations import CROWD_MS, AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
 
-# Of a post's items: META and what sorts behind it, its tags. Comments and likes sort before them.
+# The range of a post's items with META and its tags, which sort after META. Comments and likes sort before it.
 FIRST_INDEXED, LAST_INDEXED = "META", "TAG$"
 
 SEARCH_POSTS = AccessPattern(
@@ -45,7 +45,7 @@ INDEXED_POST = AccessPattern(
     operations=("Query",),
     who=Who.INTERNAL,
     key="PK = :partition AND SK BETWEEN :first AND :last",
-    # What is read under a change's sequence number must hold that change.
+    # The read must include the change under whose sequence number the entry is written.
     consistent=True,
 )
 SCAN_INDEXED = AccessPattern(
@@ -55,7 +55,7 @@ SCAN_INDEXED = AccessPattern(
     operations=("Scan",),
     who=Who.INTERNAL,
     filter=("SK = :meta OR begins_with(SK, :tag)",),
-    # A change that was applied before the build began must be found.
+    # The scan must find each change that was made before the build began.
     consistent=True,
 )
 

@@ -270,7 +270,7 @@ LIVE_SCORES = AccessPattern(
     operations=("Scan",),
     who=Who.ANY,
     fields=("liveScores",),
-    # Of which league a match is, an item of another program may not tell.
+    # An item of another program may lack the match's league.
     filter=("#status = :active",),
     consistent=True,
     when_slow=Policy.CLOSE,
