@@ -1,6 +1,6 @@
 """What an operation costs, estimated before the first read: made into a sum once, which then only multiplies."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -11,47 +11,41 @@ from graphql import (
     GraphQLNamedType,
     GraphQLObjectType,
     GraphQLSchema,
-    Undefined,
     get_named_type,
     is_abstract_type,
     is_leaf_type,
     is_object_type,
-    value_from_ast_untyped,
 )
 from graphql.language import (
-    ArgumentNode,
-    DirectiveNode,
     FieldNode,
     FragmentDefinitionNode,
     FragmentSpreadNode,
     InlineFragmentNode,
-    ListValueNode,
-    Node,
-    ObjectValueNode,
     OperationDefinitionNode,
     SelectionSetNode,
-    ValueNode,
-    VariableNode,
 )
 
 from datastore.declarations import CostModel
 from datastore.errors import BadUserInput
+from edge.documents.amounts import (
+    Amount,
+    Condition,
+    Given,
+    Values,
+    arguments_of,
+    both,
+    condition_of,
+    either,
+    greatest,
+    only_if,
+    times,
+    total,
+    value_of,
+)
 from edge.documents.prices import Price
 
-
-class Given(NamedTuple):
-    """What an estimate goes by: the variables, with their defaults, and the moment."""
-
-    variables: Mapping[str, Any]
-    now: datetime
-
-
-# A number, or how to find it.
-Amount = float | Callable[[Given], float]
-Condition = Callable[[Given], bool] | None
 # A field, the type it is asked of (None for any), and when.
 _Part = tuple[str | None, FieldNode, Condition]
-Values = dict[str, Any] | Callable[[Given], dict[str, Any]]
 # A cost model, and the arguments of a field that it estimates.
 Modelled = tuple[CostModel, Values]
 # Statistics are read for so many fields of an operation. The others are estimated by what is known.
@@ -137,7 +131,7 @@ class Costs:
     def estimate(self, document: DocumentNode, operation: OperationDefinitionNode) -> Estimate:
         """That of a valid operation."""
         defaults = {
-            variable.variable.name.value: _value(variable.default_value, {})
+            variable.variable.name.value: value_of(variable.default_value, {})
             for variable in operation.variable_definitions or ()
             if variable.default_value is not None
         }
@@ -176,7 +170,7 @@ class _Sums:
         if key not in self._made:
             asked = self._asked(sets)
             kinds = self._kinds(parent, asked)
-            self._made[key] = _most([self._object(kind, asked) for kind in kinds])
+            self._made[key] = greatest([self._object(kind, asked) for kind in kinds])
         return self._made[key]
 
     def _asked(self, sets: Sequence[SelectionSetNode]) -> list[_Part]:
@@ -188,7 +182,7 @@ class _Sums:
             selection_set, on, when = waiting.pop()
             for selection in selection_set.selections:
                 self._costs.steps += 1
-                here = _both(when, _condition(selection.directives or ()))
+                here = both(when, condition_of(selection.directives or ()))
                 if isinstance(selection, FieldNode):
                     found.append((on, selection, here))
                 elif isinstance(selection, InlineFragmentNode):
@@ -222,10 +216,10 @@ class _Sums:
             if definition is None:
                 continue
             price = self._costs.price(definition)
-            amount = _when(_either(field.conditions), self._field(definition, price, field.nodes))
+            amount = only_if(either(field.conditions), self._field(definition, price, field.nodes))
             # Parts of the parent's own item are read together.
             (own.setdefault(price.patterns, []) if price.own else amounts).append(amount)
-        return _sum([*amounts, *(_most(those) for those in own.values())])
+        return total([*amounts, *(greatest(those) for those in own.values())])
 
     def _of_kind(self, kind: GraphQLObjectType, asked: list[_Part]) -> list[_Part]:
         """The parts that are asked of objects of this type."""
@@ -245,7 +239,7 @@ class _Sums:
             return 0.0
         if price.at_hand and price.at_hand.issuperset(self._names(nodes)):
             return inner
-        values: Values = {} if price.fixed else _arguments(definition, nodes[0].arguments or ())
+        values: Values = {} if price.fixed else arguments_of(definition, nodes[0].arguments or ())
         model = self._costs.models.get(price.model)
         if model is not None:
             self.modelled.append((model, values))
@@ -266,8 +260,8 @@ class _Sums:
             beneath = [node.selection_set for node in field.nodes if node.selection_set]
             if definition is not None and beneath:
                 amount = self.beneath(get_named_type(definition.type), beneath)
-                amounts.append(_when(_either(field.conditions), amount))
-        return _sum(amounts)
+                amounts.append(only_if(either(field.conditions), amount))
+        return total(amounts)
 
 
 class _Values(_Sums):
@@ -279,8 +273,8 @@ class _Values(_Sums):
             definition = kind.fields.get(field.nodes[0].name.value)
             if definition is not None:
                 price = self._costs.price(definition)
-                amounts.append(_when(_either(field.conditions), self._field(definition, price, field.nodes)))
-        return _sum(amounts)
+                amounts.append(only_if(either(field.conditions), self._field(definition, price, field.nodes)))
+        return total(amounts)
 
     def _field(self, definition: GraphQLField, price: Price, nodes: list[FieldNode]) -> Amount:
         named = get_named_type(definition.type)
@@ -291,8 +285,8 @@ class _Values(_Sums):
         if not callable(inner) and inner == 0:
             return 1.0
         if not price.counts:
-            return _sum([1.0, inner])
-        values = _arguments(definition, nodes[0].arguments or ())
+            return total([1.0, inner])
+        values = arguments_of(definition, nodes[0].arguments or ())
 
         def amount(given: Given) -> float:
             size = price.size(values(given) if callable(values) else values, given.now)
@@ -315,7 +309,7 @@ def _priced(price: Price, values: Values, inner: Amount) -> Amount:
     """The price of a field and, as many times as it holds objects, of what is beneath it."""
     if price.fixed:
         # Neither arguments nor the moment matter.
-        return _sum([price.once.units, _times(price.once.size, inner)])
+        return total([price.once.units, times(price.once.size, inner)])
 
     def amount(given: Given) -> float:
         measured = price.measure(values(given) if callable(values) else values, given.now)
@@ -339,116 +333,3 @@ def _modelled(model: CostModel, price: Price, values: Values, inner: Amount) -> 
         return own + price.size(arguments, given.now) * (inner(given) if callable(inner) else inner)
 
     return amount
-
-
-def _arguments(definition: GraphQLField, nodes: Iterable[ArgumentNode]) -> Values:
-    """The values of a field's arguments, those that were left out by their defaults."""
-    defaults = {
-        name: argument.default_value
-        for name, argument in definition.args.items()
-        if argument.default_value is not Undefined
-    }
-    written = {node.name.value: node.value for node in nodes}
-    if not any(_has_variable(value) for value in written.values()):
-        return defaults | _values(written, {})
-    return lambda given: defaults | _values(written, given.variables)
-
-
-def _values(written: Mapping[str, ValueNode], variables: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _value(value, variables) for name, value in written.items()}
-
-
-def _value(node: ValueNode, variables: Mapping[str, Any]) -> Any:
-    """The value as it is written; None for what is none, such as a number of 5,000 digits."""
-    if isinstance(node, VariableNode):
-        return variables.get(node.name.value)
-    try:
-        value = value_from_ast_untyped(node, dict(variables))
-    except ValueError:
-        # Ids may be such numbers: what holds one is as long as it is.
-        if isinstance(node, ListValueNode):
-            return [_value(value, variables) for value in node.values]
-        if isinstance(node, ObjectValueNode):
-            return {field.name.value: _value(field.value, variables) for field in node.fields}
-        return None
-    return None if value is Undefined else value
-
-
-def _has_variable(node: Node) -> bool:
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, VariableNode):
-            return True
-        waiting += getattr(one, "values", None) or getattr(one, "fields", None) or ()
-        inner = getattr(one, "value", None)
-        if isinstance(inner, Node):
-            waiting.append(inner)
-    return False
-
-
-def _condition(directives: Iterable[DirectiveNode]) -> Condition:
-    """When a selection counts, by its `@skip` and `@include`."""
-    found: Condition = None
-    for directive in directives:
-        if directive.name.value not in ("skip", "include") or not directive.arguments:
-            continue
-        found = _both(found, _said(directive.arguments[0].value, wanted=directive.name.value == "include"))
-    return found
-
-
-def _said(value: ValueNode, wanted: bool) -> Condition:
-    def counts(given: Given) -> bool:
-        said = _value(value, given.variables)
-        return said is wanted or not isinstance(said, bool)
-
-    return counts
-
-
-def _both(one: Condition, other: Condition) -> Condition:
-    if one is None or other is None:
-        return one or other
-    return lambda given: one(given) and other(given)
-
-
-def _either(conditions: list[Condition]) -> Condition:
-    known = [condition for condition in conditions if condition is not None]
-    if len(known) < len(conditions):
-        return None
-    return known[0] if len(known) == 1 else lambda given: any(condition(given) for condition in known)
-
-
-def _when(condition: Condition, amount: Amount) -> Amount:
-    if condition is None or (not callable(amount) and amount == 0):
-        return amount
-    return lambda given: (amount(given) if callable(amount) else amount) if condition(given) else 0.0
-
-
-def _sum(amounts: Iterable[Amount]) -> Amount:
-    known, unknown = _parted(amounts)
-    fixed = sum(known)
-    if not unknown:
-        return fixed
-    if len(unknown) == 1 and not fixed:
-        return unknown[0]
-    return lambda given: fixed + sum(amount(given) for amount in unknown)
-
-
-def _most(amounts: Iterable[Amount]) -> Amount:
-    known, unknown = _parted(amounts)
-    least = max(known, default=0.0)
-    if not unknown:
-        return least
-    return lambda given: max(least, *(amount(given) for amount in unknown))
-
-
-def _times(factor: float, amount: Amount) -> Amount:
-    return (lambda given: factor * amount(given)) if callable(amount) else factor * amount
-
-
-def _parted(amounts: Iterable[Amount]) -> tuple[list[float], list[Callable[[Given], float]]]:
-    all_amounts = list(amounts)
-    return (
-        [amount for amount in all_amounts if not callable(amount)],
-        [amount for amount in all_amounts if callable(amount)],
-    )
