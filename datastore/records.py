@@ -16,6 +16,8 @@ KEYS = frozenset({"pk", "sk", "matchid", "teamid", "seasonid", "leagueid"})
 # What an item that is not as it should be makes of reading it.
 DAMAGE = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
 
+DAMAGED = "A stored record is damaged."
+
 logger = logging.getLogger(__name__)
 
 
@@ -25,7 +27,7 @@ def parsed(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, An
         return convert(item)
     except DAMAGE as problem:
         logger.error("An item cannot be read: %s in %r", without_emails(repr(problem)), logged_keys(item))
-        return Internal("A stored record is damaged.")
+        return Internal(DAMAGED)
 
 
 def record(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, Any] | None) -> Record | None:

@@ -194,13 +194,18 @@ async def follow(
             yield event
 
 
+def log_unreadable(change: Change, problem: Exception) -> None:
+    """Log which change cannot be read, and why."""
+    told = without_emails(repr(problem)), logged_keys(change.keys)
+    logger.error("A change of %s cannot be read: %s in %r", change.table, *told)
+
+
 def _tolerant(select: Callable[[Change], Event | None]) -> Callable[[Change], Event | None]:
     def selected(change: Change) -> Event | None:
         try:
             return select(change)
         except DAMAGE as problem:
-            told = without_emails(repr(problem)), logged_keys(change.keys)
-            logger.error("A change of %s cannot be read: %s in %r", change.table, *told)
+            log_unreadable(change, problem)
             return None
 
     return selected

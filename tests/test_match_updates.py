@@ -409,22 +409,6 @@ async def test_a_version_that_the_table_does_not_have_is_no_update(served: Serve
     assert await version_of(listener) == (2, False)
 
 
-async def test_a_change_that_cannot_be_read_is_logged_and_its_repair_is_told(
-    served: Served, caplog: pytest.LogCaptureFixture
-) -> None:
-    await begun(served, "m1")
-    listener = await follow(served)
-    assert await version_of(listener) == (1, True)
-
-    item = active_match_item(replace(await state(served), version=2))
-    await served.store().write_all(ACTIVE_MATCHES, puts=[item | {"previousScore": "{"}])
-    await served.store().write_all(ACTIVE_MATCHES, puts=[item])
-    await advance(served)
-
-    assert [await version_of(listener) for _ in range(2)] == [(2, False), (3, False)]
-    assert "cannot be read" in caplog.text
-
-
 def publish(served: Served, active: ActiveMatch) -> None:
     """Hand a change to the subscribers that the table's stream does not have."""
     assert served.gateway.services is not None

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from resolvers.progress import Mark, Progress
 
@@ -14,7 +14,7 @@ class Update(Protocol):
     def match_id(self) -> str: ...
     @property
     def is_urgent(self) -> bool: ...
-    def then(self, later: Self) -> Self: ...
+    def then(self, later: Any) -> Any: ...
 
 
 U = TypeVar("U", bound=Update)

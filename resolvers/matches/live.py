@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote
 
 import strawberry
 
+from datastore.errors import Internal
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from datastore.resume_ids import not_an_id
@@ -16,7 +17,7 @@ from resolvers import bounds
 from resolvers.context import Context, Info
 from resolvers.matches.conflation import conflated
 from resolvers.matches.fixtures import MatchId
-from resolvers.matches.match_update import LiveScores, MatchUpdate, Updates, snapshot_of
+from resolvers.matches.match_update import LiveScores, MatchUpdate, Unreadable, Updates, snapshot_of
 from resolvers.matches.version_sequence import KEEPING, SinceScores, SinceUpdate, VersionSequence, read_update
 from resolvers.subscribing import Shared
 
@@ -35,7 +36,7 @@ MinIntervalMs = Annotated[
 
 async def match_updates(
     info: Info, match_id: MatchId, min_interval_ms: MinIntervalMs = 0
-) -> Shared[MatchUpdate] | AsyncGenerator[MatchUpdate, None]:
+) -> Shared[MatchUpdate | Internal] | AsyncGenerator[MatchUpdate | Internal, None]:
     context, id = info.context, bounds.id("matchId", match_id)
     seconds = _interval(min_interval_ms)
     sequence = VersionSequence(context, lambda image: image["matchId"] == id, _known_of_one(context, id), match_id=id)
@@ -43,10 +44,12 @@ async def match_updates(
     async def first(context: Context) -> MatchUpdate:
         return await read_update(context, id)
 
-    def events(begin: Callable[[], Awaitable[MatchUpdate | None]]) -> AsyncGenerator[MatchUpdate, None]:
-        async def stands() -> list[MatchUpdate]:
+    def events(
+        begin: Callable[[], Awaitable[MatchUpdate | Internal | None]],
+    ) -> AsyncGenerator[MatchUpdate | Internal, None]:
+        async def stands() -> Updates:
             update = await begin()
-            return [] if update is None else [update]
+            return [] if update is None or isinstance(update, Internal) else [update]
 
         return _each(context, _paced(context, sequence, stands, seconds))
 
@@ -58,7 +61,7 @@ async def match_updates(
 
 async def live_scores(
     info: Info, league_code: AnyLeagueCode = None, min_interval_ms: MinIntervalMs = 0
-) -> Shared[LiveScores] | AsyncGenerator[LiveScores, None]:
+) -> Shared[LiveScores | Internal] | AsyncGenerator[LiveScores | Internal, None]:
     context, seconds = info.context, _interval(min_interval_ms)
     code = None if league_code is None else bounds.code("leagueCode", league_code)
     known = _known_of_many(context)
@@ -73,10 +76,12 @@ async def live_scores(
             await context.leagues.check_code(code)
         return LiveScores(True, [snapshot_of(active) for active in live])
 
-    def events(begin: Callable[[], Awaitable[LiveScores | None]]) -> AsyncGenerator[LiveScores, None]:
+    def events(
+        begin: Callable[[], Awaitable[LiveScores | Internal | None]],
+    ) -> AsyncGenerator[LiveScores | Internal, None]:
         async def stands() -> Updates:
             scores = await begin()
-            return [] if scores is None else scores.updates
+            return [] if scores is None or isinstance(scores, Internal) else scores.updates
 
         return _together(context, known, _paced(context, sequence, stands, seconds))
 
@@ -105,8 +110,8 @@ def _interval(milliseconds: int) -> float:
 # changes, and so is what was told while updates of other matches waited. From there on a version is told once.
 
 
-def _version(update: MatchUpdate) -> str:
-    return str(update.version)
+def _version(update: MatchUpdate | Internal) -> str:
+    return "" if isinstance(update, Internal) else str(update.version)
 
 
 def _known_of_one(context: Context, match_id: str) -> dict[str, int]:
@@ -114,8 +119,8 @@ def _known_of_one(context: Context, match_id: str) -> dict[str, int]:
     return {match_id: _number(known)} if known else {}
 
 
-def _versions(scores: LiveScores) -> str:
-    return _told({update.match_id: update.version for update in scores.updates})
+def _versions(scores: LiveScores | Internal) -> str:
+    return "" if isinstance(scores, Internal) else _told({update.match_id: update.version for update in scores.updates})
 
 
 def _told(versions: Mapping[str, int]) -> str:
@@ -143,10 +148,16 @@ def _paced(
     return conflated(sequence.updates(stands, ahead), seconds, ahead, context.progress)
 
 
-async def _each(context: Context, batches: AsyncGenerator[Updates, None]) -> AsyncGenerator[MatchUpdate, None]:
+async def _each(
+    context: Context, batches: AsyncGenerator[Updates, None]
+) -> AsyncGenerator[MatchUpdate | Internal, None]:
+    """Give each update; in the place of one that cannot be read its error, after which the subscription goes on."""
     async with aclosing(batches):
         async for batch in batches:
             for update in batch:
+                if isinstance(update, Unreadable):
+                    yield update.error
+                    continue
                 if context.progress is not None:
                     context.progress.known = _version(update)
                 yield update
@@ -154,11 +165,17 @@ async def _each(context: Context, batches: AsyncGenerator[Updates, None]) -> Asy
 
 async def _together(
     context: Context, known: Mapping[str, int], batches: AsyncGenerator[Updates, None]
-) -> AsyncGenerator[LiveScores, None]:
+) -> AsyncGenerator[LiveScores | Internal, None]:
     versions = {**known}
     progress, is_first = context.progress, True
     async with aclosing(batches):
-        async for batch in batches:
+        async for mixed in batches:
+            for unreadable in mixed:
+                if isinstance(unreadable, Unreadable):
+                    yield unreadable.error
+            batch = [update for update in mixed if isinstance(update, MatchUpdate)]
+            if mixed and not batch:
+                continue
             if is_first and progress is not None and progress.is_resumed:
                 is_first = False
             elif is_first:

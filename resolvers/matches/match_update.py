@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from datastore.errors import Internal
 from datastore.matches.cricket import CricketEvent, EventKind
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, Part
 
@@ -58,7 +59,30 @@ class MatchUpdate:
         )
 
 
-Updates = Sequence[MatchUpdate]
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A change of a match that cannot be read: subscribers receive the error in the place of an update.
+
+    `version` is that of the damaged item, -1 where it has none. The error waits for no interval, and takes the place of
+    no update: those that wait keep their events.
+    """
+
+    of_match: str
+    error: Internal
+    version: int = -1
+    is_urgent: bool = True
+
+    @property
+    def match_id(self) -> str:
+        """The name under which it waits, which no match has: ids hold no control characters."""
+        return f"\0{self.of_match}"
+
+    def then(self, later: "Update") -> "Update":
+        return later
+
+
+Update = MatchUpdate | Unreadable
+Updates = Sequence[Update]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +90,7 @@ class LiveScores:
     """Updates of some matches. The snapshot is every match that is live; `ended` are those that are no longer."""
 
     is_snapshot: bool
-    updates: Updates
+    updates: Sequence[MatchUpdate]
     ended: Sequence[str] = ()
 
 

@@ -4,7 +4,7 @@ The feed is attached before the state is read. So every version from the one tha
 comes through the feed: what is not newer is passed over, and the rest is contiguous.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from datastore.attributes import Item
+from datastore.errors import Internal
 from datastore.hub import Keeping
 from datastore.keyspace.matches import active_matches as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
@@ -20,11 +21,12 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixture_changes import is_shown
 from datastore.matches.fixtures import Fixtures, no_match
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, begun
+from datastore.records import DAMAGE, DAMAGED
 from datastore.streams import Change
 from resolvers.context import Context
-from resolvers.matches.match_update import LiveScores, MatchUpdate, Updates, is_over, snapshot_of
+from resolvers.matches.match_update import LiveScores, MatchUpdate, Unreadable, Updates, is_over, snapshot_of
 from resolvers.progress import Progress
-from resolvers.subscribing import Beside, follow
+from resolvers.subscribing import Beside, follow, log_unreadable
 
 # The attributes of a state that updates show. A tick that changed nothing writes others.
 SHOWN = (
@@ -59,7 +61,7 @@ class _FixtureChanged(NamedTuple):
     match_id: str
 
 
-_Change = ActiveMatch | _Deleted | _FixtureChanged | _Over | Updates
+_Change = ActiveMatch | Unreadable | _Deleted | _FixtureChanged | _Over | Updates
 
 
 class VersionSequence:
@@ -114,9 +116,10 @@ class VersionSequence:
 
     async def _begin(self, stands: Callable[[], Awaitable[Updates]]) -> Updates:
         updates = await stands()
+        given = [update for update in updates if isinstance(update, MatchUpdate)]
         self.seen.clear()
-        self.seen.update({update.match_id: update.version for update in updates})
-        self._given = {update.match_id: update for update in updates}
+        self.seen.update({update.match_id: update.version for update in given})
+        self._given = {update.match_id: update for update in given}
         return updates
 
     async def _read_last_version(self, progress: Progress | None) -> _Over | None:
@@ -137,9 +140,22 @@ class VersionSequence:
         return None if update is None else [update]
 
     async def _batch(self, change: _Change) -> Updates | None:
-        """Return the updates of a change, None for none. Notes the last version, or that the state was deleted."""
+        """Return the updates of a change, None for none; the error of one that leads to an item that is damaged."""
+        try:
+            return await self._batch_of(change)
+        except Internal as error:
+            if not isinstance(change, ActiveMatch | _Deleted | _FixtureChanged):
+                raise
+            return [Unreadable(change.match_id, error)]
+
+    async def _batch_of(self, change: _Change) -> Updates | None:
+        """Return the same. Notes the last version, or that the state was deleted. Raises `Internal`."""
         update: MatchUpdate | None = None
         match change:
+            case Unreadable():
+                # Behind a snapshot of a later version it tells nothing.
+                is_past = 0 <= change.version < self.seen.get(change.of_match, 0)
+                return None if is_past else [change]
             case _Over(version):
                 self._last_version = version
             case _Deleted(match_id):
@@ -157,7 +173,8 @@ class VersionSequence:
         return None if update is None else [update]
 
     def _note_last(self, updates: Updates) -> None:
-        self._last_version = next((update.version for update in updates if update.is_final), self._last_version)
+        final = (update.version for update in updates if isinstance(update, MatchUpdate) and update.is_final)
+        self._last_version = next(final, self._last_version)
 
     async def _is_over_now(self, active: ActiveMatch) -> bool:
         """Return whether a match is still over: a change may be older than the state that the subscriber has."""
@@ -182,7 +199,7 @@ class VersionSequence:
             return False
         return self.seen.get(self._match_id, -1) >= self._last_version
 
-    def _select(self, change: Change) -> ActiveMatch | _Deleted | None:
+    def _select(self, change: Change) -> ActiveMatch | Unreadable | _Deleted | None:
         image = change.new or change.old
         if image is None or not self._wanted(image):
             return None
@@ -190,7 +207,19 @@ class VersionSequence:
             return _Deleted(image["matchId"])
         if not _differs(change.old or {}, image):
             return None  # a tick that changed nothing
-        return self._context.services.parsed_matches.of(change)
+        try:
+            return self._context.services.parsed_matches.of(change)
+        except DAMAGE as problem:
+            log_unreadable(change, problem)
+            return self._unreadable(image)
+
+    def _unreadable(self, image: Item) -> Unreadable | None:
+        """Return the error of a damaged item, None where it is of a match that is not live and was not."""
+        match_id, status = image["matchId"], image.get("status")
+        if self._only_live and match_id not in self.seen and status in (ActiveStatus.IDLE, ActiveStatus.ENDED):
+            return None
+        version = image.get("version")
+        return Unreadable(match_id, Internal(DAMAGED), version if isinstance(version, int) else -1)
 
     def _select_fixture(self, change: Change) -> _FixtureChanged | None:
         match_id = change.keys["matchId"]
@@ -275,7 +304,7 @@ class _Behind:
     def is_settled(self) -> bool:
         return not self._known
 
-    def knows(self, updates: Updates) -> None:
+    def knows(self, updates: Sequence[MatchUpdate]) -> None:
         self.go_on({update.match_id: update.version for update in updates})
 
     def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
@@ -306,8 +335,8 @@ class SinceUpdate(_Behind):
     def begin(self, first: MatchUpdate) -> None:
         self.knows([first])
 
-    def is_news(self, event: MatchUpdate) -> bool:
-        return self.tells(event.match_id, event)
+    def is_news(self, event: MatchUpdate | Internal) -> bool:
+        return isinstance(event, Internal) or self.tells(event.match_id, event)
 
 
 class SinceScores(_Behind):
@@ -316,8 +345,10 @@ class SinceScores(_Behind):
     def begin(self, first: LiveScores) -> None:
         self.knows(first.updates)
 
-    def is_news(self, event: LiveScores) -> bool:
+    def is_news(self, event: LiveScores | Internal) -> bool:
         """Of scores that come as they are made: each tells of one match."""
+        if isinstance(event, Internal):
+            return True
         if event.ended:
             return self.tells(event.ended[0], None)
         return any([self.tells(update.match_id, update) for update in event.updates])

@@ -180,7 +180,8 @@ class ActiveMatchSubscriptions:
         resolver=resolve_live.match_updates,
         graphql_type=AsyncGenerator[MatchUpdate, None],
         description="A match as it is played: first a snapshot at its version, then every version after it, each once. "
-        "It completes when the match is over and is no longer polled; of such a match it gives the snapshot alone.",
+        "It completes when the match is over and is no longer polled; of such a match it gives the snapshot alone. "
+        "A version that cannot be read is an event with the error INTERNAL, and what can be read follows.",
     )
     live_scores = listen(
         patterns.LIVE_SCORES,
