@@ -112,6 +112,12 @@ def progress() -> Progress:
     return Progress(*columns, console=notes, transient=True, disable=not notes.is_terminal)
 
 
+def show_progress(line: str) -> None:
+    """Overwrite the present line of a terminal; print nothing where stderr is no terminal."""
+    if notes.is_terminal:
+        notes.print(line, end="\r")
+
+
 def shortened(source: str) -> str:
     """A path or address by its end, so that the line it is in stays one."""
     return source if len(source) <= NAME_WIDTH else "…" + source[1 - NAME_WIDTH :]

@@ -1,13 +1,11 @@
 """The feed's pipeline: `gateway.py pipeline feed` and `gateway.py dlq`."""
 
 import json
-import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import typer
 
-from background import metrics_served
 from commands.options import (
     DATA_DIR,
     DataDir,
@@ -18,15 +16,13 @@ from commands.options import (
     poll_interval,
     search,
     store_options,
-    watchdog,
     with_gateway,
 )
-from console import mistake, notes, until_stopped
+from commands.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from console import mistake, show_progress
 from datastore.dead_letters import DeadLetter, every_letter
 from datastore.keyspace.feeds.table import FEED
 from datastore.moments import iso
-from edge.liveness import watch_loop
-from edge.server import settle_garbage_collector
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
 from pipelines.feeds.handlers import feed_handlers
@@ -44,27 +40,9 @@ FanOutBound = Annotated[
         help="Posts of authors with more followers than this are merged when feeds are read.",
     ),
 ]
-MetricsPort = Annotated[
-    int | None,
-    typer.Option(
-        "--metrics-port",
-        envvar="GATEWAY_METRICS_PORT",
-        min=1,
-        max=65535,
-        help="Answer Prometheus at http://HOST:PORT/metrics.",
-    ),
-]
-MetricsHost = Annotated[
-    str,
-    typer.Option(
-        "--metrics-host",
-        envvar="GATEWAY_METRICS_HOST",
-        help="The address to answer Prometheus on. Nobody is asked for a token there.",
-    ),
-]
 
-follows = typer.Typer(no_args_is_help=True, help="The follows of the feed.")
 letters = typer.Typer(no_args_is_help=True, help="Changes of the feed that could not be handled: dead letters.")
+follows = typer.Typer(no_args_is_help=True, help="The follows of the feed.")
 
 
 def run_pipeline(
@@ -82,17 +60,13 @@ def run_pipeline(
     They also keep the search index current, in the OpenSearch at GATEWAY_SEARCH_URL or beside local data.
     GATEWAY_POLL_INTERVAL_SECONDS sets how often the stream is read; on AWS once a second at most.
     """
-    settings = poll_interval() | watchdog() | search()
 
     async def consume(gateway: Gateway) -> None:
-        logging.getLogger().setLevel(logging.INFO)
-        settle_garbage_collector()
-        watch_loop(gateway.settings.watchdog_seconds)
-        with metrics_served(gateway.metrics, metrics_port, metrics_host):
-            pipelines = [gateway.background.feed_pipeline(fan_out_bound=fan_out_bound).run]
-            await until_stopped(all_running([*pipelines, *gateway.background.search_jobs()]))
+        pipelines = [gateway.background.feed_pipeline(fan_out_bound=fan_out_bound).run]
+        await all_running([*pipelines, *gateway.background.search_jobs()])
 
-    with_gateway(consume, store_options(store, data_dir, memory, prefix, region), **settings)
+    options, settings = store_options(store, data_dir, memory, prefix, region), poll_interval() | search()
+    run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **settings)
 
 
 @letters.command("list")
@@ -162,8 +136,7 @@ def repair_follows(
 
 
 def _show_repair(progress: RepairProgress) -> None:
-    if notes.is_terminal:
-        notes.print(_repaired(progress), end="\r")
+    show_progress(_repaired(progress))
 
 
 def _repaired(progress: RepairProgress) -> str:

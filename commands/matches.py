@@ -1,7 +1,6 @@
 """Live cricket: `gateway.py replay FILE` and `gateway.py pipeline cricket`."""
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -9,8 +8,6 @@ from typing import Annotated
 
 import typer
 
-from background import metrics_served
-from commands.feeds import MetricsHost, MetricsPort
 from commands.options import (
     DATA_DIR,
     DataDir,
@@ -19,13 +16,11 @@ from commands.options import (
     Region,
     StoreOption,
     store_options,
-    watchdog,
     with_gateway,
 )
+from commands.pipelines import MetricsHost, MetricsPort, run_until_stopped
 from console import mistake, until_stopped
 from datastore.matches.fixtures import Fixtures
-from edge.liveness import watch_loop
-from edge.server import settle_garbage_collector
 from pipelines.matches.apns_credentials import CredentialsError
 from pipelines.matches.cricsheet import load
 from pipelines.matches.pipeline import Pace
@@ -62,16 +57,13 @@ def run_pipeline(
     region: Region = None,
 ) -> None:
     """Poll live matches until interrupted. Any number of such processes share the matches."""
-    setup, settings = setup_of(source), watchdog()
+    setup = setup_of(source)
 
     async def poll(gateway: Gateway) -> None:
-        logging.getLogger().setLevel(logging.INFO)
-        settle_garbage_collector()
-        watch_loop(gateway.settings.watchdog_seconds)
-        with metrics_served(gateway.metrics, metrics_port, metrics_host):
-            await until_stopped(gateway.background.cricket(setup).run())
+        await gateway.background.cricket(setup).run()
 
-    with_gateway(poll, store_options(store, data_dir, memory, prefix, region), **settings)
+    options = store_options(store, data_dir, memory, prefix, region)
+    run_until_stopped(poll, options, metrics_port=metrics_port, metrics_host=metrics_host)
 
 
 def replay(

@@ -1,13 +1,10 @@
 """The search index: `gateway.py search`, and `gateway.py pipeline search`, which keeps it current."""
 
 import json
-import logging
 from typing import Annotated, Any
 
 import typer
 
-from background import metrics_served
-from commands.feeds import MetricsHost, MetricsPort
 from commands.options import (
     DATA_DIR,
     DataDir,
@@ -18,14 +15,12 @@ from commands.options import (
     poll_interval,
     search,
     store_options,
-    watchdog,
     with_gateway,
 )
-from console import mistake, notes, until_stopped
+from commands.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from console import mistake, show_progress
 from datastore.moments import iso
 from datastore.search import BuildReplaced, NoIndex, Status
-from edge.liveness import watch_loop
-from edge.server import settle_garbage_collector
 from pipelines.feeds.search_rebuild import RebuildProgress
 from pipelines.streams.metrics import LOCAL
 from runtime import Gateway
@@ -47,17 +42,13 @@ def run_pipeline(
     `pipeline feed` includes this consumer.
     Any number of such processes share the work. GATEWAY_SEARCH_URL names the OpenSearch.
     """
-    settings = poll_interval() | watchdog() | search()
 
     async def consume(gateway: Gateway) -> None:
         _check(gateway)
-        logging.getLogger().setLevel(logging.INFO)
-        settle_garbage_collector()
-        watch_loop(gateway.settings.watchdog_seconds)
-        with metrics_served(gateway.metrics, metrics_port, metrics_host):
-            await until_stopped(gateway.background.search_pipeline().run())
+        await gateway.background.search_pipeline().run()
 
-    with_gateway(consume, store_options(store, data_dir, memory, prefix, region), **settings)
+    options, settings = store_options(store, data_dir, memory, prefix, region), poll_interval() | search()
+    run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **settings)
 
 
 @commands.command("rebuild")
@@ -113,8 +104,7 @@ def _check(gateway: Gateway) -> None:
 
 
 def _show(progress: RebuildProgress) -> None:
-    if notes.is_terminal:
-        notes.print(f"{_line(progress)} of {progress.scanned} items", end="\r")
+    show_progress(f"{_line(progress)} of {progress.scanned} items")
 
 
 def _line(progress: RebuildProgress) -> str:

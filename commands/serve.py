@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from commands import matches
-from commands.feeds import FanOutBound, MetricsHost, MetricsPort
+from commands.feeds import FanOutBound
 from commands.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, settings_of, store_options
+from commands.pipelines import MetricsHost, MetricsPort
 from commands.processes import serve_as_told
 from console import mistake
 from datastore.database import StoreOptions

@@ -1,13 +1,10 @@
 """The daily statistics of earthquakes: `gateway.py pipeline earthquakes` and `gateway.py statistics rebuild`."""
 
-import logging
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from background import metrics_served
-from commands.feeds import MetricsHost, MetricsPort
 from commands.options import (
     DATA_DIR,
     DataDir,
@@ -17,13 +14,11 @@ from commands.options import (
     StoreOption,
     poll_interval,
     store_options,
-    watchdog,
     with_gateway,
 )
-from console import mistake, until_stopped
+from commands.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from console import mistake
 from datastore.moments import day_bucket
-from edge.liveness import watch_loop
-from edge.server import settle_garbage_collector
 from pipelines.streams.metrics import LOCAL
 from runtime import Gateway
 
@@ -51,13 +46,10 @@ def run_pipeline(
     """Count earthquakes by day until interrupted. Any number of such processes share the work."""
 
     async def consume(gateway: Gateway) -> None:
-        logging.getLogger().setLevel(logging.INFO)
-        settle_garbage_collector()
-        watch_loop(gateway.settings.watchdog_seconds)
-        with metrics_served(gateway.metrics, metrics_port, metrics_host):
-            await until_stopped(gateway.background.earthquake_statistics().run())
+        await gateway.background.earthquake_statistics().run()
 
-    with_gateway(consume, store_options(store, data_dir, memory, prefix, region), **poll_interval() | watchdog())
+    options = store_options(store, data_dir, memory, prefix, region)
+    run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **poll_interval())
 
 
 @commands.command("rebuild")
