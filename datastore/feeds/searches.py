@@ -20,22 +20,22 @@ from datastore.store import Store
 
 Record = TypeVar("Record")
 
-# How often the index is asked for one page, each time for as many candidates as the page takes and one more. A page
-# for which that is not enough is cut off. So a search reads at most three times what its estimate counts of posts.
+# The most index queries for one page, each for one candidate more than the page takes. A page that is still not full is
+# cut off. So a search reads at most three times the posts that its estimate counts.
 MOST_ROUNDS = 3
-# Of a caller's followees so many are read, in one Query: as many as one may follow.
+# The most followees of a caller that are read, in one Query: as many as a user may follow.
 MOST_FOLLOWED = 5000
-# What a search is estimated at, in read units: the search itself, which is charged, as no call of DynamoDB's is; and
-# the Query of the caller's followees, of whom 250 take 4 units.
+# The estimate of a search in read units: the search itself, which is charged although it calls no DynamoDB, and the
+# Query of the caller's followees, which takes 4 units for 250.
 SEARCH_UNITS = 1.0
 FOLLOWED_UNITS = 4.0
 
 
 class Found(Struct, Generic[Record], frozen=True):
-    """A page of results: each with its place, as it is now or as the error that its damaged item makes of it.
+    """A page of results: each with its position, and its record or the error of a damaged item.
 
-    `end` is where the next page begins, None for an empty page that is the last. With `is_cut_off` the rounds ended
-    before the page was full, and `end` is the last candidate that was looked at: the caller may not see it.
+    `end` is the position after which the next page begins; None for an empty last page. With `is_cut_off` the rounds
+    ended before the page was full, and `end` is the last candidate examined, which may be hidden from the caller.
     """
 
     results: list[tuple[Position, Record | Internal]]
@@ -45,7 +45,7 @@ class Found(Struct, Generic[Record], frozen=True):
 
 
 class Searches:
-    """One method for each access pattern. The index leaves out what it knows to be hidden; the items decide."""
+    """One method for each access pattern. The index leaves out posts known to be hidden; the items decide."""
 
     def __init__(self, index: SearchIndex, store: Store, now: datetime, sight: Sight) -> None:
         self._index = index

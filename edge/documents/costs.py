@@ -48,9 +48,9 @@ from edge.documents.prices import Price
 _Part = tuple[str | None, FieldNode, Condition]
 # A cost model, and the arguments of a field that it estimates.
 Modelled = tuple[CostModel, Values]
-# Statistics are read for so many fields of an operation. The others are estimated by what is known.
+# The fields of an operation for which statistics are read. The others are estimated from cached statistics.
 MOST_LOADED = 4
-# For sizes that depend on no moment.
+# The time for sizes that do not depend on it.
 EVER = datetime.min.replace(tzinfo=UTC)
 
 
@@ -319,7 +319,7 @@ def _priced(price: Price, values: Values, inner: Amount) -> Amount:
 
 
 def _modelled(model: CostModel, price: Price, values: Values, inner: Amount) -> Amount:
-    """Return the price of a field by its cost model, or without its statistics as for any field, within `most`."""
+    """Return the price of a field by its cost model; without statistics by its declaration, at most the model's `most`."""
     priced = _priced(price, values, 0.0)
 
     def amount(given: Given) -> float:
