@@ -319,7 +319,7 @@ def _priced(price: Price, values: Values, inner: Amount) -> Amount:
 
 
 def _modelled(model: CostModel, price: Price, values: Values, inner: Amount) -> Amount:
-    """Return the price of a field by its cost model; without statistics by its declaration, at most the model's `most`."""
+    """Return the price of a field by its cost model; without statistics by its declaration, up to `most`."""
     priced = _priced(price, values, 0.0)
 
     def amount(given: Given) -> float:
