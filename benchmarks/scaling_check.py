@@ -1,15 +1,16 @@
 """`python -m benchmarks.scaling_check`: real runs with 1,000 and 10,000 viewers beside what the model says of them.
 
-The status is 1 where they differ by more than a quarter. Take a machine with little else to do.
+The model's constants are measured first, with other numbers of viewers: a machine that is slower or busier than the one
+of docs/scaling.md changes both sides alike. The status is 1 where they differ by more than a quarter.
 """
 
 import argparse
 import asyncio
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from benchmarks.scaling_model import process_cpu
+from benchmarks.scaling_model import ProcessCosts, process_cpu
 from benchmarks.socket_servers import OURS
 from benchmarks.subscribers import FEWER_FROM, FEWER_PER_SECOND, PER_SECOND, measured, open_many_files
 from benchmarks.text_table import table
@@ -18,7 +19,11 @@ from benchmarks.topics import match_updates
 VIEWERS = (1000, 10_000)
 SECONDS = 8.0
 MOST_APART = 0.25
+# The runs that the constants are measured by: viewers at rest, and viewers with events a second.
+AT_REST, REST_SECONDS = (100, 3000), 20.0
+FEW, MANY = (300, 10.0), (3000, 3.0)
 HEAD = ("viewers", "events/s", "measured", "model", "model / measured")
+HEAD_OF_COSTS = ("CPU", "measured", "docs/scaling.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +33,11 @@ class Checked:
     viewers: int
     events: float
     measured: float
+    costs: ProcessCosts = field(default_factory=ProcessCosts.stated)
 
     @property
     def model(self) -> float:
-        return 1_000_000 * process_cpu(self.viewers, self.events) / (self.viewers * self.events)
+        return 1_000_000 * process_cpu(self.viewers, self.events, self.costs) / (self.viewers * self.events)
 
     @property
     def ratio(self) -> float:
@@ -42,21 +48,62 @@ class Checked:
         return abs(self.ratio - 1) <= MOST_APART
 
 
+def costs_of(rests: tuple[float, float], few: float, many: float) -> ProcessCosts:
+    """Return the costs that explain the runs.
+
+    `rests` are CPU seconds a second with the numbers of viewers of `AT_REST`, `few` and `many` the CPU seconds of an
+    event with those of `FEW` and `MANY`, the time at rest included.
+    """
+    socket = max((rests[1] - rests[0]) / (AT_REST[1] - AT_REST[0]), 0.0)
+    reading = max(rests[0] - AT_REST[0] * socket, 0.0)
+    events = [
+        spent - (reading + viewers * socket) / per_second for spent, (viewers, per_second) in ((few, FEW), (many, MANY))
+    ]
+    delivery = max((events[1] - events[0]) / (MANY[0] - FEW[0]), 0.0)
+    return ProcessCosts(max(events[0] - FEW[0] * delivery, 0.0), delivery, socket, reading)
+
+
+async def calibrate(seconds: float) -> ProcessCosts:
+    """Measure the costs of a process in four runs."""
+    rests, spent = [], []
+    async with measured(OURS, match_updates()) as trial:
+        for viewers, (running, per_second) in zip(AT_REST, (FEW, MANY), strict=True):
+            await trial.open(viewers)
+            await trial.warm_up(viewers)
+            rests.append(await trial.resting(REST_SECONDS) / 1000)
+            delivered, _ = await trial.run(running, seconds, per_second)
+            spent.append(delivered.cpu_ms * running / 1_000_000)
+    return costs_of((rests[0], rests[1]), spent[0], spent[1])
+
+
 async def check(viewers: Sequence[int], seconds: float) -> list[Checked]:
-    """A run for each number of viewers, all of one match."""
+    """Measure the costs, then a run for each number of viewers, all of one match."""
     open_many_files()
+    costs = await calibrate(seconds)
     found = []
     for many in viewers:
         events = FEWER_PER_SECOND if many > FEWER_FROM else PER_SECOND
         async with measured(OURS, match_updates()) as trial:
             delivered, _ = await trial.run(many, seconds, events)
-        found.append(Checked(many, events, delivered.cpu_ms))
+        found.append(Checked(many, events, delivered.cpu_ms, costs))
     return found
 
 
 def text(found: Sequence[Checked]) -> Iterator[str]:
+    """Yield the lines of the report."""
     yield "CPU ms of a gateway for 1,000 deliveries"
     yield from table(HEAD, [_row(one) for one in found])
+    if found:
+        yield ""
+        yield from table(HEAD_OF_COSTS, _costs(found[0].costs))
+
+
+def _costs(costs: ProcessCosts) -> list[list[str]]:
+    stated = ProcessCosts.stated()
+    return [
+        [name, f"{1e6 * mine:.2f} µs", f"{1e6 * theirs:.2f} µs"]
+        for name, mine, theirs in zip(ProcessCosts._fields, costs, stated, strict=True)
+    ]
 
 
 def _row(one: Checked) -> list[str]:

@@ -7,6 +7,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from benchmarks import scaling_constants as constants
 from benchmarks.text_table import table
@@ -55,6 +56,20 @@ class Limit:
     then: str
 
 
+class ProcessCosts(NamedTuple):
+    """CPU seconds of one gateway process: for an event, a delivery of it, a socket a second, and reading a second."""
+
+    event: float
+    delivery: float
+    socket: float
+    reading: float
+
+    @classmethod
+    def stated(cls) -> "ProcessCosts":
+        """Return those of `benchmarks.scaling_constants`."""
+        return cls(constants.event_cpu(), constants.delivery_cpu(), constants.socket_cpu(), constants.reading_cpu())
+
+
 LOADS = (
     Load("10,000 viewers", 10_000, MATCHES),
     Load("100,000 viewers", 100_000, MATCHES),
@@ -90,13 +105,13 @@ def gateway_cpu(load: Load) -> float:
     return gateways(load) * own_cpu(load) + shared_cpu(load)
 
 
-def process_cpu(viewers: int, events: float) -> float:
+def process_cpu(viewers: int, events: float, costs: ProcessCosts | None = None) -> float:
     """Return the CPU share of one gateway process that reads the stream itself and serves `viewers` of one match.
 
-    `events` are events of that match a second. `benchmarks.scaling_check` measures such a process.
+    `events` are events of that match a second. `benchmarks.scaling_check` measures such a process, and its `costs`.
     """
-    for_each = constants.socket_cpu() + events * constants.delivery_cpu()
-    return constants.reading_cpu() + events * constants.event_cpu() + viewers * for_each
+    costs = costs or ProcessCosts.stated()
+    return costs.reading + events * costs.event + viewers * (costs.socket + events * costs.delivery)
 
 
 def poller_cpu(load: Load) -> float:

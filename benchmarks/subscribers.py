@@ -244,7 +244,7 @@ class Trial:
         await self.open(subscribers)
         for _ in range(WARM_UP_EVENTS):
             await self.warm_up(subscribers)
-        resting = await self._resting()
+        resting = await self.resting()
         await self.crowd.ask("begin")
         total = max(int(seconds * per_second), 3)
         sent: dict[Hashable, float] = {}
@@ -268,9 +268,10 @@ class Trial:
                     if await self.crowd.ask(f"count {numbers[0]}") >= subscribers:
                         return
 
-    async def _resting(self) -> float:
+    async def resting(self, seconds: float = IDLE_SECONDS) -> float:
+        """Return the CPU milliseconds of the server for a second without events."""
         before, began = cpu_seconds(self.server.pid), time.perf_counter()
-        await asyncio.sleep(IDLE_SECONDS)
+        await asyncio.sleep(seconds)
         return (cpu_seconds(self.server.pid) - before) * 1000 / (time.perf_counter() - began)
 
     async def _publish(self, total: int, per_second: float, sent: dict[Hashable, float]) -> None:

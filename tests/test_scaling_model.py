@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import scaling_constants, scaling_model
+from benchmarks import scaling_check, scaling_constants, scaling_model
 from benchmarks.scaling_check import Checked
 from benchmarks.scaling_check import text as checked_text
-from benchmarks.scaling_model import Load, dollars, limits
+from benchmarks.scaling_model import Load, ProcessCosts, dollars, limits, process_cpu
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 CONSTANTS = [
@@ -99,9 +99,18 @@ def test_a_process_takes_what_it_reads_executes_sends_and_keeps() -> None:
 def test_a_run_is_compared_with_the_model() -> None:
     right, wrong = Checked(1000, 10, 9.1), Checked(10_000, 1, 20.0)
     assert (round(right.model, 1), right.holds, wrong.holds) == (8.8, True, False)
-    *_, first, second = checked_text([right, wrong])
+    lines = [*checked_text([right, wrong])]
+    first, second = lines[3:5]
     assert first.split() == ["1000", "10", "9.1", "8.8", "0.96"]
     assert second.split() == ["10000", "1", "20.0", "10.7", "0.53"]
+
+
+def test_the_costs_of_a_process_are_those_that_explain_its_runs() -> None:
+    costs = ProcessCosts(event=1e-3, delivery=6e-6, socket=3e-6, reading=0.015)
+    rests = tuple(costs.reading + viewers * costs.socket for viewers in scaling_check.AT_REST)
+    few, many = (process_cpu(*run, costs) / run[1] for run in (scaling_check.FEW, scaling_check.MANY))
+
+    assert scaling_check.costs_of((rests[0], rests[1]), few, many) == pytest.approx(costs)
 
 
 @pytest.mark.parametrize("constant", CONSTANTS, ids=lambda constant: constant.__name__)
