@@ -7,9 +7,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from request_rules import RequestWatch
+
 ROOT = Path(__file__).resolve().parent.parent
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["forking", "gateway", "cricket_process", "feed_process"])
+CONTEXT.set_forkserver_preload(["forking", "gateway", "cricket_process", "feed_process", "service_model"])
 
 
 class Forked:
@@ -63,5 +65,6 @@ def _run(script: str, arguments: list[str], environment: dict[str, str], streams
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(ROOT)
+    RequestWatch(refuses=True).start()
     sys.argv = [script, *arguments]
     runpy.run_path(script, run_name="__main__")

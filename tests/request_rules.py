@@ -81,13 +81,14 @@ def _model() -> Any:
 
 
 @cache
-def _shape(operation: str) -> Any:
+def shape(operation: str) -> Any:
+    """The parameters of an operation."""
     return _model().operation_model(operation).input_shape
 
 
 def _against_the_model(operation: str, request: Request) -> Iterator[str]:
     try:
-        report = ParamValidator().validate(request, _shape(operation))
+        report = ParamValidator().validate(request, shape(operation))
     except RecursionError:
         yield "values that are nested too deep"
     else:
@@ -213,9 +214,13 @@ def _of_an_index(kind: str, table: Table, part: Request) -> Iterator[str]:
 
 
 class RequestWatch:
-    """Checks what a process's clients send, and collects what breaks a rule in `found`."""
+    """Checks what a process's clients send, and collects what breaks a rule in `found`.
 
-    def __init__(self) -> None:
+    With `refuses` such a request is not sent, and fails with an AssertionError: for processes that a test cannot ask.
+    """
+
+    def __init__(self, *, refuses: bool = False) -> None:
+        self.refuses = refuses
         self.found: list[str] = []
         self.seen = 0
 
@@ -227,7 +232,9 @@ class RequestWatch:
             if operation in CHECKED:
                 self.seen += 1
                 payload = request.payload if isinstance(request, Prepared) else request
-                self.found += violations(operation, payload)
+                broken = violations(operation, payload)
+                self.found += broken
+                assert not (broken and self.refuses), broken
             return await call(client, operation, request, **options)
 
         Client.call = watched  # type: ignore[method-assign]

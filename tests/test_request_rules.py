@@ -1,10 +1,14 @@
 """The check of every request that tests send: each rule is found broken by a request that breaks it alone."""
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+from fault_proxy import Proxy
+from forking import Forked
 from request_rules import RequestWatch, violations
 
 from datastore.client import Client, RequestRefused
@@ -89,6 +93,11 @@ def filtered(text: str) -> dict[str, Any]:
     return query("PK = :p", p="a", v="b") | {"FilterExpression": text}
 
 
+SCRIPT = f"""
+import asyncio
+from datastore.client import Client
+asyncio.run(Client.call(None, "GetItem", {GET | {"ProjectionExpression": "name"}}))
+"""
 # What breaks each rule, under a name that tests/engine_limitations.py knows it by, and what is found.
 BROKEN: Mapping[str, tuple[str, dict[str, Any], str]] = {
     "missing parameter": ("GetItem", {"Key": KEY}, "Missing required parameter"),
@@ -213,3 +222,25 @@ async def test_what_any_client_sends_is_checked(client: Client) -> None:
         Client.call = call  # type: ignore[method-assign]
     assert watch.seen == 1
     assert len(watch.found) == 1
+
+
+@pytest.mark.breaks_rules("it is about what is found")
+async def test_a_watch_that_refuses_sends_nothing(client: Client, proxy: Proxy) -> None:
+    call = Client.call
+    try:
+        RequestWatch(refuses=True).start()
+        with pytest.raises(AssertionError, match="reserved words"):
+            await client.call("GetItem", GET | {"ProjectionExpression": "name"})
+    finally:
+        Client.call = call  # type: ignore[method-assign]
+    assert proxy.seen == []
+
+
+def test_processes_that_tests_fork_refuse_what_breaks_a_rule(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+
+    process = Forked(str(script), [], dict(os.environ), stderr=tmp_path / "err")
+
+    assert process.wait(30) == 1
+    assert "reserved words without an alias: ['name']" in (tmp_path / "err").read_text()
