@@ -5,6 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
+from datastore.errors import DomainError
+
 PAUSE_SECONDS = 10.0
 # For jobs to give back what they hold, leases say.
 STOP_SECONDS = 4.0
@@ -25,10 +27,12 @@ async def every(seconds: float, job: Callable[[], Awaitable[object]]) -> None:
 
 
 async def keep(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """A job that fails is told of, and begun again: none ends in silence."""
+    """Run a job, and begin it again when it fails or ends. Failures are logged, with a traceback if unforeseen."""
     while True:
         try:
             await job()
+        except DomainError as problem:
+            logger.error("A job in the background failed; it begins again in %.0f s: %s", PAUSE_SECONDS, problem)
         except Exception:
             logger.exception("A job in the background failed; it begins again in %.0f s", PAUSE_SECONDS)
         await asyncio.sleep(PAUSE_SECONDS)

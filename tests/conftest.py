@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import engine_limitations
+import hypothesis
 import pytest
 import uvicorn
 from fault_proxy import Proxy, client_of
@@ -52,6 +53,10 @@ if hasattr(signal, "SIGHUP"):
 # Operations are compiled at once here, so that all that is tested is compiled, or never.
 GatewayExecutor.compile_after = 0 if os.environ.get("GATEWAY_EXECUTOR") == "interpreted" else 1
 
+
+# How long an example takes is the machine's affair.
+hypothesis.settings.register_profile("tests", deadline=None)
+hypothesis.settings.load_profile("tests")
 
 REQUESTS = RequestWatch()
 REQUESTS.start()

@@ -1,0 +1,35 @@
+"""Jobs in the background: what becomes of those that fail."""
+
+import asyncio
+import logging
+
+import pytest
+
+from datastore.errors import Unavailable
+from pipelines import jobs
+
+
+@pytest.mark.parametrize(("problem", "traced"), [(Unavailable("Search is away."), False), (KeyError("PK"), True)])
+async def test_a_job_that_fails_is_logged_and_begun_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, problem: Exception, traced: bool
+) -> None:
+    """What passes by itself, such as a full disk, is logged in one line."""
+    monkeypatch.setattr(jobs, "PAUSE_SECONDS", 0.0)
+    begun, again = 0, asyncio.Event()
+
+    async def job() -> None:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            raise problem
+        again.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(jobs.keep(job))
+    async with asyncio.timeout(10):
+        await again.wait()
+    task.cancel()
+
+    (record,) = (record for record in caplog.records if record.levelno == logging.ERROR)
+    assert (record.exc_info is not None) == traced
+    assert traced or "Search is away." in record.getMessage()
