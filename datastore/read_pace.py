@@ -1,7 +1,8 @@
 """The rate at which a process reads the shards of streams, adapted to throttling.
 
 AWS throttles GetRecords per shard and does not say who else reads it. A process therefore shares a shard with readers
-it does not know by additive increase and multiplicative decrease (AIMD), as TCP shares a link.
+it does not know by additive increase and multiplicative decrease (AIMD), as TCP shares a link. The increase is bounded,
+so that few calls of many readers are throttled: together they read a shard no more often than two readers do.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 """
 
@@ -19,10 +20,11 @@ T = TypeVar("T")
 
 # A shard serves five reads a second. A reader that was throttled shares it with at least one other.
 FIRST_INTERVAL_SECONDS = 0.4
-# With five reads a second, 300 processes read a shard. Iterators expire after 15 minutes.
-LONGEST_INTERVAL_SECONDS = 60.0
-# Reads a second that a throttled reader adds to its rate each second.
+# Of 30 readers of a shard, a tenth of the calls are throttled at most. More of them cannot slow down any further.
+LONGEST_INTERVAL_SECONDS = 20.0
+# Reads a second that a throttled reader adds to its rate each second; with each read no more than a share of the rate.
 RATE_INCREASE = 0.02
+MOST_GROWTH = 0.04
 JITTER = 0.25
 WARN_AGAIN_SECONDS = 600.0
 # GetRecords calls of a process at the same time: the pool has 128 connections, which clients' reads share
@@ -49,10 +51,10 @@ class ReadPace:
         return self.pause()
 
     def answered(self) -> None:
-        """Raise the rate in proportion to the time since the previous read."""
+        """Raise the rate in proportion to the time since the previous read, within a bound."""
         if self.is_slowed:
-            rate = 1 / self.interval + RATE_INCREASE * self.interval
-            self.interval = max(self._shortest, 1 / rate)
+            growth = min(RATE_INCREASE * self.interval**2, MOST_GROWTH)
+            self.interval = max(self._shortest, self.interval / (1 + growth))
 
     def pause(self) -> float:
         """Return the seconds from one read to the next.
@@ -141,7 +143,7 @@ class StreamReads:
         logger.warning(
             "GetRecords is throttled on the stream of %s: more than two processes may be reading its shards. "
             "Changes arrive late, none is lost; a shard is now read every %.1f s. Set GATEWAY_BUS, or restore its "
-            "Redis, so that one process reads each stream; or run fewer processes.",
+            "Redis, so that one process reads each stream; or run fewer processes: 30 at most share a shard.",
             table,
             pace.interval,
         )
