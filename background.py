@@ -41,6 +41,7 @@ from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers import Provider
 from pipelines.matches.setup import PipelineSetup, Source
 from pipelines.photos.janitor import Janitor
+from pipelines.streams.consumer import Consumer
 from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.shard_work import Pace
 
@@ -49,7 +50,8 @@ METRICS_PAUSE_SECONDS = 0.5
 # Delivering to all phones of a match reads page after page while it sends.
 PIPELINE_DEADLINE_SECONDS = 120.0
 POLL_SECONDS, LOCAL_POLL_SECONDS = 0.25, 0.02
-# AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this.
+# AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this. The
+# search index takes what the feed's pipeline reads, and reads by itself where that pipeline does not run.
 AWS_PIPELINE_POLL_SECONDS = 1.0
 AWS_SEARCH_POLL_SECONDS = 2.0
 
@@ -92,9 +94,10 @@ class Background:
         if self.matches.source is not Source.NONE:
             yield self.cricket(self.matches).run
         if self.settings.feed_pipeline:
-            yield self.feed_pipeline().run
+            feed = self.feed_pipeline()
+            yield feed.run
             yield self.earthquake_statistics().run
-            yield from self.search_jobs()
+            yield from self.search_jobs(feed.consumer)
         yield Janitor(self._patient_store, self.objects, now=self.now).run
         if self.settings.ingest:
             yield partial(every, INGEST_EVERY_SECONDS, partial(self.ingest.run, self.settings.ingest))
@@ -143,10 +146,13 @@ class Background:
     def statistics_rebuild(self) -> StatisticsRebuild:
         return StatisticsRebuild(self._patient_store, self.now)
 
-    def search_jobs(self) -> Iterator[Job]:
-        """Return the jobs that keep the search index current, if there is one, and build a local one as needed."""
+    def search_jobs(self, leader: Consumer | None = None) -> Iterator[Job]:
+        """Return the jobs that keep the search index current, if there is one, and build a local one as needed.
+
+        With a `leader`, the feed's consumer in this process, they take the pages that the leader reads.
+        """
         if not isinstance(self.search, NoIndex):
-            yield self.search_pipeline().run
+            yield self.search_pipeline(leader=leader).run
             yield self._build_search if isinstance(self.search, SqliteIndex) else self._check_search
 
     def search_pipeline(self, **given: Any) -> SearchPipeline:

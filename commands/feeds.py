@@ -62,8 +62,8 @@ def run_pipeline(
     """
 
     async def consume(gateway: Gateway) -> None:
-        pipelines = [gateway.background.feed_pipeline(fan_out_bound=fan_out_bound).run]
-        await all_running([*pipelines, *gateway.background.search_jobs()])
+        feed = gateway.background.feed_pipeline(fan_out_bound=fan_out_bound)
+        await all_running([feed.run, *gateway.background.search_jobs(feed.consumer)])
 
     options, settings = store_options(store, data_dir, memory, prefix, region), poll_interval() | search()
     run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **settings)

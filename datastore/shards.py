@@ -135,6 +135,15 @@ class ShardCursor:
         self._refusals = 0  # of the position or of iterators, in a row
         self._refused: str | None = None
 
+    @property
+    def last(self) -> str | None:
+        """The sequence number of the record that was read last, None at the shard's start."""
+        return self._last
+
+    def skip_to(self, last: str) -> None:
+        """Go on behind a record that was read elsewhere."""
+        self._last, self._iterator = last, None
+
     async def read(self, limit: int = BATCH) -> Page:
         """The next records, none of them twice, though the stream may deliver some again.
 

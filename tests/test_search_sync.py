@@ -28,6 +28,7 @@ from datastore.streams import encode_change
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import GROUP, SearchMetrics, SearchPipeline, SearchSync
 from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
+from pipelines.streams.consumer import Consumer
 from pipelines.streams.letters import Replay
 from pipelines.streams.metrics import StreamMetrics
 
@@ -60,7 +61,7 @@ async def index(tmp_path: Path) -> AsyncIterator[Flaky]:
 class Syncing:
     """An instance of the consumer that can be killed."""
 
-    def __init__(self, database: Database, index: SqliteIndex, name: str) -> None:
+    def __init__(self, database: Database, index: SqliteIndex, name: str, leader: Consumer | None = None) -> None:
         self.figures = StreamMetrics()
         self._killed = False
         self._database = database
@@ -72,6 +73,7 @@ class Syncing:
             instance_id=name,
             now=now,
             metrics=SearchMetrics(self.figures.registry),
+            leader=leader,
             pace=QUICK,
         )
 
@@ -92,8 +94,10 @@ class Syncing:
 
 
 @asynccontextmanager
-async def syncing(database: Database, index: SqliteIndex, name: str = "one") -> AsyncIterator[Syncing]:
-    instance = Syncing(database, index, name)
+async def syncing(
+    database: Database, index: SqliteIndex, name: str = "one", leader: Consumer | None = None
+) -> AsyncIterator[Syncing]:
+    instance = Syncing(database, index, name, leader)
     task = asyncio.create_task(instance.pipeline.run())
     try:
         yield instance
@@ -210,13 +214,15 @@ async def test_posts_of_other_programs_are_read_with_their_tags_once_a_batch(dat
     assert [call.operation for call in store.meter.calls] == ["Query"]
 
 
-async def test_an_index_that_is_away_holds_up_no_counts(database: Database, index: Flaky) -> None:
+@pytest.mark.parametrize("follows", [True, False])
+async def test_an_index_that_is_away_holds_up_no_counts(database: Database, index: Flaky, follows: bool) -> None:
+    """Neither one that takes what the feed's consumer reads nor one that reads the stream itself."""
     index.away = True
     pipeline = FeedPipeline(
         database.client, database.prefix, lambda: store_of(database), instance_id="feed", now=now, pace=QUICK
     )
     feeding = asyncio.create_task(pipeline.run())
-    async with syncing(database, index) as instance:
+    async with syncing(database, index, leader=pipeline.consumer if follows else None) as instance:
         await put(database, user_item("ada"), post := post_item("p1"))
         await until(lambda: (instance.figure("search_failures_total") or 0) > 0)
         await put(database, like_item(post))
@@ -224,6 +230,8 @@ async def test_an_index_that_is_away_holds_up_no_counts(database: Database, inde
             while (await likes_of(database, "p1")) != 1:  # noqa: ASYNC110 - the stream has no event
                 await asyncio.sleep(0.01)
         assert await index.found("hello") == []
+        index.away = False
+        await finds(index, "hello", ["p1"])
     feeding.cancel()
     await asyncio.wait([feeding])
 

@@ -101,7 +101,10 @@ class SearchSync:
 
 
 class SearchPipeline:
-    """One instance of the consumer. Any number may run on the same tables."""
+    """One instance of the consumer. Any number may run on the same tables.
+
+    With a `leader`, the feed's consumer in this process, it takes the pages that the leader reads.
+    """
 
     def __init__(
         self,
@@ -113,13 +116,24 @@ class SearchPipeline:
         instance_id: str,
         now: Callable[[], datetime],
         metrics: SearchMetrics,
+        leader: Consumer | None = None,
         pace: Pace = Pace(),  # noqa: B008 - frozen
     ) -> None:
         stream = metrics.stream
         handler = SearchSync(index, open_store, metrics)
         batches = Batches([handler], open_store, now, stream, retries=RETRIES, outage=pace.outage)
         self.consumer = Consumer(
-            wire, FEED, prefix, batches, open_store, instance_id, now, stream, group=GROUP, pace=pace
+            wire,
+            FEED,
+            prefix,
+            batches,
+            open_store,
+            instance_id,
+            now,
+            stream,
+            group=GROUP,
+            leader=leader,
+            pace=pace,
         )
 
     async def run(self) -> None:

@@ -19,6 +19,7 @@ from pipelines.streams.batches import Batches
 from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.outages import TOLD_AGAIN_SECONDS, is_any_refusal
 from pipelines.streams.shard_work import Pace, ShardWork
+from pipelines.streams.shared_pages import Cursor, FollowingCursor, LeadingCursor, SharedPages
 from pipelines.streams.sharing import Sharing, Taking
 
 # Before the stream is looked at again: children may be listed a moment after their parent has ended.
@@ -32,6 +33,10 @@ class Consumer:
 
     `now` dates stored items and metrics; no clock decides which consumer reads a shard. Consumers of different groups
     read a stream independently: each group has leases and checkpoints of its own.
+
+    A consumer with a `leader`, the consumer of another group in this process, works on the leader's shards and takes the
+    pages that the leader reads (see `shared_pages`). It leaves shards that the leader's group reads in another process
+    to the consumer there, and takes shards that the leader's group does not read.
     """
 
     def __init__(
@@ -46,8 +51,12 @@ class Consumer:
         metrics: StreamMetrics,
         *,
         group: str = "",
+        leader: "Consumer | None" = None,
         pace: Pace = Pace(),  # noqa: B008 - frozen
     ) -> None:
+        self.pages = SharedPages()
+        self.elsewhere: frozenset[str] = frozenset()
+        self.leader = leader
         self._group = group
         self._wire = wire
         self._table = table
@@ -115,8 +124,20 @@ class Consumer:
         self._sharing.look(leases, loop.time())
         if self._lacks_children(leases):
             self._look_at = min(self._look_at, loop.time() + MISSING_CHILD_SECONDS)
-        for taking in self._sharing.takings(self._shards, leases, self._works.keys(), asked_at):
+        others = {lease.shard_id for lease in leases if self._sharing.is_anothers(lease, asked_at)}
+        self.elsewhere = frozenset(others - self._works.keys())
+        for taking in self._takings(leases, asked_at):
             await self._take(taking)
+
+    def _takings(self, leases: Sequence[Lease], asked_at: float) -> list[Taking]:
+        """Return the leases to take. With a leader, give back those of shards that its group reads elsewhere."""
+        if self.leader is None:
+            return self._sharing.takings(self._shards, leases, self._works.keys(), asked_at)
+        elsewhere = self.leader.elsewhere
+        for shard_id in self._running.keys() & elsewhere:
+            self._running[shard_id].stop()
+        free = self._sharing.free(self._shards, leases, self._works.keys(), asked_at)
+        return [taking for taking in free if taking.shard_id not in elsewhere]
 
     def _lacks_children(self, leases: Sequence[Lease]) -> bool:
         """Whether a shard has ended, and what comes after it is not listed yet."""
@@ -149,7 +170,7 @@ class Consumer:
         work = ShardWork(
             self._table.name,
             lease,
-            ShardCursor(self._wire, self._stream, lease.shard_id, lease.checkpoint),
+            self._cursor(lease),
             self._leases,
             self._batches,
             self._metrics,
@@ -162,7 +183,16 @@ class Consumer:
         self._running[lease.shard_id] = work
         self._works[lease.shard_id] = asyncio.create_task(self._work(work, lease.shard_id), name=lease.shard_id)
 
+    def _cursor(self, lease: Lease) -> Cursor:
+        """Return what reads the shard: of a leader for both, else what the leader does not read."""
+        cursor = ShardCursor(self._wire, self._stream, lease.shard_id, lease.checkpoint)
+        if self.leader is None:
+            return LeadingCursor(cursor, self.pages.open(self._stream, lease.shard_id, lease.checkpoint))
+        patience = self._pace.follow_seconds
+        return FollowingCursor(cursor, self.leader.pages, self._stream, lease.shard_id, patience=patience)
+
     async def _work(self, work: ShardWork, shard_id: str) -> None:
+        stream = self._stream
         try:
             await work.run()
         except ShardGone as gone:
@@ -177,6 +207,7 @@ class Consumer:
         finally:
             if self._running.get(shard_id) is work:
                 del self._works[shard_id], self._running[shard_id]
+                self.pages.close(stream, shard_id)
         if work.ended:
             self._look_again()
 

@@ -11,10 +11,11 @@ from typing import NoReturn, TypeVar
 
 from datastore.backoff import Backoff
 from datastore.leases import LIFETIME_SECONDS, Lease, Leases
-from datastore.shards import BATCH, Page, PositionRefused, ShardCursor, Trimmed, sequence_of, time_of
+from datastore.shards import BATCH, Page, PositionRefused, Trimmed, sequence_of, time_of
 from pipelines.streams.batches import Batches
 from pipelines.streams.metrics import ShardLag, StreamMetrics
 from pipelines.streams.outages import OUTAGE, is_any_refusal, waited_out
+from pipelines.streams.shared_pages import Cursor
 
 T = TypeVar("T")
 
@@ -35,13 +36,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often what is done, in seconds; `batch` is the most records handled at once."""
+    """How often what is done, in seconds; `batch` is the most records handled at once.
+
+    A consumer that follows another one in its process reads a shard itself where nothing comes for `follow_seconds`.
+    """
 
     poll_seconds: float = 0.25
     lease_seconds: float = LIFETIME_SECONDS
     hold_seconds: float = 3.0
     discover_seconds: float = 10.0
     stop_seconds: float = 10.0
+    follow_seconds: float = 5.0
     batch: int = BATCH
     outage: Backoff = OUTAGE
 
@@ -61,7 +66,7 @@ class ShardWork:
         self,
         table: str,
         lease: Lease,
-        cursor: ShardCursor,
+        cursor: Cursor,
         open_leases: Callable[[], Leases],
         batches: Batches,
         metrics: StreamMetrics,

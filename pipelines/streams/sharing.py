@@ -57,7 +57,7 @@ class Sharing:
         """
         by_shard = {lease.shard_id: lease for lease in leases}
         ready = [shard.id for shard in _ready(shards, by_shard)]
-        held = {shard_id: by_shard[shard_id] for shard_id in ready if self._is_anothers(by_shard.get(shard_id), at)}
+        held = {shard_id: by_shard[shard_id] for shard_id in ready if self.is_anothers(by_shard.get(shard_id), at)}
         instances = {lease.owner for lease in held.values()} | {self._owner}
         wanted = math.ceil(len(ready) / len(instances)) - len(working)
         if wanted <= 0:
@@ -68,7 +68,19 @@ class Sharing:
         # What is lost may still be worked here, for a moment.
         return self._stolen([lease for lease in held.values() if lease.shard_id not in working], len(working))
 
-    def _is_anothers(self, lease: Lease | None, at: float) -> bool:
+    def free(
+        self, shards: Sequence[ListedShard], leases: Sequence[Lease], working: Collection[str], at: float
+    ) -> list[Taking]:
+        """The leases that no other instance holds, whatever an instance's share is; the arguments as of `takings`."""
+        by_shard = {lease.shard_id: lease for lease in leases}
+        ready = [shard.id for shard in _ready(shards, by_shard) if shard.id not in working]
+        return [
+            Taking(shard_id, by_shard.get(shard_id))
+            for shard_id in ready
+            if not self.is_anothers(by_shard.get(shard_id), at)
+        ]
+
+    def is_anothers(self, lease: Lease | None, at: float) -> bool:
         """Whether another instance holds it, and lives."""
         if lease is None or lease.owner in (None, self._owner):
             return False
