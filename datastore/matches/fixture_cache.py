@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from datastore.attributes import Item
+from datastore.declarations import AccessPattern
 from datastore.keyspace.matches import fixture_cache as keys
 from datastore.matches.cricket import MatchPhase, MatchSnapshot, from_json, to_json
 from datastore.moments import from_iso, iso
@@ -37,16 +38,16 @@ class FixtureCache:
         self._store = store
         self._now = now
 
-    async def get(self, match_id: str) -> CachedMatch | None:
-        """FXC-1, FXC-2: reads of one tick go out together."""
-        item = await self._store.get(keys.CACHED, keys.cached(match_id))
+    async def get(self, match_id: str, pattern: AccessPattern = keys.CACHED) -> CachedMatch | None:
+        """FXC-1: reads of one tick go out together."""
+        item = await self._store.get(pattern, keys.cached(match_id))
         if item is None or "snapshot" not in item or item.get("ttl", 0) <= self._now.timestamp():
             return None  # another program keeps the provider's answer in a form of its own
         return record(cached_from, item)
 
     async def get_many(self, match_ids: Sequence[str]) -> dict[str, CachedMatch]:
         """FXC-2: those that are there."""
-        found = await asyncio.gather(*[self.get(match_id) for match_id in match_ids])
+        found = await asyncio.gather(*[self.get(match_id, keys.CACHED_MANY) for match_id in match_ids])
         return {match_id: cached for match_id, cached in zip(match_ids, found, strict=True) if cached is not None}
 
     async def of_league(self, league_id: str, span: Span) -> Page:

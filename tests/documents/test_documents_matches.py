@@ -1,32 +1,33 @@
-"""The eleven tables of matches as their document lists them, written by another program: alone, and beside our items.
+"""Reads, mutations and subscriptions on the matches of another program: alone, and beside our items."""
 
-The document names keys, index keys and some attributes of each table; no item here has another. What is stored of a
-score is in a form that this gateway does not know.
-"""
-
-from datetime import datetime, timedelta
-from typing import Any
+from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
-from conftest import NOON, Answer, Served
+from conftest import NOON, Served
 from cricket_pipeline import Instance
+from match_documents import (
+    ACTIVE,
+    FIXTURE,
+    LATER,
+    SESSION,
+    TOKEN,
+    good,
+    ids,
+    listed,
+    prepared,
+    seconds,
+    system,
+    write,
+)
 from msgspec.structs import replace
+from pattern_coverage import checked, covers
 from test_active_matches import replay
-from test_fixtures import one
 
-from datastore.attributes import encode_item
-from datastore.declarations import Table
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from datastore.keyspace.matches.devices import DEVICES
-from datastore.keyspace.matches.display_states import DISPLAY_STATES
-from datastore.keyspace.matches.fixture_cache import FIXTURE_CACHE
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
-from datastore.keyspace.matches.locks import LOCKS
-from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
-from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
-from datastore.keyspace.matches.teams import TEAMS
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
@@ -34,95 +35,19 @@ from pipelines.matches.poller import Tick
 from resolvers.access import Role
 
 
-def seconds(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
-
-
-TOKEN = "d1" * 32
-NOW, LATER = int(NOON.timestamp()), int((NOON + timedelta(hours=12)).timestamp())
-FIXTURE = {"matchId": "m1", "leagueCode": "IPL", "startTime": seconds(NOON)}
-ACTIVE = {
-    "matchId": "m1",
-    "status": "active",
-    "instanceId": "i-0abc",
-    "lastTickAt": seconds(NOON),
-    "matchPhase": "INNINGS_1",
-    "previousBallId": "0",
-    "previousScore": {"runs": 12, "wickets": 0, "overs": "2.0"},
-    "previousStatus": "1st Innings",
-    "previousBatting": [{"name": "A Batter", "runs": 12}],
-    "previousBowling": [],
-    "last30Balls": [1, 4],
-    "cooldowns": {"four": NOW},
-}
-ENDED = {"matchId": "m0", "status": "ended", "ttl": LATER}
-SESSION = {
-    "matchId": "m1",
-    "userId#deviceId": "ada#phone",
-    "userId": "ada",
-    "updateToken": "aa11",
-    "status": "active",
-    "sessionStartedAt": seconds(NOON),
-    "ttl": LATER,
-}
-DEVICE = {"userId": "ada", "deviceToken": TOKEN, "platform": "iOS", "apnsToken": "ap1", "ttl": LATER}
-FOLLOW = {"matchId": "m1", "userId": "ada", "teamId": "10", "createdAt": seconds(NOON), "expiresAt": LATER}
-DOCUMENT: list[tuple[Table, dict[str, Any]]] = [
-    (FIXTURES, FIXTURE),
-    (LIVE_ACTIVITIES, SESSION),
-    (ACTIVE_MATCHES, ACTIVE),
-    (ACTIVE_MATCHES, ENDED),
-    (TEAMS, {"teamId": "10"}),
-    (TEAM_SEASONS, {"seasonId": "s1", "teamId": "10"}),
-    (LEAGUES, {"leagueId": "L", "active": True}),
-    (DEVICES, DEVICE),
-    (MATCH_FOLLOWS, FOLLOW),
-    (LOCKS, {"lockKey": "match:m9", "owner": "i-0abc", "expiresAt": LATER}),
-    (DISPLAY_STATES, {"cacheKey": "DISPLAY#m1#10", "ttl": LATER}),
-    (FIXTURE_CACHE, {"matchId": "m1", "leagueId": "L", "startingAt": seconds(NOON), "ttl": LATER}),
-]
-
-
-def write(served: Served, *items: tuple[Table, dict[str, Any]]) -> None:
-    """With boto3, as another program does."""
-    assert served.gateway.database is not None
-    client, prefix = served.gateway.database.admin(), served.gateway.database.prefix
-    for table, item in items:
-        client.put_item(TableName=prefix + table.name, Item=encode_item(item))
-
-
-def good(answer: Answer) -> Any:
-    assert answer.errors is None, answer.errors
-    return answer.data
-
-
-async def system(served: Served, query: str) -> Any:
-    return good(await served.ask(query, user="ops", role=Role.SYSTEM))
-
-
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     """The document's items are there; the ids of this gateway's own match, if they are mixed."""
-    write(served, *DOCUMENT)
-    if request.param == "alone":
-        return []
-    fixtures = Fixtures(served.store(), served.clock())
-    (match,) = await fixtures.sync([one("mine", start=NOON + timedelta(hours=1))])
-    await ActiveMatches(served.store(), served.clock()).register(match)
-    return ["mine"]
+    return await prepared(served, request.param)
 
 
-async def listed(served: Served) -> None:
-    """Have a pipeline look at the list of matches, as it does every five seconds."""
-    instance = Instance(served, replay(served))
-    await instance.orchestrator.reconcile()
-    await instance.orchestrator.aclose()
+@pytest.fixture(autouse=True)
+def patterns_are_used(request: pytest.FixtureRequest, served: Served) -> Iterator[None]:
+    with checked(served, request.function):
+        yield
 
 
-def ids(nodes: Any) -> list[str]:
-    return [node["matchId"] for node in nodes]
-
-
+@covers("FIX-1", "FIX-2", "FIX-3", "AM-1")
 async def test_a_fixture_is_read_alone_and_in_a_league(served: Served, ours: list[str]) -> None:
     fields = """matchId leagueCode status phase version innings { runs } homeTeam { name } awayTeam { name }
         league { name } scorecards { number } liveScore { status phase version }"""
@@ -152,6 +77,7 @@ async def test_a_fixture_is_read_alone_and_in_a_league(served: Served, ours: lis
     assert ids(listed) == ["m1", *ours]
 
 
+@covers("FIX-5", "FIX-6")
 async def test_a_fixture_is_changed_and_archived(served: Served, ours: list[str]) -> None:
     update = 'mutation { updateFixture(id: "m1", input: {note: "Rain"}) { matchId note revision } }'
     archive = 'mutation { archiveFixture(id: "m1") { matchId archivedAt } }'
@@ -160,6 +86,7 @@ async def test_a_fixture_is_changed_and_archived(served: Served, ours: list[str]
     assert (await system(served, archive))["archiveFixture"]["archivedAt"] == "2026-06-25T12:00:00+00:00"
 
 
+@covers("AM-1", "AM-2")
 async def test_active_matches_are_listed_with_the_league_of_their_fixtures(served: Served, ours: list[str]) -> None:
     await listed(served)
     live = good(await served.ask("{ liveMatches { matchId leagueCode liveScore { status phase } } }"))["liveMatches"]
@@ -200,6 +127,7 @@ async def test_only_incomplete_states_cost_a_read_of_their_fixtures(served: Serv
     assert answer.made == ["GetItem cricket-fixtures", "Query active-matches.live-matchId-index"]
 
 
+@covers("AM-3", "AM-6", "AM-7")
 async def test_the_lists_of_an_active_match_are_kept_by_hand(served: Served, ours: list[str]) -> None:
     end = 'mutation { deactivateMatch(id: "m1") { status leagueCode fence } }'
     delete = 'mutation { deleteActiveMatch(id: "m1") { matchId } }'
@@ -215,6 +143,7 @@ async def test_the_lists_of_an_active_match_are_kept_by_hand(served: Served, our
     }
 
 
+@covers("TM-1", "TM-2", "TM-4", "TS-1", "LG-1", "LG-3", "LG-5")
 async def test_teams_seasons_and_leagues_are_read_and_changed(served: Served, ours: list[str]) -> None:
     assert good(await served.ask('{ team(id: "10") { teamId name code national } teams { teamId } }')) == {
         "team": {"teamId": "10", "name": "10", "code": "10", "national": False},
@@ -234,6 +163,7 @@ async def test_teams_seasons_and_leagues_are_read_and_changed(served: Served, ou
     ]
 
 
+@covers("LA-1", "LA-2", "LA-3", "LA-4", "LA-5")
 async def test_sessions_are_read_renewed_and_ended(served: Served, ours: list[str]) -> None:
     fields = "matchId userId deviceId status updateToken"
     listed = good(await served.ask(f'{{ liveActivities(userId: "ada") {{ nodes {{ {fields} }} }} }}', user="ada"))
@@ -257,6 +187,7 @@ async def test_sessions_are_read_renewed_and_ended(served: Served, ours: list[st
     assert good(await served.ask(end, user="ada"))["endLiveActivity"] == {"deviceId": "phone", "status": "ENDED"}
 
 
+@covers("DEV-1", "DEV-3", "DEV-4")
 async def test_a_device_is_read_changed_and_deleted(served: Served, ours: list[str]) -> None:
     read = '{ device(userId: "ada") { deviceToken platform apnsToken osVersion } }'
     token = f'''mutation {{
@@ -273,6 +204,7 @@ async def test_a_device_is_read_changed_and_deleted(served: Served, ours: list[s
     assert good(await served.ask(delete, user="ada"))["deleteDevice"] == {"deviceToken": TOKEN}
 
 
+@covers("FOL-1", "FOL-2", "FOL-4")
 async def test_a_follow_is_read_and_taken_back(served: Served, ours: list[str]) -> None:
     read = '{ matchFollow(matchId: "m1") { userId teamId createdAt } match(id: "m1") { isFollowed } }'
     followers = await system(served, '{ match(id: "m1") { followers { nodes { userId teamId } } } }')
@@ -286,6 +218,7 @@ async def test_a_follow_is_read_and_taken_back(served: Served, ours: list[str]) 
     assert good(await served.ask(unfollow, user="ada"))["unfollowMatch"] == {"userId": "ada"}
 
 
+@covers("LOCK-4", "FXC-1", "FXC-4")
 async def test_locks_are_listed_and_a_cached_answer_of_theirs_is_a_miss(served: Served, ours: list[str]) -> None:
     locks = (await system(served, "{ locks { name owner } }"))["locks"]
     cache = FixtureCache(served.store(), served.clock())
@@ -294,6 +227,7 @@ async def test_locks_are_listed_and_a_cached_answer_of_theirs_is_a_miss(served: 
     assert (await cache.get("m1"), await cache.all()) == (None, [])
 
 
+@covers("DSC-1", "DSC-2")
 async def test_a_display_state_of_theirs_is_built_again_and_kept(served: Served, ours: list[str]) -> None:
     facts = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
     write(served, (FIXTURES, FIXTURE | facts))
@@ -306,6 +240,7 @@ async def test_a_display_state_of_theirs_is_built_again_and_kept(served: Served,
     assert second.made == ["GetItem DisplayStateCache"]
 
 
+@covers("AM-1", "AM-4", "AM-5", "FIX-5", "FXC-5", "LOCK-1", "LOCK-2")
 async def test_an_active_match_is_taken_over_and_polled_on(served: Served, ours: list[str]) -> None:
     provider = replay(served, "m1")
     (match,) = await provider.live()
@@ -383,6 +318,7 @@ async def test_subscribers_receive_them_as_they_stand(served: Served, ours: list
         assert ids((await listener.event())["liveScores"]["updates"]) == ["m1", *ours]
 
 
+@covers("CRIC-S1", "CRIC-S2")
 async def test_subscribers_receive_their_changes(served: Served, ours: list[str]) -> None:
     write(served, (LEAGUES, {"leagueId": "9", "code": "BBL", "name": "Big Bash"}))
     fields = "{ isSnapshot updates { matchId leagueCode liveScore { status } } ended }"

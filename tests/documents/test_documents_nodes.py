@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import match_documents as matches
 import pytest
 from conftest import NOON, Answer, Served
 from documents import test_documents_earthquakes as earthquakes
 from documents import test_documents_feed as feed
-from documents import test_documents_matches as matches
 from documents import test_documents_photos as photos
 from documents import test_documents_sightings as sightings
 from earthquake_samples import put_item, quake, store

@@ -1,0 +1,37 @@
+"""Which access patterns a test exercises on documented items, checked against the calls that the test makes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from conftest import Served
+from test_contract import every_call
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+# Patterns whose calls bear the id of another one: a subscription begins with the read of the state, and what was told
+# is written with the state.
+PART_OF = {"CRIC-S1": "AM-1", "AM-5": "AM-4"}
+
+
+def covers(*ids: str) -> Callable[[Test], Test]:
+    """Declare that a test exercises these patterns."""
+
+    def marked(test: Test) -> Test:
+        test.covers = ids  # type: ignore[attr-defined]
+        return test
+
+    return marked
+
+
+def covered_by(test: object) -> tuple[str, ...]:
+    """Return the ids of the patterns that a test declares."""
+    return getattr(test, "covers", ())
+
+
+@contextmanager
+def checked(served: Served, test: object) -> Iterator[None]:
+    """Fail where the test makes no call of a pattern that it declares."""
+    with every_call(served) as calls:
+        yield
+        used = {id for call in calls for id in call.patterns}
+    assert {PART_OF.get(id, id) for id in covered_by(test)} <= used
