@@ -40,7 +40,7 @@ from datastore.matches.cricket import (
     phase_of,
     to_json,
 )
-from datastore.matches.fixtures import match_from, match_item, shown_of, summary_from
+from datastore.matches.fixture_items import match_from, match_item, shown_of, summary_from
 from datastore.matches.leagues import League, league_from
 from datastore.matches.teams import Team, team_from
 from datastore.moments import epoch_ms, from_iso, from_seconds, iso

@@ -32,7 +32,7 @@ from datastore.matches.cricket import (
 )
 from datastore.matches.display import DisplayState, Names, ball_text, display_state
 from datastore.matches.display_states import DisplayStates, display_state_item
-from datastore.matches.fixtures import match_item
+from datastore.matches.fixture_items import match_item
 from datastore.matches.leagues import League
 from datastore.matches.live_state import ActiveMatch, LiveScore, active_match_item, begun
 from datastore.matches.teams import Team, team_item

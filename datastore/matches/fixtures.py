@@ -1,56 +1,43 @@
 """Matches as the table `cricket-fixtures` keeps them (FIX-1 … FIX-6)."""
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache, partial
-from itertools import chain, pairwise
+from functools import partial
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from datastore.attributes import Item
 from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, derived, flag, number, text, texts
+from datastore.decoding import Decoder
 from datastore.errors import Conflict, NotFound
 from datastore.found import Found
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.keyspace.versioning import REVISION
 from datastore.matches.cricket import (
-    InningsScore,
     Match,
     MatchPhase,
-    Result,
-    Scorecard,
-    Target,
-    Toss,
-    Venue,
-    phase_of,
-    to_json,
 )
+from datastore.matches.fixture_items import facts_of, live_of, match_from, match_item, state_of
 from datastore.matches.operator_fields import (
     OPERATOR_FIELDS,
     FixtureField,
     OperatorWrote,
     attributes_of,
-    operator_fields_from,
     unchanged,
     with_operator_fields,
     without_operator_fields,
 )
-from datastore.moments import from_iso, iso
+from datastore.moments import iso
 from datastore.pages import Page, Span, read_page
 from datastore.records import raw_parsed, record
 from datastore.store import Store, Written
-from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version, versioned
+from datastore.versions import PUT_VERSIONS, Place, expecting, updated, versioned
 
 UPDATES_AT_ONCE = 8
 TRIES = 5
-PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
-# As others write what is not known, or was not when it was stored.
-NO_PHASE = ("", MatchPhase.UNKNOWN.value)
 SOON = timedelta(hours=24)
 LATELY = timedelta(minutes=10)
 
@@ -137,7 +124,7 @@ class Fixtures:
         key = keys.fixture(match.match_id)
         written: Written | None = None
         if stored is None or not stored.version:
-            item = {**_facts(match), **_state(match), "version": match.version, "updatedAt": iso(self._now)}
+            item = {**facts_of(match), **state_of(match), "version": match.version, "updatedAt": iso(self._now)}
             # A poller that has changed nothing yet may have set these: what is 0 stays as it is.
             item |= {"fence": match.fence} if match.fence else {}
             item |= {"lastBallId": match.last_ball_id} if match.last_ball_id else {}
@@ -145,7 +132,7 @@ class Fixtures:
             values |= {"zero": 0} | unchanged(match)
             written = await self._store.update(keys.SYNC_SOON, key, update=expression, **values)
         elif self._tells_state(match, stored, polled):
-            item = {**_facts(match), **state_told(match), "version": stored.version + 1, "updatedAt": iso(self._now)}
+            item = {**facts_of(match), **state_told(match), "version": stored.version + 1, "updatedAt": iso(self._now)}
             expression, values = versioned(without_operator_fields(item | _unarchived(match), match), REVISION)
             values |= {"seen": stored.version, "held": stored.fence} | unchanged(match)
             written = await self._store.update(keys.SYNC_STATE, key, update=expression, **values)
@@ -156,7 +143,7 @@ class Fixtures:
         return await self._write_facts(match)
 
     async def _write_facts(self, match: Match) -> Match:
-        facts = without_operator_fields({**_facts(match), "updatedAt": iso(self._now)}, match)
+        facts = without_operator_fields({**facts_of(match), "updatedAt": iso(self._now)}, match)
         expression, values = versioned(facts, REVISION)
         key = keys.fixture(match.match_id)
         written = await self._store.update(keys.SYNC_FACTS, key, update=expression, **values, **unchanged(match))
@@ -204,7 +191,7 @@ class Fixtures:
 
         What an operator set stays. Raises `OperatorWrote` when that is not what `match.operator_fields` names.
         """
-        expression, values = versioned(without_operator_fields(_live(match, self._now), match), REVISION)
+        expression, values = versioned(without_operator_fields(live_of(match, self._now), match), REVISION)
         values |= unchanged(match)
         written = await self._store.update(keys.WRITE_LIVE, keys.fixture(match.match_id), update=expression, **values)
         if not written.ok and written.item is not None and written.item.get("fence", 0) <= match.fence:
@@ -229,13 +216,13 @@ def goes_back(match: Match, stored: Match, now: datetime) -> bool:
 
 def differs_in_state(match: Match, stored: Match) -> bool:
     """Whether what it tells of how the match stands is not what is stored."""
-    known = _state(stored)
+    known = state_of(stored)
     return any(value != known[name] for name, value in state_told(match).items())
 
 
 def state_told(match: Match) -> Item:
     """How it stands, as far as it tells: a list has no scorecards. A match that is to begin has neither runs."""
-    state = _state(match)
+    state = state_of(match)
     begins = match.phase is MatchPhase.UPCOMING
     told = {"scores": match.innings or begins, "scorecards": match.scorecards or begins}
     return {name: value for name, value in state.items() if told.get(name, True)}
@@ -260,7 +247,7 @@ def _check_operator(written: Written, match: Match) -> None:
 
 def source_values(match: Match, fields: Collection[FixtureField]) -> Item:
     """Return the attributes of these fields as the source tells them."""
-    told = {**_facts(match), **_state(match)}
+    told = {**facts_of(match), **state_of(match)}
     return {name: told[name] for field in fields for name in attributes_of(field)}
 
 
@@ -270,184 +257,3 @@ def _place(match_id: str) -> Place:
 
 def no_match(match_id: str) -> NotFound:
     return NotFound(f"There is no match {match_id!r}.")
-
-
-def _text_of(kind: Any) -> Callable[[str | None], Any]:
-    """What reads a value that is kept as JSON."""
-    decode = msgspec.json.Decoder(kind).decode
-    return lambda text: None if text is None else decode(text)
-
-
-def _moment(text: str | None) -> datetime | None:
-    return None if text is None else from_iso(text)
-
-
-def _status(stored: str | None) -> str:
-    return stored or "NS"
-
-
-def _phase(status: str, stored: str | None) -> MatchPhase:
-    """A word that was new when it was stored may be known by now, as lists read it."""
-    return phase_of(status) if stored is None or stored in NO_PHASE else PHASE_NAMES[stored]
-
-
-def _unknown() -> None:
-    return None
-
-
-def _innings(stored: tuple[InningsScore, ...] | None) -> tuple[InningsScore, ...]:
-    return stored or ()
-
-
-def _follow_on(stored: bool | None, innings: tuple[InningsScore, ...]) -> bool:
-    return _bats_again(innings) if stored is None else stored
-
-
-def _bats_again(innings: tuple[InningsScore, ...]) -> bool:
-    """Whether a side batted twice in a row. Before a super over that is no follow-on: the side that chased begins."""
-    return any(two.team_id == one.team_id and not two.super_over for one, two in pairwise(innings))
-
-
-def match_item(match: Match, now: datetime) -> Item:
-    """The whole item; what is None is left out."""
-    item = {
-        "matchId": match.match_id,
-        **_facts(match),
-        **_state(match),
-        "version": match.version,
-        "fence": match.fence,
-        "lastBallId": match.last_ball_id,
-        REVISION: match.revision,
-        "updatedAt": iso(now),
-    }
-    return {name: value for name, value in item.items() if value is not None}
-
-
-def _facts(match: Match) -> Item:
-    """What is known before a ball is bowled."""
-    return {
-        "leagueId": match.league_id,
-        "leagueCode": match.league_code,
-        "homeTeamId": match.home_team_id,
-        "awayTeamId": match.away_team_id,
-        "startTime": iso(match.start_time),
-        "seasonId": match.season_id,
-        "round": match.round,
-        "format": match.format,
-        "venue": _text(match.venue),
-        "scheduledOvers": match.scheduled_overs,
-        "ballsPerOver": match.balls_per_over,
-    }
-
-
-def _state(match: Match) -> Item:
-    """What changes while a match is played."""
-    return {
-        "status": match.status,
-        "phase": match.phase.value,
-        "note": match.note,
-        "toss": _text(match.toss),
-        "target": _text(match.target),
-        "result": _text(match.result),
-        "followOn": match.follow_on,
-        "playerOfMatch": match.player_of_match,
-        "scores": to_json(match.innings),
-        "scorecards": to_json(match.scorecards or ()),
-    }
-
-
-def _live(match: Match, now: datetime) -> Item:
-    return {
-        **_state(match),
-        "version": match.version,
-        "fence": match.fence,
-        "lastBallId": match.last_ball_id,
-        "updatedAt": iso(now),
-        "liveUpdatedAt": iso(now),
-        "archivedAt": None,
-    }
-
-
-def _text(value: object | None) -> str | None:
-    return None if value is None else to_json(value)
-
-
-# A match from the table, or from its index, which has no scorecards, and neither the phase nor the follow-on.
-match_from = Decoder(
-    Match,
-    match_id=text("matchId"),
-    # Items of other programs need the attributes of the keys alone: that of the table and those of its index.
-    league_id=text("leagueId", default=""),
-    league_code=text("leagueCode"),
-    home_team_id=text("homeTeamId", default=""),
-    away_team_id=text("awayTeamId", default=""),
-    start_time=text("startTime", from_iso),
-    status=text("status", _status, default="NS"),
-    _phase=text("phase", default=None),
-    phase=derived(_phase, "status", "_phase"),
-    season_id=text("seasonId", default=None),
-    round=text("round", default=None),
-    format=text("format", default=None),
-    note=text("note", default=None),
-    venue=text("venue", _text_of(Venue), default=None),
-    toss=text("toss", _text_of(Toss), default=None),
-    scheduled_overs=number("scheduledOvers", default=None),
-    balls_per_over=number("ballsPerOver", default=6),
-    target=text("target", _text_of(Target), default=None),
-    result=text("result", _text_of(Result), default=None),
-    _innings=text("scores", _text_of(tuple[InningsScore, ...]), default=None),
-    innings=derived(_innings, "_innings"),
-    _follow_on=flag("followOn", default=None),
-    follow_on=derived(_follow_on, "_follow_on", "innings"),
-    player_of_match=text("playerOfMatch", default=None),
-    scorecards=text("scorecards", _text_of(tuple[Scorecard, ...]), default=None),
-    version=number("version", default=0),
-    fence=number("fence", default=0),
-    last_ball_id=number("lastBallId", default=0),
-    updated_at=text("updatedAt", _moment, default=None),
-    live_updated_at=text("liveUpdatedAt", _moment, default=None),
-    archived_at=text("archivedAt", _moment, default=None),
-    revision=number(REVISION, version, default=0),
-    operator_fields=texts(OPERATOR_FIELDS, operator_fields_from, default=()),
-)
-# What a tick reads of a fixture.
-tick_from = match_from.without(
-    frozenset({"toss", "target", "result", "_innings", "innings", "_follow_on", "follow_on", "scorecards"})
-)
-
-
-# Parts of a match that are read only where they are shown: the fields of the API that show them, and the values. So few
-# that there is a decoder for each choice of them.
-_PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    ("venue",): ("venue",),
-    ("result",): ("result",),
-    ("toss", "target"): ("toss", "target"),
-    ("innings", "followOn"): ("_innings", "innings", "_follow_on", "follow_on"),
-    ("scorecards",): ("scorecards",),
-    ("season", "note", "playerOfMatch", "scheduledOvers", "ballsPerOver"): (
-        *("season_id", "note", "player_of_match", "scheduled_overs", "balls_per_over"),
-    ),
-    ("operatorFields",): ("operator_fields",),
-    ("version", "revision"): ("version", "fence", "last_ball_id", "revision"),
-    ("updatedAt", "liveUpdatedAt", "archivedAt"): ("updated_at", "live_updated_at", "archived_at"),
-}
-# The fields that show none of these, or have them read anew.
-_OTHERS = (
-    *("__typename", "id", "matchId", "leagueId", "leagueCode", "league", "homeTeamId", "homeTeam"),
-    *("awayTeamId", "awayTeam", "startTime", "status", "phase", "round", "format", "lineups", "liveScore"),
-    *("active", "isFollowed", "followers", "liveActivities"),
-)
-_KNOWN = frozenset(chain(_OTHERS, *_PARTS))
-
-
-@lru_cache(256)
-def shown_of(fields: frozenset[str]) -> Decoder[Match]:
-    """What makes a match of an item of the table where these fields of it are shown."""
-    if not fields <= _KNOWN:
-        return match_from  # for a display state all of a match counts
-    left = [values for shown_by, values in _PARTS.items() if fields.isdisjoint(shown_by)]
-    return match_from.without(frozenset(chain.from_iterable(left)))
-
-
-# A match from the index, which holds no revision: that is None, not 0.
-summary_from = match_from.but(revision=derived(_unknown), operator_fields=derived(_unknown))

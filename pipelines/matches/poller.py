@@ -21,7 +21,8 @@ from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
 from datastore.matches.fixture_cache import FixtureCache
-from datastore.matches.fixtures import Fixtures, tick_from
+from datastore.matches.fixture_items import tick_from
+from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.locks import LIFETIME_SECONDS, Locks
 from datastore.matches.operator_fields import OperatorWrote, with_operator_fields

@@ -8,7 +8,8 @@ import strawberry
 from datastore.errors import BadUserInput
 from datastore.keyspace.matches import fixtures as keys
 from datastore.matches.cricket import LineupPlayer, Match, Scorecard, Venue, phase_of, to_json
-from datastore.matches.fixtures import no_match, shown_of, source_values, summary_from
+from datastore.matches.fixture_items import shown_of, summary_from
+from datastore.matches.fixtures import no_match, source_values
 from datastore.matches.leagues import League
 from datastore.matches.operator_fields import FixtureField
 from datastore.matches.team_seasons import Season

@@ -1,0 +1,213 @@
+"""Matches as items of `cricket-fixtures`, and as items of its index."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import lru_cache
+from itertools import chain, pairwise
+from typing import Any
+
+import msgspec
+
+from datastore.attributes import Item
+from datastore.decoding import Decoder, derived, flag, number, text, texts
+from datastore.keyspace.versioning import REVISION
+from datastore.matches.cricket import (
+    InningsScore,
+    Match,
+    MatchPhase,
+    Result,
+    Scorecard,
+    Target,
+    Toss,
+    Venue,
+    phase_of,
+    to_json,
+)
+from datastore.matches.operator_fields import OPERATOR_FIELDS, operator_fields_from
+from datastore.moments import from_iso, iso
+from datastore.versions import version
+
+PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
+# As others write what is not known, or was not when it was stored.
+NO_PHASE = ("", MatchPhase.UNKNOWN.value)
+
+
+def _text_of(kind: Any) -> Callable[[str | None], Any]:
+    """What reads a value that is kept as JSON."""
+    decode = msgspec.json.Decoder(kind).decode
+    return lambda text: None if text is None else decode(text)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else from_iso(text)
+
+
+def _status(stored: str | None) -> str:
+    return stored or "NS"
+
+
+def _phase(status: str, stored: str | None) -> MatchPhase:
+    """A word that was new when it was stored may be known by now, as lists read it."""
+    return phase_of(status) if stored is None or stored in NO_PHASE else PHASE_NAMES[stored]
+
+
+def _unknown() -> None:
+    return None
+
+
+def _innings(stored: tuple[InningsScore, ...] | None) -> tuple[InningsScore, ...]:
+    return stored or ()
+
+
+def _follow_on(stored: bool | None, innings: tuple[InningsScore, ...]) -> bool:
+    return _bats_again(innings) if stored is None else stored
+
+
+def _bats_again(innings: tuple[InningsScore, ...]) -> bool:
+    """Whether a side batted twice in a row. Before a super over that is no follow-on: the side that chased begins."""
+    return any(two.team_id == one.team_id and not two.super_over for one, two in pairwise(innings))
+
+
+def match_item(match: Match, now: datetime) -> Item:
+    """The whole item; what is None is left out."""
+    item = {
+        "matchId": match.match_id,
+        **facts_of(match),
+        **state_of(match),
+        "version": match.version,
+        "fence": match.fence,
+        "lastBallId": match.last_ball_id,
+        REVISION: match.revision,
+        "updatedAt": iso(now),
+    }
+    return {name: value for name, value in item.items() if value is not None}
+
+
+def facts_of(match: Match) -> Item:
+    """What is known before a ball is bowled."""
+    return {
+        "leagueId": match.league_id,
+        "leagueCode": match.league_code,
+        "homeTeamId": match.home_team_id,
+        "awayTeamId": match.away_team_id,
+        "startTime": iso(match.start_time),
+        "seasonId": match.season_id,
+        "round": match.round,
+        "format": match.format,
+        "venue": _text(match.venue),
+        "scheduledOvers": match.scheduled_overs,
+        "ballsPerOver": match.balls_per_over,
+    }
+
+
+def state_of(match: Match) -> Item:
+    """What changes while a match is played."""
+    return {
+        "status": match.status,
+        "phase": match.phase.value,
+        "note": match.note,
+        "toss": _text(match.toss),
+        "target": _text(match.target),
+        "result": _text(match.result),
+        "followOn": match.follow_on,
+        "playerOfMatch": match.player_of_match,
+        "scores": to_json(match.innings),
+        "scorecards": to_json(match.scorecards or ()),
+    }
+
+
+def live_of(match: Match, now: datetime) -> Item:
+    return {
+        **state_of(match),
+        "version": match.version,
+        "fence": match.fence,
+        "lastBallId": match.last_ball_id,
+        "updatedAt": iso(now),
+        "liveUpdatedAt": iso(now),
+        "archivedAt": None,
+    }
+
+
+def _text(value: object | None) -> str | None:
+    return None if value is None else to_json(value)
+
+
+# A match from the table, or from its index, which has no scorecards, and neither the phase nor the follow-on.
+match_from = Decoder(
+    Match,
+    match_id=text("matchId"),
+    # Items of other programs need the attributes of the keys alone: that of the table and those of its index.
+    league_id=text("leagueId", default=""),
+    league_code=text("leagueCode"),
+    home_team_id=text("homeTeamId", default=""),
+    away_team_id=text("awayTeamId", default=""),
+    start_time=text("startTime", from_iso),
+    status=text("status", _status, default="NS"),
+    _phase=text("phase", default=None),
+    phase=derived(_phase, "status", "_phase"),
+    season_id=text("seasonId", default=None),
+    round=text("round", default=None),
+    format=text("format", default=None),
+    note=text("note", default=None),
+    venue=text("venue", _text_of(Venue), default=None),
+    toss=text("toss", _text_of(Toss), default=None),
+    scheduled_overs=number("scheduledOvers", default=None),
+    balls_per_over=number("ballsPerOver", default=6),
+    target=text("target", _text_of(Target), default=None),
+    result=text("result", _text_of(Result), default=None),
+    _innings=text("scores", _text_of(tuple[InningsScore, ...]), default=None),
+    innings=derived(_innings, "_innings"),
+    _follow_on=flag("followOn", default=None),
+    follow_on=derived(_follow_on, "_follow_on", "innings"),
+    player_of_match=text("playerOfMatch", default=None),
+    scorecards=text("scorecards", _text_of(tuple[Scorecard, ...]), default=None),
+    version=number("version", default=0),
+    fence=number("fence", default=0),
+    last_ball_id=number("lastBallId", default=0),
+    updated_at=text("updatedAt", _moment, default=None),
+    live_updated_at=text("liveUpdatedAt", _moment, default=None),
+    archived_at=text("archivedAt", _moment, default=None),
+    revision=number(REVISION, version, default=0),
+    operator_fields=texts(OPERATOR_FIELDS, operator_fields_from, default=()),
+)
+# What a tick reads of a fixture.
+tick_from = match_from.without(
+    frozenset({"toss", "target", "result", "_innings", "innings", "_follow_on", "follow_on", "scorecards"})
+)
+
+
+# Parts of a match that are read only where they are shown: the fields of the API that show them, and the values. So few
+# that there is a decoder for each choice of them.
+_PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("venue",): ("venue",),
+    ("result",): ("result",),
+    ("toss", "target"): ("toss", "target"),
+    ("innings", "followOn"): ("_innings", "innings", "_follow_on", "follow_on"),
+    ("scorecards",): ("scorecards",),
+    ("season", "note", "playerOfMatch", "scheduledOvers", "ballsPerOver"): (
+        *("season_id", "note", "player_of_match", "scheduled_overs", "balls_per_over"),
+    ),
+    ("operatorFields",): ("operator_fields",),
+    ("version", "revision"): ("version", "fence", "last_ball_id", "revision"),
+    ("updatedAt", "liveUpdatedAt", "archivedAt"): ("updated_at", "live_updated_at", "archived_at"),
+}
+# The fields that show none of these, or have them read anew.
+_OTHERS = (
+    *("__typename", "id", "matchId", "leagueId", "leagueCode", "league", "homeTeamId", "homeTeam"),
+    *("awayTeamId", "awayTeam", "startTime", "status", "phase", "round", "format", "lineups", "liveScore"),
+    *("active", "isFollowed", "followers", "liveActivities"),
+)
+_KNOWN = frozenset(chain(_OTHERS, *_PARTS))
+
+
+@lru_cache(256)
+def shown_of(fields: frozenset[str]) -> Decoder[Match]:
+    """What makes a match of an item of the table where these fields of it are shown."""
+    if not fields <= _KNOWN:
+        return match_from  # for a display state all of a match counts
+    left = [values for shown_by, values in _PARTS.items() if fields.isdisjoint(shown_by)]
+    return match_from.without(frozenset(chain.from_iterable(left)))
+
+
+# A match from the index, which holds no revision: that is None, not 0.
+summary_from = match_from.but(revision=derived(_unknown), operator_fields=derived(_unknown))
