@@ -157,10 +157,10 @@ def version(value: int | None) -> int | None:
 
 
 def moment_from(value: object) -> datetime:
-    """Return the moment that a client wrote in ISO 8601.
+    """Return the moment of an ISO 8601 text.
 
-    A date alone is its first moment. A moment without an offset is in UTC.
-    Raises `StrawberryInputCoercionError` for anything else, such as a month or a number.
+    A date without a time means its midnight. A moment without an offset is in UTC.
+    Raises `StrawberryInputCoercionError` for any other value, such as a month or a number.
     """
     moment = _parse_iso(value)
     if moment.tzinfo is not None:

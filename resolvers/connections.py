@@ -43,10 +43,9 @@ class Paging(Struct, frozen=True):
 
 
 class Listing:
-    """The list that a field pages through: cursors are bound to it and valid for no other list.
+    """The list that a field pages through. Its cursors are valid for no other list.
 
-    `place` names the attributes of an item in its cursor: those of a start key of the pattern's Query, unless it is
-    given.
+    `place` names the attributes of an item that its cursor holds. The default is the start key of the pattern's Query.
     """
 
     __slots__ = ("_arguments", "_binding", "_field", "_place", "_sealer", "cursors", "pattern")
@@ -158,7 +157,7 @@ class PageInfo(Struct, frozen=True):
 
 
 class Connection(Struct, Generic[Record], frozen=True):
-    """One page of a list. `end` is where it ends, if that is not its last edge: it was cut off behind that."""
+    """One page of a list. `end` is the position at which the page was cut off, if that is not its last edge."""
 
     page: Page
     edges: list[Edge[Record]]

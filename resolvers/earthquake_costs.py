@@ -1,7 +1,7 @@
-"""What a query of `earthquakes` costs, by the daily statistics: the reads that it will make, in read units.
+"""The cost model of `earthquakes`: estimates a query's read units from the daily statistics.
 
-The statistics are kept for each process and year, as sums that a query's days are looked up in: an estimate takes a few
-microseconds, however long its window is.
+Each process keeps the statistics of each year as running sums. An estimate therefore takes a few microseconds,
+whatever the length of the window.
 """
 
 import asyncio
@@ -38,16 +38,17 @@ from resolvers.connections import DEFAULT_PAGE, LARGEST_PAGE
 from resolvers.earthquakes import DEFAULT_WINDOW, EARLIEST, LARGEST_MAGNITUDE, LONGEST_WINDOW, given_moment, kind_of
 
 BLOCK = 4096
-UNIT = 0.5  # of a block that is read eventually consistent
+UNIT = 0.5  # read units of an eventually consistent read of one block
 DAY_ITEM_BYTES = 150
-# Below the default of GATEWAY_MAX_COST: one page is refused for no window and magnitude. What it costs is charged.
+# The largest estimate of a page. It is below the default of GATEWAY_MAX_COST, so the gateway refuses no single page.
+# The gateway charges the measured cost afterwards.
 MOST_UNITS = 1_900.0
 MOST_YEARS = 64
 FRESH = timedelta(minutes=1)
 FRESH_PAST = timedelta(minutes=10)
 LOAD_SECONDS = 3.0
 CLASSES = range(LEAST_CLASS, GREATEST_CLASS + 2)
-# What is read ahead beyond the page, where a page takes several days.
+# The factor for days read ahead of need, for pages that take several days.
 READ_AHEAD = 1.3
 DAY = timedelta(days=1)
 EVERYTHING = LEAST_CLASS
@@ -57,9 +58,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a query reads: the days of its window, the magnitude and page size that it was given, and its direction.
+    """The arguments of a query that determine its cost.
 
-    `first` and `last` are the shares of the first and last day that the window holds.
+    `first` and `last` are the fractions of the first and last day that are in the window. `least` is the minimum
+    magnitude.
     """
 
     start: date
@@ -75,7 +77,8 @@ class Reach:
 class _Year:
     """The statistics of a year's days, in the order of the days.
 
-    `read` holds the units of reading a day, `units` their running sum, and `present` one of the days with an item.
+    `read` holds the read units of each day, `units` their running sum, and `present` the running number of days that
+    have statistics.
     """
 
     def __init__(self, year: int, days: Sequence[DayStatistics], read_at: datetime) -> None:
@@ -97,7 +100,7 @@ class _Year:
         return (day - self.start).days
 
     def of(self, kind: EventKind) -> "_Events":
-        """Return the sums for queries of this kind, which are computed at the first such query."""
+        """Return the sums for queries of this kind. The first call computes them."""
         events = self._kinds.get(kind)
         if events is None:
             events = self._kinds[kind] = _Events(self, self._days, kind)
@@ -105,10 +108,10 @@ class _Year:
 
 
 class _Events:
-    """The days of a year as a query of one kind sees them, by magnitude class and from that class on.
+    """The events of one kind in a year, for each magnitude class as a minimum.
 
-    `events` holds the matching events of each day. `matches` and `units` are running sums: of these events, and of the
-    units of the days that the query does not skip.
+    `events` holds the number of matching events of each day. `matches` holds the running sums of these numbers, and
+    `units` those of the read units of the days that the query does not skip.
     """
 
     def __init__(self, year: _Year, days: Sequence[DayStatistics], kind: EventKind) -> None:
@@ -152,7 +155,7 @@ class EarthquakeCosts:
         self._loading = asyncio.Lock()
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
-        """QUAKE-P5, QUAKE-6: read what `units` needs, unless it is known: twelve years at most."""
+        """QUAKE-P5, QUAKE-6: read the statistics that `units` needs and that are not cached: at most twelve years."""
         reach = _reach(arguments, now)
         if reach is None or not self._lacks(reach, now):
             return
@@ -161,10 +164,12 @@ class EarthquakeCosts:
             try:
                 await self._read(lacking, now)
             except (DomainError, RequestRefused) as problem:
-                logger.warning("Costs are estimated without statistics of earthquakes: %s", problem)
+                logger.warning(
+                    "The statistics of earthquakes could not be read; costs are estimated without them: %s", problem
+                )
 
     def _lacks(self, reach: Reach, now: datetime) -> list[int]:
-        """The years to be read; all of the window's when it is to be found out which days are complete."""
+        """Return the years to read: all years of the window if the coverage has expired, else those not cached."""
         years = range(reach.start.year, reach.end.year + 1)
         if self._coverage is None or not timedelta(0) <= now - self._coverage[1] <= FRESH:
             return list(years)
@@ -186,15 +191,15 @@ class EarthquakeCosts:
                 self._years.clear()
             for year, days in zip(stale, read, strict=True):
                 self._years[year] = _Year(year, days, now)
-                await asyncio.sleep(0)  # a year takes milliseconds
+                await asyncio.sleep(0)  # let other tasks run: computing a year takes milliseconds
         finally:
             store.close()
 
     def units(self, arguments: Arguments, now: datetime) -> float | None:
-        """Return the read units of the page, or None where the statistics of its days were never counted.
+        """Return the read units of the page, or None if the statistics of its days are incomplete or not loaded.
 
-        While the consumer of the stream does not keep up, the query skips no day, and the statistics are those of its
-        last minutes: good enough for an estimate.
+        While the stream's consumer lags, the query skips no day. The statistics are then some minutes old, which is
+        exact enough for an estimate.
         """
         reach = _reach(arguments, now)
         coverage = self._coverage[0] if self._coverage is not None else None
@@ -209,9 +214,9 @@ class EarthquakeCosts:
 
 
 class _Walk:
-    """Goes over the days as the query does: a few one by one, then those that may have an event of the magnitude.
+    """A simulation of the query: it reads some days one by one, then the days whose bound reaches the magnitude.
 
-    `skips` is False where the query reads all other days as well.
+    `skips` is False if the query reads the remaining days without skipping any.
     """
 
     def __init__(self, years: Mapping[int, _Year], reach: Reach, *, skips: bool) -> None:
@@ -244,7 +249,7 @@ class _Walk:
         return self._units * (READ_AHEAD if self._read > SPARSE else 1.0)
 
     def _alone(self, day: date, step: timedelta) -> None:
-        """A day that is read whatever it holds."""
+        """Add the cost of a day that the query reads in any case."""
         year = self._years[day.year]
         at = year.at(day)
         share = self._share(day)
@@ -259,17 +264,17 @@ class _Walk:
         return share - (1.0 - reach.first) if day == reach.start else share
 
     def _take(self, matches: float, units: float) -> None:
-        """Read some items; no more than those that fill the page."""
+        """Add the cost of reading `matches` events, but of no more than the page still needs."""
         if matches > self._wanted:
             units = max(UNIT, units * self._wanted / matches)
         self._units += units
         self._wanted -= matches
 
     def _skipping(self, day: date) -> None:
-        """The days from this one on."""
+        """Add the cost of the days from `day` on, of which the query skips some."""
         reach = self._reach
         span = range(day.year, reach.end.year + 1) if reach.backward else range(day.year, reach.start.year - 1, -1)
-        self._units += UNIT  # which days are complete
+        self._units += UNIT  # the item that lists the complete days
         for number in span:
             year = self._years[number]
             low = year.at(max(day if reach.backward else reach.start, year.start))
@@ -281,7 +286,7 @@ class _Walk:
                 return
 
     def _range(self, year: _Year, low: int, high: int) -> None:
-        """The days of a year at these positions that may have an event of the magnitude."""
+        """Add the cost of the days of a year from position `low` up to `high`."""
         events = year.of(self._reach.kind)
         matches, more = events.matches[self._class], events.matches[self._class + 1]
         units = events.units[self._class] if self._skips else year.units
@@ -294,7 +299,7 @@ class _Walk:
         if found <= self._wanted:
             self._take(found, cost)
             return
-        # Where the page is full, by the sums of the class that the magnitude is in.
+        # Find the day on which the page is full in the running sums of the magnitude's class.
         share = found / (matches[high] - matches[low])
         wanted = self._wanted / share
         if self._reach.backward:
@@ -307,7 +312,10 @@ class _Walk:
         self._wanted = 0.0
 
     def _mixed(self, whole: float, next_class: float, least: float = 0.0) -> float:
-        """A figure of the magnitude between those of its class and of the next: there are ten times as few in each."""
+        """Interpolate between the values of the magnitude's class and of the next one.
+
+        The interpolation is logarithmic: each class has about a tenth of the events of the class below.
+        """
         if not self._part or not whole:
             return whole
         return float(whole ** (1 - self._part) * max(next_class, whole / 10, least) ** self._part)
@@ -319,7 +327,7 @@ def day_units(events: int) -> float:
 
 
 def _reach(arguments: Arguments, now: datetime) -> Reach | None:
-    """What the arguments reach over; None for those that the field refuses."""
+    """Return the reach of a query's arguments, or None if the field refuses them."""
     size, least = arguments.get("first"), arguments.get("minMagnitude")
     backward = size is None and arguments.get("last") is not None
     size = arguments.get("last") if backward else DEFAULT_PAGE if size is None else size
@@ -344,7 +352,7 @@ def _is_magnitude(least: object) -> bool:
 
 
 def _elapsed(moment: datetime) -> float:
-    """The share of its day that has passed."""
+    """Return the fraction of its day that has passed."""
     return (moment.hour * 3600 + moment.minute * 60 + moment.second) / 86_400
 
 

@@ -15,7 +15,7 @@ from resolvers.context import Info
 from resolvers.earthquakes import Asked, days_of_window, logged, window_of
 
 ROUTE = "graphql/earthquakeStatistics"
-DAYS_OF_BLOCK = 27  # whose statistics take 4 KB
+DAYS_OF_BLOCK = 27  # days of statistics in one block of 4 KB
 
 By = Annotated[Grouping, strawberry.argument(description="What the groups are.")]
 
@@ -30,7 +30,7 @@ async def earthquake_statistics(info: Info, start: Start = None, end: End = None
 def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:
     """Return the factor for the values of the answer, by the unvalidated arguments.
 
-    By day, half as often as there are groups: about half of the values are none of a group's.
+    For groups by day the factor is half the number of days, since about half of the values belong to no group.
     """
     by = arguments.get("by")
     if by == Grouping.MAGNITUDE.value:
@@ -39,6 +39,6 @@ def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:
 
 
 def partitions_of(arguments: Mapping[str, Any], now: datetime) -> float:
-    """Return the blocks of 4 KB read, by the unvalidated arguments: those of each year, and the coverage item."""
+    """Return the number of 4 KB blocks read, by the unvalidated arguments: each year's, and the coverage item."""
     days = days_of_window(arguments, now)
     return 2.0 + days // 366 + math.ceil(days / DAYS_OF_BLOCK)

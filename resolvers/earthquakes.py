@@ -40,7 +40,7 @@ DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=3_660)
 EARLIEST = from_epoch_ms(EARLIEST_MS)
 LARGEST_MAGNITUDE = 10
-# Events read for each that is asked for: beyond, a month's events are all read before a page is full.
+# The most events that a query reads for each event of its page: with more, it reads all events of a month anyway.
 MOST_SCANNED = 250.0
 RECENT_MS = 24 * 3_600_000
 LARGEST_INGEST_SOURCE = 1024
@@ -120,14 +120,14 @@ Kind = Annotated[
     EventKind,
     strawberry.argument(
         description="EARTHQUAKE, OTHER (such as quarry blasts, explosions and ice quakes), or ANY. "
-        "USGS tells them apart by `type`."
+        "`type` is USGS's type of the event."
     ),
 ]
 Since = Annotated[
     datetime | None,
     strawberry.argument(
-        description="Only events that occurred at this time or later. If nothing is said, each event that is at most "
-        "24 hours old when it is stored: an old feed that is ingested gives no events."
+        description="Only events that occurred at this time or later. By default, events that are at most 24 hours old "
+        "when they are stored, so the ingestion of an old feed sends no events."
     ),
 ]
 Box = Annotated[
@@ -197,7 +197,7 @@ async def earthquakes(
 
 
 def window_of(now: datetime, start: datetime | None, end: datetime | None) -> Window:
-    """Return the window of a query's arguments. Raises `BadUserInput` naming the argument that cannot be."""
+    """Return the window of a query's arguments. Raises `BadUserInput` naming the invalid argument."""
     until = now if end is None else _moment("end", end)
     since = max(until - DEFAULT_WINDOW, EARLIEST) if start is None else _moment("start", start)
     if since > until:
@@ -210,7 +210,7 @@ def window_of(now: datetime, start: datetime | None, end: datetime | None) -> Wi
 def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
     """How many days, and so index partitions, the arguments reach over. They are as they came, whatever they are.
 
-    The statistics that tell which days to skip count as well: an item, and a partition for each year.
+    The count includes the statistics by which the query skips days: one item, and one partition for each year.
 
     They are read as the scalar DateTime is. What cannot be read counts as the longest window.
     """
@@ -219,7 +219,7 @@ def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
 
 
 def days_of_window(arguments: Mapping[str, Any], now: datetime) -> float:
-    """The days alone."""
+    """Return the number of days of the window, by the unvalidated arguments."""
     try:
         until = given_moment(arguments.get("end")) or now
         since = given_moment(arguments.get("start")) or until - DEFAULT_WINDOW
@@ -248,7 +248,10 @@ def kind_of(arguments: Mapping[str, Any]) -> EventKind | None:
 
 
 def given_moment(argument: object) -> datetime | None:
-    """The moment of an argument as it came. Raises what the scalar DateTime raises, or `OverflowError`."""
+    """Return the moment in UTC of an unvalidated argument.
+
+    Raises `StrawberryInputCoercionError` like the scalar DateTime, or `OverflowError`.
+    """
     return None if argument is None else bounds.moment_from(argument).astimezone(UTC)
 
 
@@ -378,7 +381,7 @@ async def earthquake_detected(
         event = event_from(change.new)
         strong = least is None or event.magnitude >= least
         near = bounding_box is None or bounding_box.holds(event.latitude, event.longitude)
-        # The time of storing, not the time of delivery: a client that resumes receives what the others received.
+        # Compare with the time of storing, not of delivery: a resuming client gets the same events as all others.
         recent = event.occurred_at_ms >= (event.ingested_at_ms - RECENT_MS if earliest is None else earliest)
         return event if strong and near and recent and kind.holds(event) else None
 

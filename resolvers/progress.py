@@ -10,7 +10,7 @@ from datastore.resume_ids import Resume, Seal, not_an_id
 
 
 def unsealed(place: Place, known: str) -> str:
-    """A progress for events that are not sent to clients, who therefore never resume after them."""
+    """Return the empty resume id, for events that no client receives and therefore none resumes after."""
     return ""
 
 

@@ -29,7 +29,7 @@ def selects(info: Info, name: str) -> bool:
 
 
 def selected_beneath(info: Info, name: str) -> frozenset[str]:
-    """The names of the fields selected under those that are called `name`, directly under the field being resolved."""
+    """Return the names of the fields that are selected under the child `name` of the field being resolved."""
     return _selected(info).beneath(name)
 
 

@@ -149,14 +149,14 @@ async def follow(
     resumed: Callable[[], Awaitable[Event | None]] | None = None,
     progress: Progress | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """The events that `select` makes of the table's changes, from now on or from where a client wants to go on.
+    """Yield the events that `select` makes of the table's changes, from now on or from a client's resume position.
 
-    A change that `select` cannot read is logged and passed over. Where the source is late, events wait as `keeping`
-    says: with the policy LATEST, `key` tells which one a newer one replaces; without it that is any. `prepare` and
-    `first` are awaited once no change can be missed any more, `first` where nothing is known of what was missed: what
-    they answer, unless None, is the first event. `resumed` is awaited after what was missed: what it answers is the
-    next event. `beside` adds events of another table's changes from now on: those made before cannot be resumed.
-    `progress` is the context's, if no other is given.
+    A change that `select` cannot read is logged and skipped. `keeping` is the policy for events that wait: with LATEST
+    a newer event replaces the waiting one with the same `key`, or any waiting event if there is no `key`. Once no
+    change can be missed, `prepare` is awaited, and `first` too unless the client resumes at a known position. Their
+    results other than None are the first events. `resumed` is awaited after the missed events, and its result is the
+    next event. `beside` adds events of another table's changes, which have no resume position. `progress` defaults to
+    that of the context.
     """
     progress = progress or context.progress or Progress()
     changes = context.services.changes.follow(
@@ -174,7 +174,7 @@ async def follow(
             await stack.enter_async_context(
                 context.services.changes.join(events, beside.table, _tolerant(beside.select))
             )
-        context.told()  # also of what happened before: whoever comes back is told that, too
+        context.told()  # even if nothing follows: a client that resumes needs this position
         progress.begin(events, events.told_until, tells_first=first is not None)
         for read in (prepare, None if progress.is_resumed else first):
             if read is not None and (event := await read()) is not None:

@@ -156,7 +156,10 @@ async def _arriving(
 
 
 async def _with_author(context: Context, entry: FeedEntry) -> FeedEntry:
-    """Return an entry that names no author with its post's, if the caller may see the post; read consistently."""
+    """Return an entry without an author with its post's author, if the caller may see the post.
+
+    The post is read consistently.
+    """
     store = context.new_store()
     posts = Posts(store, context.services.now(), Sight(store, context.viewer))
     post = await posts.visible(entry.post_id, post_keys.POST_OF_EVENT)

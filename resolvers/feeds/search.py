@@ -22,14 +22,14 @@ LIMITS = f"1 to {LONGEST_QUERY} characters, at most {MOST_TERMS} words"
 PostQuery = Annotated[
     str,
     strawberry.argument(
-        description="Words that the text holds, all of them; the last may be the beginning of one. A word behind # is "
-        f"a tag. {LIMITS}."
+        description="Words that the text must contain, all of them. The last one is a prefix. A word after # is a "
+        f"tag. {LIMITS}."
     ),
 ]
 UserQuery = Annotated[
     str,
     strawberry.argument(
-        description=f"Words that the name holds, all of them; the last may be the beginning of one. {LIMITS}."
+        description=f"Words that the name must contain, all of them. The last one is a prefix. {LIMITS}."
     ),
 ]
 
@@ -51,7 +51,7 @@ async def search_users(info: Info, query: UserQuery, first: First = None, after:
 
 
 def _listing(context: Context, pattern: AccessPattern, field: str, query: Query) -> Listing:
-    """Return the results as a list whose cursors are valid for the same words and the same caller only."""
+    """Return the list of results. Its cursors are valid only for the same words and the same caller."""
     terms = [("#" if term.tag else "") + term.text for term in query.terms]
     caller = None if context.identity is None else context.identity.user_id
     return Listing(context.services.cursors, pattern, field, {"query": terms, "caller": caller}, PLACE)

@@ -12,7 +12,7 @@ from resolvers.context import Info
 from resolvers.matches.fixtures import MatchId
 from resolvers.selection import selected_beneath
 
-# The fields of a live score that the index of live matches tells.
+# The fields of a live score that the index of live matches contains.
 SUMMARY_FIELDS = frozenset(
     {
         *("__typename", "version", "updatedAt", "status", "phase"),
@@ -49,7 +49,7 @@ async def live_matches(info: Info) -> list[ActiveMatch]:
 
 
 def listed_score(parent: strawberry.Parent[ActiveMatch]) -> LiveScore:
-    """All matches of the list are read together, by `live_matches`."""
+    """Return the score that `live_matches` read together with all other matches of the list."""
     return parent.live
 
 

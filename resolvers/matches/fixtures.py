@@ -71,8 +71,8 @@ class FixtureInput:
 
 
 @strawberry.input(
-    description="What to change of a fixture. What is left out stays as it is. What is set here, null included, keeps "
-    "its value against the source until it is cleared."
+    description="The fields of a fixture to change. Omitted fields keep their values. A field that is set here, even "
+    "to null, is no longer updated by the source until `clear` lists it."
 )
 class UpdateFixtureInput:
     start_time: strawberry.Maybe[datetime | None] = strawberry.field(description="When it starts.", default=None)
@@ -83,8 +83,8 @@ class UpdateFixtureInput:
     venue: strawberry.Maybe[VenueInput | None] = strawberry.field(description="Null takes it away.", default=None)
     scheduled_overs: strawberry.Maybe[int | None] = strawberry.field(description="1 to 100.", default=None)
     clear: list[FixtureField] | None = strawberry.field(
-        description="Fields that are the source's again: each takes the value that the source told last, where that is "
-        "known, and follows it from then on.",
+        description="Fields that the source updates again. Each takes the source's latest value at once if the gateway "
+        "has it, otherwise with the source's next report.",
         default=None,
     )
     expected_version: int | None = strawberry.field(
@@ -243,7 +243,10 @@ async def update_fixture(info: Info, id: MatchId, input: Changes) -> Match:
 
 
 async def _clear(info: Info, match_id: str, input: UpdateFixtureInput, expected: int | None) -> Match:
-    """Give fields back to the source. What it told last is in the cache; without it the values stay until it tells."""
+    """Return control of the fields to the source, with the source's last values if they are in the cache.
+
+    Without cached values the fields keep theirs until the next poll of the source.
+    """
     cleared = list(dict.fromkeys(input.clear or ()))
     bounds.listed("clear", cleared)
     if any(getattr(input, name) is not None for name in CHECKS):

@@ -106,8 +106,9 @@ def _interval(milliseconds: int) -> float:
     return bounds.number("minIntervalMs", milliseconds, least=0, most=LONGEST_INTERVAL_MS) / 1000
 
 
-# What a client knows, as it goes with the place of an event. A place may be older than that: a snapshot is ahead of the
-# changes, and so is what was told while updates of other matches waited. From there on a version is told once.
+# An event id holds the versions that the client has, besides the position in the log of changes. The position may be
+# older than the versions: a snapshot is ahead of the log, and so is an update delivered while updates of other matches
+# waited. After a resume, the versions prevent a second delivery.
 
 
 def _version(update: MatchUpdate | Internal) -> str:
@@ -120,10 +121,12 @@ def _known_of_one(context: Context, match_id: str) -> dict[str, int]:
 
 
 def _versions(scores: LiveScores | Internal) -> str:
-    return "" if isinstance(scores, Internal) else _told({update.match_id: update.version for update in scores.updates})
+    return (
+        "" if isinstance(scores, Internal) else _joined({update.match_id: update.version for update in scores.updates})
+    )
 
 
-def _told(versions: Mapping[str, int]) -> str:
+def _joined(versions: Mapping[str, int]) -> str:
     return ",".join(f"{quote(id, safe='')}:{version}" for id, version in versions.items())
 
 
@@ -180,12 +183,12 @@ async def _together(
                 is_first = False
             elif is_first:
                 versions.clear()
-            told = [update for update in batch if update.tells_more]
+            shown = [update for update in batch if update.has_content]
             ended = [update.match_id for update in batch if update.left]
             versions |= {update.match_id: update.version for update in batch}
             for id in ended:
                 del versions[id]
             if progress is not None:
-                progress.known = _told(versions)
-            yield LiveScores(is_first, told, ended)
+                progress.known = _joined(versions)
+            yield LiveScores(is_first, shown, ended)
             is_first = False

@@ -1,4 +1,4 @@
-"""Events of `matchUpdates` and `liveScores`: a match at one of its versions, and several of them."""
+"""The events of `matchUpdates` and `liveScores`: an update of one match, and the updates of several matches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,17 +7,18 @@ from datastore.errors import Internal
 from datastore.matches.cricket import CricketEvent, EventKind
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, Part
 
-# These may wait for the interval; all others are told at once.
+# Events of these kinds may wait for the subscriber's interval. All others are delivered at once.
 PATIENT = {EventKind.FOUR, EventKind.SIX, EventKind.MAIDEN}
 
 
 @dataclass(frozen=True, slots=True)
 class MatchUpdate:
-    """A match at a version. `conflated` versions before it were left out: their events are in this one's.
+    """A match at a version.
 
-    A snapshot is how the match stands, without the events that led to it: apply it as it is. `left`: the match is no
-    longer live; when that is all there is to tell, nothing else differs from the update before. `is_final`: the match
-    is over and is not polled any more, so no version follows.
+    `conflated` is the number of earlier versions that this update replaces; `events` includes their events.
+    A snapshot (`is_snapshot`) holds the whole state without the events that led to it: the client replaces its state.
+    `left` says that the match is no longer live. If the update has no changes or events besides, all else is as in the
+    previous update. `is_final` says that the match is over and the gateway no longer polls it: no version follows.
     """
 
     match_id: str
@@ -36,12 +37,13 @@ class MatchUpdate:
         return self.is_snapshot or self.left or self.is_final or any(event.kind not in PATIENT for event in self.events)
 
     @property
-    def tells_more(self) -> bool:
+    def has_content(self) -> bool:
+        """Whether the update holds more than that the match has left."""
         return self.is_snapshot or not self.left or bool(self.changed or self.events)
 
     def then(self, later: "MatchUpdate") -> "MatchUpdate":
-        """This update and a later one as one. A snapshot takes the place of what came before, but for the events."""
-        if not later.tells_more:
+        """Return one update for this and a later one. A snapshot replaces the state; the events of both are kept."""
+        if not later.has_content:
             return replace(self, left=True)
         if later.is_snapshot:
             return replace(later, events=self.events + later.events)
@@ -61,10 +63,10 @@ class MatchUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A change of a match that cannot be read: subscribers receive the error in the place of an update.
+    """A change of a match that cannot be read: subscribers receive the error instead of an update.
 
-    `version` is that of the damaged item, -1 where it has none. The error waits for no interval, and takes the place of
-    no update: those that wait keep their events.
+    `version` is that of the damaged item, or -1 if it has none. The error is delivered without waiting for the
+    subscriber's interval. It replaces no waiting update.
     """
 
     of_match: str
@@ -74,7 +76,7 @@ class Unreadable:
 
     @property
     def match_id(self) -> str:
-        """The name under which it waits, which no match has: ids hold no control characters."""
+        """The key in the queue. It equals no match's id, since ids contain no control characters."""
         return f"\0{self.of_match}"
 
     def then(self, later: "Update") -> "Update":
@@ -87,7 +89,7 @@ Updates = Sequence[Update]
 
 @dataclass(frozen=True, slots=True)
 class LiveScores:
-    """Updates of some matches. The snapshot is every match that is live; `ended` are those that are no longer."""
+    """Updates of some matches. A snapshot holds every live match; `ended` are the ids of matches no longer live."""
 
     is_snapshot: bool
     updates: Sequence[MatchUpdate]
@@ -95,12 +97,12 @@ class LiveScores:
 
 
 def snapshot_of(active: ActiveMatch) -> MatchUpdate:
-    """Return the update that shows a state as it is."""
+    """Return a snapshot of a state."""
     return MatchUpdate(
         active.match_id, active.league_code, active.version, active.live, is_snapshot=True, is_final=is_over(active)
     )
 
 
 def is_over(active: ActiveMatch) -> bool:
-    """Whether a match is over and is not polled any more. One that was taken off the list may be registered again."""
+    """Return whether a match is over and no longer polled. An operator may register any other match again."""
     return active.status is ActiveStatus.ENDED and active.live.phase.is_over

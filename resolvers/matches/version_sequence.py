@@ -1,7 +1,7 @@
-"""Versions of matches in order: what a subscriber gets, and what a subscriber gets who joins others.
+"""The ordered versions of matches: for a subscriber, and for a subscriber that joins a running sequence.
 
-The feed is attached before the state is read. So every version from the one that was read is either in that state or
-comes through the feed: what is not newer is passed over, and the rest is contiguous.
+A sequence subscribes to the change feed before it reads the state. Each later version is therefore in the state or in
+the feed. The sequence drops versions that are not newer than the state; the remaining ones have no gap.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ from resolvers.matches.match_update import LiveScores, MatchUpdate, Unreadable, 
 from resolvers.progress import Progress
 from resolvers.subscribing import Beside, follow, log_unreadable
 
-# The attributes of a state that updates show. A tick that changed nothing writes others.
+# The attributes of a state that updates show. A poll that found nothing new writes only other attributes.
 SHOWN = (
     "version",
     "status",
@@ -39,7 +39,7 @@ SHOWN = (
     "previousBowling",
     "last30Balls",
 )
-# Events are versions, and tell what has changed since the one before: none is left out but by `conflated`.
+# An event holds the changes since the previous version, so only a conflated event may replace others.
 KEEPING = Keeping(keys.MATCH_UPDATES.policy)
 
 
@@ -65,11 +65,12 @@ _Change = ActiveMatch | Unreadable | _Deleted | _FixtureChanged | _Over | Update
 
 
 class VersionSequence:
-    """How things stand, then every version that follows, each once and without a gap.
+    """The present state, then every later version, each once and without a gap.
 
-    With `only_live` a match that is no longer polled is told to have left, and begins anew when it is back. With a
-    `match_id` the sequence is of that match, and ends with its last version.
-    `seen` are the versions that were told, or that are `known` to one who goes on, `left` those of matches that left.
+    With `only_live` the sequence reports that a match has left when the gateway no longer polls it, and sends a
+    snapshot when the match returns. With a `match_id` the sequence contains that match and ends with its last version.
+    `known` maps match ids to the versions that a resuming subscriber has. `seen` maps them to the versions delivered
+    last, and `left` to the last versions of matches that left.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class VersionSequence:
     async def updates(
         self, stands: Callable[[], Awaitable[Updates]], progress: Progress | None
     ) -> AsyncGenerator[Updates, None]:
-        """Batches: first what `stands` reads, and then one of each update."""
+        """Yield the batch that `stands` reads, then a batch of one for each update."""
         changes: AsyncGenerator[_Change, None] = follow(
             self._context,
             keys.ACTIVE_MATCHES,
@@ -123,16 +124,16 @@ class VersionSequence:
         return updates
 
     async def _read_last_version(self, progress: Progress | None) -> _Over | None:
-        """Return the last version of a match that is over, for a client that resumes."""
+        """Return the last version of a match that is over if the client resumes, else None."""
         if self._match_id is None or progress is None or not progress.is_resumed:
             return None
         update = await read_update(self._context, self._match_id)
         return _Over(update.version) if update.is_final else None
 
     async def _read_fixture_again(self) -> Updates | None:
-        """Return a snapshot for a client that has resumed a match without a state.
+        """Return a snapshot for a client that has resumed a match without a live state, else None.
 
-        Changes of fixtures have no position to resume after. Those of a match with a state show in its next update.
+        A change of a fixture has no resume position. If the match has a live state, its next update shows the change.
         """
         if self._match_id is None or await self._is_there(self._match_id):
             return None
@@ -140,7 +141,7 @@ class VersionSequence:
         return None if update is None else [update]
 
     async def _batch(self, change: _Change) -> Updates | None:
-        """Return the updates of a change, None for none; the error of one that leads to an item that is damaged."""
+        """Return the updates of a change, None if it has none, or an `Unreadable` if an item is damaged."""
         try:
             return await self._batch_of(change)
         except Internal as error:
@@ -149,11 +150,14 @@ class VersionSequence:
             return [Unreadable(change.match_id, error)]
 
     async def _batch_of(self, change: _Change) -> Updates | None:
-        """Return the same. Notes the last version, or that the state was deleted. Raises `Internal`."""
+        """Return the updates of a change, or None if it has none. Record the last version, or the state's deletion.
+
+        Raises `Internal` if an item is damaged.
+        """
         update: MatchUpdate | None = None
         match change:
             case Unreadable():
-                # Behind a snapshot of a later version it tells nothing.
+                # A later snapshot has been delivered already.
                 is_past = 0 <= change.version < self.seen.get(change.of_match, 0)
                 return None if is_past else [change]
             case _Over(version):
@@ -177,7 +181,7 @@ class VersionSequence:
         self._last_version = next(final, self._last_version)
 
     async def _is_over_now(self, active: ActiveMatch) -> bool:
-        """Return whether a match is still over: a change may be older than the state that the subscriber has."""
+        """Return whether the stored match is over: the change may be older than the subscriber's state."""
         if self._match_id is None:
             return False
         matches = ActiveMatches(self._context.new_store(), self._context.services.now())
@@ -185,14 +189,17 @@ class VersionSequence:
         return latest is None or is_over(latest)
 
     async def _deleted(self, match_id: str) -> MatchUpdate | None:
-        """Return that a match has left, for many matches; end the sequence of one. It may have a new state by now."""
+        """Return the update that a match has left; end the sequence instead if it contains a single match.
+
+        Return None if the match has a new state by now.
+        """
         if await self._is_there(match_id):
             return None
         self._is_deleted = not self._only_live
         return self._has_left(match_id) if self._only_live else None
 
     def _has_ended(self) -> bool:
-        """Return whether the only match of the sequence is over or deleted, and its last version was given."""
+        """Return whether the sequence's single match was deleted, or is over and its last version was delivered."""
         if self._is_deleted:
             return True
         if self._match_id is None or self._last_version is None:
@@ -206,7 +213,7 @@ class VersionSequence:
         if change.new is None:
             return _Deleted(image["matchId"])
         if not _differs(change.old or {}, image):
-            return None  # a tick that changed nothing
+            return None  # the poll found nothing new
         try:
             return self._context.services.parsed_matches.of(change)
         except DAMAGE as problem:
@@ -214,7 +221,7 @@ class VersionSequence:
             return self._unreadable(image)
 
     def _unreadable(self, image: Item) -> Unreadable | None:
-        """Return the error of a damaged item, None where it is of a match that is not live and was not."""
+        """Return the error of a damaged item; None for a match that is not live in a sequence of live matches."""
         match_id, status = image["matchId"], image.get("status")
         if self._only_live and match_id not in self.seen and status in (ActiveStatus.IDLE, ActiveStatus.ENDED):
             return None
@@ -227,10 +234,10 @@ class VersionSequence:
         return _FixtureChanged(match_id) if is_wanted and is_shown(change) else None
 
     async def _fixture_update(self, match_id: str) -> MatchUpdate | None:
-        """Return a snapshot after a change of the fixture, unless a version follows, whose match is read after it.
+        """Return a snapshot after a change of the fixture; None if a later version of the match will show the change.
 
-        Of a match without a state the snapshot has the fixture's version. Others keep theirs: `MatchUpdate.match` shows
-        the change.
+        For a match without a live state the snapshot has the fixture's version. For any other match it has the version
+        delivered last, and the field `MatchUpdate.match` shows the change.
         """
         seen = self.seen.get(match_id, -1)
         active = await ActiveMatches(self._context.new_store(), self._context.services.now()).latest(match_id)
@@ -260,13 +267,13 @@ class VersionSequence:
         return replace(given, version=version, is_snapshot=False, changed=(), events=(), conflated=0, left=True)
 
     async def _restated(self, match_id: str, seen: int) -> MatchUpdate | None:
-        """Return the present state, where it has the version that was given and differs from what was given."""
+        """Return the present state if it has the version delivered last but other content, else None."""
         given, update = self._given.get(match_id), await read_update(self._context, match_id)
         is_same = given is not None and _content(given) == _content(update)
         return None if update.version != seen or is_same else update
 
     async def _update(self, active: ActiveMatch) -> MatchUpdate | None:
-        if active.is_partial:  # its league and its version are those of its fixture
+        if active.is_partial:  # the fixture has its league and its version
             matches = ActiveMatches(self._context.new_store(), self._context.services.now())
             active = await matches.latest(active.match_id) or active
             if not self._wanted({"matchId": active.match_id, "leagueCode": active.league_code}):
@@ -290,14 +297,14 @@ class VersionSequence:
 
 
 class _Behind:
-    """One who joins a sequence: of which matches they know more than had been told by then, or others.
+    """The difference between a subscriber that joins a running sequence and the sequence's own position.
 
-    They know a match from the version it had when they read it; what left before is unknown to them until it has left
-    the sequence, too.
+    The subscriber read each match at some version, which may be later than the version the sequence delivered last.
+    A match that the subscriber's read did not contain stays unknown until the sequence reports that it has left.
     """
 
     def __init__(self, sequence: VersionSequence) -> None:
-        self._told = dict(sequence.seen)
+        self._delivered = dict(sequence.seen)
         self._known: dict[str, int | None] = {}
 
     @property
@@ -308,14 +315,15 @@ class _Behind:
         self.go_on({update.match_id: update.version for update in updates})
 
     def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
-        return all(max(seen.get(id, -1), left.get(id, -1)) >= version for id, version in self._told.items())
+        return all(max(seen.get(id, -1), left.get(id, -1)) >= version for id, version in self._delivered.items())
 
     def go_on(self, seen: Mapping[str, int]) -> None:
         known = {**seen}
-        self._known = {id: known.get(id) for id in known | self._told if known.get(id) != self._told.get(id)}
+        delivered = self._delivered
+        self._known = {id: known.get(id) for id in known | delivered if known.get(id) != delivered.get(id)}
 
-    def tells(self, id: str, update: MatchUpdate | None) -> bool:
-        """Whether an update is news, or that the match has left (None)."""
+    def is_new(self, id: str, update: MatchUpdate | None) -> bool:
+        """Return whether an update is new to the subscriber. An `update` of None means that the match has left."""
         if id not in self._known:
             return True
         version = self._known[id]
@@ -330,28 +338,28 @@ class _Behind:
 
 
 class SinceUpdate(_Behind):
-    """What comes after an update."""
+    """A filter for the updates of one match that are later than the first one."""
 
     def begin(self, first: MatchUpdate) -> None:
         self.knows([first])
 
     def is_news(self, event: MatchUpdate | Internal) -> bool:
-        return isinstance(event, Internal) or self.tells(event.match_id, event)
+        return isinstance(event, Internal) or self.is_new(event.match_id, event)
 
 
 class SinceScores(_Behind):
-    """What comes after the scores of all that were live."""
+    """A filter for live scores that are later than the first snapshot."""
 
     def begin(self, first: LiveScores) -> None:
         self.knows(first.updates)
 
     def is_news(self, event: LiveScores | Internal) -> bool:
-        """Of scores that come as they are made: each tells of one match."""
+        """Return whether an event is new. Each event of a sequence concerns one match."""
         if isinstance(event, Internal):
             return True
         if event.ended:
-            return self.tells(event.ended[0], None)
-        return any([self.tells(update.match_id, update) for update in event.updates])
+            return self.is_new(event.ended[0], None)
+        return any([self.is_new(update.match_id, update) for update in event.updates])
 
 
 def _differs(old: Item, new: Item) -> bool:
@@ -363,7 +371,7 @@ def _content(update: MatchUpdate) -> LiveScore:
 
 
 async def _next(context: Context, active: ActiveMatch, seen: int | None) -> MatchUpdate | None:
-    """The update of a change; None for one that was in an earlier state already, a snapshot when some are missing."""
+    """Return the update of a change; None if the version was delivered already; a snapshot if versions are missing."""
     if seen is None:
         return snapshot_of(active)
     if active.version <= seen:
@@ -383,13 +391,16 @@ async def _next(context: Context, active: ActiveMatch, seen: int | None) -> Matc
 
 
 async def read_update(context: Context, match_id: str) -> MatchUpdate:
-    """A match as it stands, by its live state, else by its fixture. Raises `NotFound`."""
+    """Return a snapshot of a match from its live state or, without one, from its fixture.
+
+    Raises `NotFound` for an unknown match.
+    """
     active = await ActiveMatches(context.new_store(), context.services.now()).latest(match_id)
     return await _read_fixture(context, match_id) if active is None else snapshot_of(active)
 
 
 async def _read_fixture(context: Context, match_id: str) -> MatchUpdate:
-    """Return how a match without a state stands. Raises `NotFound`."""
+    """Return a snapshot of a match without a live state. Raises `NotFound` for an unknown match."""
     match = await Fixtures(context.new_store(), context.services.now()).latest(match_id)
     if match is None:
         raise no_match(match_id)
