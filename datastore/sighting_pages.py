@@ -18,6 +18,7 @@ from typing import Any
 from datastore.attributes import Item, Raw
 from datastore.declarations import AccessPattern
 from datastore.keyspace import sightings as keys
+from datastore.keyspace.two_forms import LAST_CHARACTER
 from datastore.pages import LARGEST_LIMIT, Page, Span, page_of
 from datastore.store import Store
 
@@ -56,7 +57,7 @@ class _Found:
         second = keys.second_of(self._start["SK"])
         if self._backward:
             return {**values, "oldest": max(values["oldest"], second)}, None
-        return {**values, "end": second + keys.LAST_CHARACTER}, None
+        return {**values, "end": second + LAST_CHARACTER}, None
 
     def _waits(self, sort: str) -> bool:
         """Whether an item is of the run that the table has first of a second, and a page last."""

@@ -18,6 +18,7 @@ from datastore.database import Database
 from datastore.feeds.home_feeds import HomeFeeds, entry_from, entry_item, source_item
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.two_forms import canonical
 from datastore.moments import iso
 from datastore.pages import Page, Span
 from datastore.store import QueryPage, Store
@@ -74,16 +75,21 @@ class Author:
 
 
 FEEDS = count()
-# Few moments, so that many posts share one.
+# Few moments, so that many posts share one, and few seconds, so that both forms do.
+MOMENTS = st.integers(0, 4) | st.sampled_from((500, 999, 1000, 1001, 1999, 2000))
 POSTS = st.lists(
-    st.builds(Written, st.integers(0, 4), st.sampled_from((False, False, True)), st.booleans(), st.booleans()),
+    st.builds(Written, MOMENTS, st.sampled_from((False, False, True)), st.booleans(), st.booleans()),
     max_size=12,
 )
-AUTHORS = st.lists(st.builds(Author, st.none() | st.integers(0, 3), POSTS), max_size=4)
+AUTHORS = st.lists(st.builds(Author, st.none() | st.sampled_from((0, 2, 3, 500, 1000, 1001)), POSTS), max_size=4)
 TOGETHER = [Author(0, [Written(1, False, number % 3 == 0) for number in range(12)])]
 PRIVATE = [Author(0, [*[Written(2, True, False)] * 20, *[Written(1, False, False)] * 2]), Author(None, [])]
 MANY_SOURCES = [Author(0, [Written(number, False, False)]) for number in range(12)]
 WHOLE = [Author(2, [Written(number, False, number % 2 == 0, number % 3 == 0) for number in range(12)])]
+SECONDS = [
+    Author(500, [Written(number * 100, False, number % 4 == 0, number % 2 == 0) for number in range(24)]),
+    Author(None, [Written(number * 150, False, True, number % 2 == 0) for number in range(16)]),
+]
 LATE = [Author(3, [Written(number, False, False) for number in range(5)]), Author(0, [Written(1, False, True)])]
 
 
@@ -97,6 +103,9 @@ LATE = [Author(3, [Written(number, False, False) for number in range(5)]), Autho
 @example(authors=MANY_SOURCES, size=25)
 @example(authors=LATE, size=1)
 @example(authors=WHOLE, size=1)
+@example(authors=SECONDS, size=1)
+@example(authors=SECONDS, size=3)
+@example(authors=SECONDS, size=25)
 async def test_pages_are_the_list_of_entries_and_merged_posts_both_ways(
     database: Database, authors: list[Author], size: int
 ) -> None:
@@ -140,7 +149,10 @@ async def test_a_page_goes_on_from_any_place_either_way(
 
 
 async def written_down(database: Database, user: str, authors: list[Author]) -> list[str]:
-    """Put it all into the table; the positions of the feed, newest first."""
+    """Put it all into the table; the positions of the feed with milliseconds, newest first.
+
+    Entries of other programs have the form of their posts. The fan-out's, for every third, have milliseconds.
+    """
     items: list[Item] = []
     feed: set[str] = set()
     for number, author in enumerate(authors):
@@ -151,15 +163,16 @@ async def written_down(database: Database, user: str, authors: list[Author]) -> 
             visibility = "private" if written.private else "followers"
             post = post_item(f"{author_id}-{nth}", author_id, at(written.at), visibility)
             if written.whole:
-                second = f"{NOON:%Y-%m-%dT%H:%M:%SZ}"
+                second = f"{at(written.at):%Y-%m-%dT%H:%M:%SZ}"
                 post |= {"created_at": second, "GSI1SK": post["GSI1SK"].replace(iso(at(written.at)), second)}
             items.append(post)
             if written.private:
                 continue
             if written.fanned_out:
                 items.append(entry(post, user))
-            if written.fanned_out or (author.since is not None and iso(at(author.since)) <= post["created_at"]):
-                feed.add(entry(post, user)["SK"])
+            moment = at(written.at).replace(microsecond=0) if written.whole else at(written.at)
+            if written.fanned_out or (author.since is not None and at(author.since) <= moment):
+                feed.add(keys.entry(user, iso(moment), post["PK"].removeprefix("POST#")).sort)
     await store_of(database).write_all(FEED, puts=items)
     return sorted(feed, reverse=True)
 
@@ -174,7 +187,7 @@ def place(user: str, position: str) -> Item:
 
 
 def shown(page: Page) -> list[str]:
-    return [item["GSI3SK"] for item in page.items]
+    return [canonical(item["GSI3SK"]) for item in page.items]
 
 
 async def test_a_feed_is_walked_by_its_cursors_through_entries_and_merged_posts(served: Served) -> None:
@@ -206,8 +219,8 @@ async def test_a_feed_is_walked_by_its_cursors_through_entries_and_merged_posts(
 
 
 async def test_the_first_page_is_one_query_and_one_for_each_source(served: Served) -> None:
-    entries = [entry(post_item(f"p{number}", at=at(number))) for number in range(40)]
-    big = [post_item(f"b{number}", "big", at(number)) for number in range(40)]
+    entries = [entry(post_item(f"p{number}", at=at(number * 1000))) for number in range(40)]
+    big = [post_item(f"b{number}", "big", at(number * 1000)) for number in range(40)]
     await put(served, *entries)
     first = FEED_OF_ADA % ("", "nodes { postId } pageInfo { hasNextPage endCursor }")
 

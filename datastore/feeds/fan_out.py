@@ -194,7 +194,9 @@ class FanOuts:
         }
         attributes = "GSI1SK", "visibility"
         page = await self._store.query(post_keys.POSTS_SINCE, values, start=start, limit=limit, attributes=attributes)
-        return PostPage([_entry_of(author_id, item) for item in page.items], page.next_start)
+        posts = [_entry_of(author_id, item) for item in page.items]
+        # As text, whole seconds sort behind the milliseconds of their second.
+        return PostPage([post for post in posts if post.created_at >= since], page.next_start)
 
     async def entries_of(
         self, follower_id: str, author_id: str, since: datetime, start: Item | None, limit: int
@@ -203,7 +205,8 @@ class FanOuts:
         values = {"partition": keys.feed(follower_id), "since": iso(since), "author": author_id}
         page = await self._store.query(keys.ENTRIES_BY_AUTHOR, values, start=start, limit=limit)
         entries = [item for item in page.items if not is_source(item)]
-        return PostPage(readable(partial(_listed, author_id), entries), page.next_start)
+        posts = readable(partial(_listed, author_id), entries)
+        return PostPage([post for post in posts if post.created_at >= since], page.next_start)
 
     async def write(self, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()) -> None:
         """FEED-P4: put and delete entries and sources."""

@@ -1,7 +1,7 @@
 """Home feeds: what an entry is, how the table keeps it, and how the posts of those with many followers join in."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -11,6 +11,7 @@ from msgspec import Struct
 from datastore.attributes import Item, Raw, decode_item, encode, encode_item
 from datastore.decoding import Decoder, flag, text
 from datastore.errors import Internal
+from datastore.feeds.feed_pages import END, SPARE, Entries, MergedPosts, cut
 from datastore.feeds.posts import Posts
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import home_feeds as keys
@@ -25,8 +26,6 @@ from datastore.store import QueryPage, Store
 SOURCES_EXPECTED = 8
 CONCURRENT_AUTHORS = 16
 LARGEST_LIMIT = 1000
-# Behind all moments of a feed: these begin with digits.
-END = keys.SOURCE_PREFIX
 
 
 class FeedEntry(Struct, frozen=True, gc=False):
@@ -152,7 +151,7 @@ class HomeFeeds:
         if sources:
             for merged in await asyncio.gather(*map(posts, readable(source_from, sources))):
                 entries += merged
-        return _cut(entries, span)
+        return cut(entries, span)
 
     async def sources_at_start(self, user_id: str) -> list[Source]:
         """FEED-S1: whose posts are merged into a user's feed, for a subscription; consistent."""
@@ -163,39 +162,40 @@ class HomeFeeds:
         """FEED-003: what a source adds to a user's feed of a moment and later: the newest posts, oldest first."""
         span = Span(most)
         later = replace(source, since=max(source.since, iso(since)))
-        page = _cut(await self._merged_posts(user_id, later, span), span)
+        page = cut(await self._merged_posts(user_id, later, span), span)
         return readable(entry_from, reversed(page.items))
 
     async def _beginning(self, user_id: str, size: int) -> tuple[list[Raw], list[Item]]:
         """The newest entries, `size` and one more, and all sources, which lie before them: in one Query as a rule."""
         values = {"partition": keys.feed(user_id)}
-        entries: list[Raw] = []
+        found = Entries(Span(size))
         sources: list[Item] = []
         page = QueryPage([], 0, None)
-        while len(entries) <= size:
-            limit = size + 1 - len(entries) + SOURCES_EXPECTED
+        while True:
+            limit = found.missing + SOURCES_EXPECTED
             page = await self._store.query(keys.HOME_FEED, values, start=page.next_start, limit=limit)
+            entries: list[Raw] = []
             for raw in page.raw:
                 if raw["SK"]["S"].startswith(keys.SOURCE_PREFIX):
                     sources.append(decode_item(raw))
                 else:
                     entries.append(raw)
-            if page.next_start is None:
-                break
-        return entries, sources
+            found.add(entries)
+            if page.next_start is None or found.suffice():
+                return found.entries, sources
 
     async def _entries(self, user_id: str, span: Span) -> list[Raw]:
         """The entries of a page, and one more."""
-        values = {"partition": keys.feed(user_id), "sources": END}
-        found: list[Raw] = []
-        start = span.start
-        while len(found) <= span.size:
-            limit = span.size + 1 - len(found)
+        found = Entries(span)
+        oldest, end, start = found.bounds(keys.FIRST_POSITION, END)
+        values = {"partition": keys.feed(user_id), "oldest": oldest, "end": end}
+        limit = span.size + 1 + SPARE
+        while True:
             page = await self._store.query(keys.ENTRIES, values, start=start, limit=limit, backward=span.backward)
-            found += page.raw
-            if (start := page.next_start) is None:
-                break
-        return found
+            found.add(page.raw)
+            if (start := page.next_start) is None or found.suffice():
+                return found.entries
+            limit = min(2 * limit, LARGEST_LIMIT)
 
     async def _sources(self, user_id: str) -> list[Item]:
         values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
@@ -203,13 +203,12 @@ class HomeFeeds:
 
     async def _merged_posts(self, user_id: str, source: Source, span: Span) -> list[Raw]:
         """What an author's posts are as entries: those of a page, and at least one more."""
-        position = None if span.start is None else span.start["GSI3SK"]
-        since, until = _bounds(source, position, span.backward)
+        found = MergedPosts(span, source.since)
+        since, until = found.bounds()
         if since > until:
             return []
         values = {"partition": post_keys.by_author(source.author_id), "since": since, "until": until}
         values["private"] = Visibility.PRIVATE.value
-        found: list[Raw] = []
         start, limit = None, span.size + 1
         while True:
             page = await self._store.query(
@@ -220,50 +219,14 @@ class HomeFeeds:
                 backward=span.backward,
                 attributes=("GSI1SK", "visibility"),
             )
-            entries = [_as_entry(user_id, source.author_id, post) for post in page.items]
-            found += [entry for entry in entries if _lies_beyond(entry, position, span.backward)]
-            if page.next_start is None or _suffices(found, span.size):
-                return found
+            found.add([_as_entry(user_id, source.author_id, post) for post in page.items])
+            if page.next_start is None or found.suffice_before(page.next_start["GSI1SK"]):
+                return found.entries
             start, limit = page.next_start, min(2 * limit, LARGEST_LIMIT)
 
 
 def _as_entry(user_id: str, author_id: str, post: Item) -> Raw:
+    """The entry that the fan-out would have written, with the post's own moment."""
     moment, post_id = post_keys.position_parts(post["GSI1SK"])
     followers_only = post["visibility"] == Visibility.FOLLOWERS
     return encode_item(entry_item(user_id, author_id, moment, post_id, followers_only=followers_only))
-
-
-def _bounds(source: Source, position: str | None, backward: bool) -> tuple[str, str]:
-    """Where to look in GSI1. The position's own moment is included: within a moment the feed has another order."""
-    if position is None:
-        return source.since, END
-    moment = _moment(position)
-    return (max(source.since, moment), END) if backward else (source.since, moment + keys.AFTER_MOMENT)
-
-
-def _lies_beyond(entry: Raw, position: str | None, backward: bool) -> bool:
-    return position is None or (_position(entry) > position if backward else _position(entry) < position)
-
-
-def _suffices(found: Sequence[Raw], size: int) -> bool:
-    """Whether a page can be cut from what was found. Of the last moment there may be some that come before it."""
-    return sum(_moment(_position(entry)) != _moment(_position(found[-1])) for entry in found) >= size
-
-
-def _position(entry: Raw) -> str:
-    position: str = entry["GSI3SK"]["S"]
-    return position
-
-
-def _moment(position: str) -> str:
-    return position.partition("#")[0]
-
-
-def _cut(entries: Sequence[Raw], span: Span) -> Page:
-    """A page of entries in any order. Of two with one key, which are one post, one is left."""
-    by_key = {entry["GSI3SK"]["S"]: entry for entry in entries}
-    ordered = [by_key[key] for key in sorted(by_key, reverse=not span.backward)]
-    more, kept = len(ordered) > span.size, ordered[: span.size]
-    if span.backward:
-        return Page(None, span.start is not None, more, raw=kept[::-1])
-    return Page(None, more, span.start is not None, raw=kept)

@@ -6,6 +6,7 @@ from typing import Any
 
 from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.hub import Policy
+from datastore.keyspace import two_forms
 from datastore.keyspace.parts import Key, join, split
 from datastore.moments import iso
 
@@ -22,10 +23,8 @@ BLIP = Table(
 SIGHTING_PREFIX = "SIGHTING#"
 # The least text above all that begins with the prefix: the upper bound of a range of sort keys.
 SIGHTINGS_END = "SIGHTING$"
-# Above all that a sort key goes on with after its second.
-LAST_CHARACTER = "~"
 WATCH_PREFIX = "WATCH#"
-_TO_SECOND = len(SIGHTING_PREFIX) + len("2026-06-25T14:30:00")
+_MOMENT = len(SIGHTING_PREFIX)
 
 
 def area(name: str) -> str:
@@ -56,17 +55,17 @@ def trending_since(moment: datetime) -> str:
 
 def second_of(sort: str) -> str:
     """The sort key of a sighting to the second of its moment."""
-    return sort[:_TO_SECOND]
+    return two_forms.second_of(sort, _MOMENT)
 
 
 def is_whole_second(sort: str) -> bool:
     """Whether a sort key has its moment without a fraction of the second, as other programs write it."""
-    return sort[_TO_SECOND : _TO_SECOND + 1] == "Z"
+    return two_forms.is_whole_second(sort, _MOMENT)
 
 
 def in_time(sort: str) -> tuple[str, bool, str]:
     """What orders sort keys by their moments: those of whole seconds come before the others of their second."""
-    return sort[:_TO_SECOND], not is_whole_second(sort), sort
+    return second_of(sort), not is_whole_second(sort), sort
 
 
 def _to_second(moment: datetime) -> str:

@@ -13,8 +13,8 @@ from datastore.keyspace.parts import Key, join, split
 
 SHARDS = 16
 SOURCE_PREFIX = "SOURCE#"
-# Behind every position of the same moment: no part of a key begins with it.
-AFTER_MOMENT = "$"  # `#` is what follows a moment, and `$` is the next character
+# Before all moments of a feed, which begin with digits.
+FIRST_POSITION = "0"
 
 
 def feed(user_id: str) -> str:
@@ -67,7 +67,8 @@ ENTRIES = AccessPattern(
     who=Who.USER,
     fields=("homeFeed",),
     index="GSI3",
-    key="GSI3PK = :partition AND GSI3SK < :sources",
+    # Within a second, whole seconds sort as text behind milliseconds: a page begins with its cursor's second.
+    key="GSI3PK = :partition AND GSI3SK BETWEEN :oldest AND :end",
     descending=True,
 )
 SOURCES = AccessPattern(

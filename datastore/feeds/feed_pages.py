@@ -1,0 +1,133 @@
+"""Cuts pages of a home feed from entries and from posts as they are as entries, in the order of time.
+
+Moments have two forms (`keyspace.two_forms`), so the order of the table's keys is not that of time within a second. All
+comparisons are of canonical keys. An entry in one form and the same post's in the other have one canonical key, and are
+one. A page reads again what the second of its cursor holds, and leaves out what earlier pages had.
+"""
+
+from collections.abc import Sequence
+
+from datastore.attributes import Item, Raw
+from datastore.keyspace.feeds import home_feeds as keys
+from datastore.keyspace.two_forms import LAST_CHARACTER, canonical, is_settled, second_of, waits
+from datastore.pages import Page, Span
+
+# Behind all moments of a feed: these begin with digits.
+END = keys.SOURCE_PREFIX
+# How many more entries a page reads: the rest of the second that it ends in, and those that earlier pages had of the
+# one that it begins in.
+SPARE = 6
+
+
+class Entries:
+    """Entries of a feed as they are read, without those that earlier pages had."""
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+        self._position = None if span.start is None else str(span.start["GSI3SK"])
+        self._last: str | None = None
+        self._found: dict[str, Raw] = {}
+
+    @property
+    def entries(self) -> list[Raw]:
+        return list(self._found.values())
+
+    @property
+    def missing(self) -> int:
+        """How many more entries a page needs, with the one that tells of a next page."""
+        return max(self._span.size + 1 - len(self._found), 0)
+
+    def bounds(self, oldest: str, end: str) -> tuple[str, str, Item | None]:
+        """Return the least and the greatest key to read, and the key to start after."""
+        if self._position is None or waits(self._position, backward=self._span.backward):
+            return oldest, end, self._span.start
+        second = second_of(self._position)
+        return (second, end, None) if self._span.backward else (oldest, second + LAST_CHARACTER, None)
+
+    def add(self, entries: Sequence[Raw]) -> None:
+        for entry in entries:
+            if lies_beyond(entry, self._position, backward=self._span.backward):
+                self._found[_canonical_position(entry)] = entry
+        if entries:
+            self._last = _position(entries[-1])
+
+    def suffice(self) -> bool:
+        """Whether a page can be cut: no entry that was not read yet belongs on it."""
+        if self._last is None or self.missing:
+            return False
+        backward = self._span.backward
+        return sum(is_settled(key, self._last, backward=backward) for key in self._found) >= self._span.size
+
+
+class MergedPosts:
+    """Posts of one author as entries, since a moment, without those that earlier pages had.
+
+    GSI1 orders the posts of one moment by their ids, the feed by their shards.
+    """
+
+    def __init__(self, span: Span, since: str) -> None:
+        self._span = span
+        self._since = canonical(since)
+        self._position = None if span.start is None else str(span.start["GSI3SK"])
+        self._found: list[Raw] = []
+
+    @property
+    def entries(self) -> list[Raw]:
+        return self._found
+
+    def bounds(self) -> tuple[str, str]:
+        """Return the least and the greatest key in GSI1. The second of the position is included as a whole."""
+        since = second_of(self._since)
+        if self._position is None:
+            return since, END
+        second = second_of(self._position)
+        return (max(since, second), END) if self._span.backward else (since, second + LAST_CHARACTER)
+
+    def add(self, entries: Sequence[Raw]) -> None:
+        self._found += [
+            entry
+            for entry in entries
+            if _moment(_canonical_position(entry)) >= self._since
+            and lies_beyond(entry, self._position, backward=self._span.backward)
+        ]
+
+    def suffice_before(self, last: str) -> bool:
+        """Whether a page can be cut, when all posts up to `last`, a key of GSI1, were read."""
+        moment = _moment(last)
+        settled = 0
+        for entry in self._found:
+            own = _moment(_canonical_position(entry))
+            # Of one moment there may be some unread that precede those that were read.
+            settled += own != canonical(moment) and is_settled(own, moment, backward=self._span.backward)
+        return settled >= self._span.size
+
+
+def lies_beyond(entry: Raw, position: str | None, *, backward: bool) -> bool:
+    """Whether an entry comes after a position, in the direction of the page."""
+    if position is None:
+        return True
+    own, start = _canonical_position(entry), canonical(position)
+    return own > start if backward else own < start
+
+
+def cut(entries: Sequence[Raw], span: Span) -> Page:
+    """Return a page of entries in any order. Of two with one canonical key, which are one post, one is left."""
+    by_key = {_canonical_position(entry): entry for entry in entries}
+    ordered = [by_key[key] for key in sorted(by_key, reverse=not span.backward)]
+    more, kept = len(ordered) > span.size, ordered[: span.size]
+    if span.backward:
+        return Page(None, span.start is not None, more, raw=kept[::-1])
+    return Page(None, more, span.start is not None, raw=kept)
+
+
+def _position(entry: Raw) -> str:
+    position: str = entry["GSI3SK"]["S"]
+    return position
+
+
+def _canonical_position(entry: Raw) -> str:
+    return canonical(_position(entry))
+
+
+def _moment(position: str) -> str:
+    return position.partition("#")[0]
