@@ -122,6 +122,8 @@ _LIVE_MATCHES = (
     active_matches.STATE,
     active_matches.TICK,
     active_matches.RECONCILE,
+    active_matches.LIST_AS_LIVE,
+    active_matches.UNLIST,
     active_matches.REGISTER,
     active_matches.COMMIT,
     active_matches.TICKED,
