@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from conftest import NOON, Answer, Served
 from cricket_pipeline import Instance
+from fixture_steps import one, play, put, system
 from msgspec.structs import replace
-from test_fixtures import one, play, put, system
 
 from datastore.keyspace.matches import active_matches as keys
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, active_match

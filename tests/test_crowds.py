@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 from conftest import NOON, Clock, Served
 from feed_items import post_item, user_item
+from fixture_steps import one, put, system
 from msgspec.structs import replace as replaced
 from test_active_matches import state
 from test_explain import ask, explanation
-from test_fixtures import one, put, system
 from test_match_updates import begun
 
 from datastore.attributes import decode_item

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from conftest import Served
+from fixture_steps import one, put, stored, update
 from resuming_clients import Client, OverEvents, OverSocket
 from test_active_matches import begin
-from test_fixtures import one, put, stored, update
 from test_match_updates import begun, follow, play_out
 
 from datastore.keyspace.matches.fixtures import FIXTURES

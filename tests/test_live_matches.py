@@ -9,9 +9,9 @@ from aiohttp import web
 from conftest import NOON, Answer, Served
 from cricket_pipeline import Instance
 from fault_proxy import Proxy, Seen, client_of, forward, refuse
+from fixture_steps import one, put, system
 from msgspec.structs import replace
 from test_active_matches import begin, matches, replay, state
-from test_fixtures import one, put, system
 
 from datastore.client import RequestRefused
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, TICK, active_match

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from conftest import Served
 from fault_proxy import until
+from fixture_steps import one, put, system
 from resuming_clients import Client, OverEvents, OverSocket
 from test_active_matches import begin, matches, state
-from test_fixtures import one, put, system
 from test_match_updates import advance, play_out
 
 from datastore.matches.cricket import MatchPhase

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from conftest import NOON, Listener, Served, call_name
+from fixture_steps import one, put, system
 from msgspec.structs import replace
 from test_active_matches import begin, matches, state
 from test_contract import every_call
-from test_fixtures import one, put, system
 
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, active_match
 from datastore.matches.cricket import CricketEvent, EventKind

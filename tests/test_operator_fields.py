@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from conftest import NOON, Served
 from cricket_pipeline import Instance
+from fixture_steps import one, put, refusal, system
 from msgspec.structs import replace
 from test_active_matches import begin, state
-from test_fixtures import one, put, refusal, system
 
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import fixture
