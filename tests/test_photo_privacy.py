@@ -1,4 +1,4 @@
-"""Emails are told to their owner and to admins: to nobody else in any answer, in any form, and not to the log."""
+"""Emails appear in answers to their owner and to admins only, in no other answer in any form, and not in the log."""
 
 import asyncio
 import hashlib
@@ -6,7 +6,8 @@ import logging
 import runpy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import pytest
 from conftest import Served
@@ -31,95 +32,117 @@ from schema.photos import NODES
 OWNER, BROKEN, EVE, ROOT = "victim.v@private.example", "broken.b@private.example", "eve@example.com", "root@example.com"
 NEEDLES = "victim.v", "broken.b", "private.example"
 
+Item = dict[str, Any]
+
 
 @dataclass
 class World:
-    """What the owner has in the library: their photos, ids that lead to them, and what is wrong there."""
+    """The values of each argument that lead to the owner's data, or to damaged items of it."""
 
     values: Values
+
+
+class Images(NamedTuple):
+    """The ids of the library's images."""
+
+    early: str
+    tagged: str
+    of_broken: str
+    of_eve: str
+    bad_date: str
+    bad_key: str
+    bad_description: str
+    upload: str
 
 
 @pytest.fixture
 async def world(served: Served) -> World:
     now = served.clock.now
-    ids = [uuid7(now, served.gateway.services.new_id()) for _ in range(8)]  # type: ignore[union-attr]
-    old, ours, other, eves, damaged, worse, wrong, on_its_way = ids
-    people = [person("p1"), person("p2")]
-    faces = [face("f1", ours, "p1"), face("f2", ours, "p2"), face("f3", eves, "p1")]
-    await put(
-        served,
+    images = Images(*[uuid7(now, served.gateway.services.new_id()) for _ in Images._fields])  # type: ignore[union-attr]
+    await put(served, *users_and_persons(), *images_and_faces(images), *other_items(images, now))
+    users = [user_id(served, email) for email in (OWNER, BROKEN, EVE)]
+    return World(argument_values(images, users))
+
+
+def users_and_persons() -> list[Item]:
+    return [
         user(OWNER, displayName="Vic"),
         user(EVE),
-        # Damaged ones: what cannot be read is what must not be told.
-        {**user(BROKEN, displayName="Bo"), "createdAt": BROKEN},
-        photo(damaged, OWNER, createdAt=OWNER),
-        photo(worse, OWNER) | {"SK": "IMAGE#someday"},
-        # One that can be read, and cannot be answered.
-        photo(wrong, OWNER, description={"by": OWNER}),
+        {**user(BROKEN, displayName="Bo"), "createdAt": BROKEN},  # damaged: the error must not hold the email
+        person("p1"),
+        person("p2"),
         person("p3", createdAt=OWNER),
-        face("f4", old, "p1", createdAt=OWNER),
-        photo(old, OWNER, persons=["p1", "p4", "gone"]),
         person("p4", thumbnailUrl=f"https://bucket.s3.example/thumbnails/{OWNER}/1.jpg"),
-        tagged(photo(ours, OWNER, originalKey=f"originals/{ours}.jpg"), faces[:2], *people),
-        photo(other, BROKEN),
-        tagged(photo(eves, EVE), faces[2:], people[0]),
-        *people,
+    ]
+
+
+def images_and_faces(images: Images) -> list[Item]:
+    people = [person("p1"), person("p2")]
+    faces = [face("f1", images.tagged, "p1"), face("f2", images.tagged, "p2"), face("f3", images.of_eve, "p1")]
+    return [
+        photo(images.early, OWNER, persons=["p1", "p4", "gone"]),
+        tagged(photo(images.tagged, OWNER, originalKey=f"originals/{images.tagged}.jpg"), faces[:2], *people),
+        photo(images.of_broken, BROKEN),
+        tagged(photo(images.of_eve, EVE), faces[2:], people[0]),
         *faces,
-        livestream("l1"),
-        {
-            "PK": f"UPLOAD#{on_its_way}",
-            "SK": f"UPLOAD#{on_its_way}",
-            "entityType": "UPLOAD",
-            "email": OWNER,
-            "imageId": on_its_way,
-            "contentType": "image/jpeg",
-            "tags": [],
-            "takenAt": iso(now),
-            "createdAt": iso(now),
-            "expires": to_seconds(now) + 3600,
-        },
-        {
-            "PK": "EVENT#e",
-            "SK": "EVENT#e",
-            "entityType": "EVENT",
-            "eventType": "X",
-            "email": OWNER,
-            "createdAt": iso(now),
-        },
-    )
-    images = [old, ours, other, eves, damaged, worse, wrong, on_its_way, "none"]
-    users = [user_id(served, email) for email in (OWNER, BROKEN, EVE)]
+        # Damaged items: their errors must not hold the email.
+        photo(images.bad_date, OWNER, createdAt=OWNER),
+        photo(images.bad_key, OWNER) | {"SK": "IMAGE#someday"},
+        face("f4", images.early, "p1", createdAt=OWNER),
+        # An item that can be read, but not returned.
+        photo(images.bad_description, OWNER, description={"by": OWNER}),
+    ]
+
+
+def other_items(images: Images, now: datetime) -> list[Item]:
+    upload = {
+        **entity("UPLOAD", images.upload, now),
+        "email": OWNER,
+        "imageId": images.upload,
+        "contentType": "image/jpeg",
+        "tags": [],
+        "takenAt": iso(now),
+        "expires": to_seconds(now) + 3600,
+    }
+    return [livestream("l1"), upload, {**entity("EVENT", "e", now), "eventType": "X", "email": OWNER}]
+
+
+def entity(kind: str, id: str, now: datetime) -> Item:
+    return {"PK": f"{kind}#{id}", "SK": f"{kind}#{id}", "entityType": kind, "createdAt": iso(now)}
+
+
+def argument_values(images: Images, users: Sequence[str]) -> Values:
+    """Return the values to try for each argument."""
+    ids = [*images, "none"]
     nodes = [
-        *[global_id("Photo", id, "2023-01-01T00:00:00Z") for id in images],
+        *[global_id("Photo", id, "2023-01-01T00:00:00Z") for id in ids],
         *[global_id("PhotoUser", id) for id in users],
         *[global_id("Person", id) for id in ("p1", "p3")],
-        *[global_id("Face", id, ours) for id in ("f1", "none")],
-        global_id("Face", "f4", old),
+        *[global_id("Face", id, images.tagged) for id in ("f1", "none")],
+        global_id("Face", "f4", images.early),
         global_id("Livestream", "l1"),
     ]
-    return World(
-        {
-            "imageId": [ours, damaged, eves, on_its_way],
-            "photo.id": images,
-            "takenAt": ["2023-01-01T00:00:00Z"],
-            "userId": [*users, "forged"],
-            "email": [OWNER, BROKEN],
-            "personId": ["p1", "p3", "none"],
-            "person.id": ["p1", "p3", "none"],
-            "from": ["p1", "p3"],
-            "into": ["p3", "p2"],
-            "faceId": ["f1", "f4", "none"],
-            "livestreamId": ["l1"],
-            "livestream.id": ["l1"],
-            "node.id": nodes[::3],
-            "nodes.ids": nodes,
-            "after": ["forged"],
-            "first": [2],
-            "last": [2],
-            "thumbnailUrl": ["https://example.com/thumbnail.jpg"],
-            "streamUrl": ["https://example.com/stream"],
-        }
-    )
+    return {
+        "imageId": [images.tagged, images.bad_date, images.of_eve, images.upload],
+        "photo.id": ids,
+        "takenAt": ["2023-01-01T00:00:00Z"],
+        "userId": [*users, "forged"],
+        "email": [OWNER, BROKEN],
+        "personId": ["p1", "p3", "none"],
+        "person.id": ["p1", "p3", "none"],
+        "from": ["p1", "p3"],
+        "into": ["p3", "p2"],
+        "faceId": ["f1", "f4", "none"],
+        "livestreamId": ["l1"],
+        "livestream.id": ["l1"],
+        "node.id": nodes[::3],
+        "nodes.ids": nodes,
+        "after": ["forged"],
+        "first": [2],
+        "last": [2],
+        "thumbnailUrl": ["https://example.com/thumbnail.jpg"],
+        "streamUrl": ["https://example.com/stream"],
+    }
 
 
 @pytest.fixture
