@@ -18,7 +18,7 @@ class Shard:
 
 
 class Script:
-    """`width`: sequence numbers are written with leading zeros, up to so many digits, as DynamoDB Local does.
+    """`width` is the number of digits of sequence numbers, with leading zeros, as DynamoDB Local writes them.
 
     `ahead` is how far the store's clock is ahead of this machine's.
     """

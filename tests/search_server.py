@@ -56,7 +56,7 @@ class SearchServer:
         return f"http://{user}127.0.0.1:{self.port}"
 
     async def start(self) -> None:
-        """Listen, on the port of before if there was one."""
+        """Listen, on the previous port if there was one."""
         app = web.Application(middlewares=[self._middleware], client_max_size=64 * 1024 * 1024)
         app.add_routes(
             [

@@ -19,7 +19,7 @@ THROTTLED = refuse(400, "LimitExceededException")
 
 @dataclass
 class Read:
-    """A read that was answered, with so many bytes."""
+    """A read that was answered, and its size in bytes."""
 
     moment: float
     reader: str
@@ -76,7 +76,7 @@ class ShardLimits:
 
 
 class Shared:
-    """One shard at a virtual clock: five reads a second, whoever makes them."""
+    """One shard at a virtual clock: it serves five reads a second to all readers together."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

@@ -37,7 +37,7 @@ class Part:
 
 @dataclass
 class Parts:
-    """Those of one stream: `real` is the engine's shard. `given`: up to there records have been given to somebody.
+    """The shards of one stream: `real` is the engine's shard. `given` is the last record that a reader received.
 
     It is the text of the sequence number, as engines want it back; empty before there is one.
     """

@@ -445,7 +445,7 @@ async def test_an_archived_fixture_stays_archived_while_its_state_is_kept(served
     assert fixture.archived_at == NOON
 
 
-async def test_live_matches_are_read_once_a_second_and_anew_after_a_mutation(served: Served) -> None:
+async def test_live_matches_are_read_once_a_second_and_again_after_a_mutation(served: Served) -> None:
     for match_id in ("m1", "m2"):
         await put(served, one(match_id, version=1))
     await system(served, REGISTER)

@@ -1,4 +1,4 @@
-"""What a process tells of a table's changes: each once, also where the bus has forgotten a shard and begins it anew."""
+"""Deduplication of a table's changes: each is passed on once, also if the bus has forgotten a shard and repeats it."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -21,7 +21,7 @@ def now() -> datetime:
 
 
 class Heard:
-    """The sink: what it was told, by shard."""
+    """A sink that records the sequence of each change with its shard."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, str]] = []
@@ -50,73 +50,73 @@ def heard() -> Heard:
 
 
 @pytest.fixture
-def told(heard: Heard) -> Deduplicator:
-    """Has told two changes of a shard that the bus has forgotten since."""
-    told = Deduplicator("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
-    told.begin("arn", {}, {}, 0)
-    told.shards = {"parent": "9"}
-    take(told, entry([100, 101]))
-    told.agree(State("", "1-1", "e", "arn", "", 2, {"parent": "9"}), dict(told.shards))
-    assert told.shards == {"parent": "9"}
+def deduplicator(heard: Heard) -> Deduplicator:
+    """A deduplicator that has passed on two changes of a shard that the bus has forgotten since."""
+    deduplicator = Deduplicator("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
+    deduplicator.begin("arn", {}, {}, 0)
+    deduplicator.shards = {"parent": "9"}
+    take(deduplicator, entry([100, 101]))
+    deduplicator.agree(State("", "1-1", "e", "arn", "", 2, {"parent": "9"}), dict(deduplicator.shards))
+    assert deduplicator.shards == {"parent": "9"}
     heard.changes.clear()
-    return told
+    return deduplicator
 
 
-def take(told: Deduplicator, relayed: Relayed) -> None:
-    new = told.new_in(relayed)
+def take(deduplicator: Deduplicator, relayed: Relayed) -> None:
+    new = deduplicator.new_in(relayed)
     assert new is not None
     for one in new:
-        told.take(relayed.shard, relayed.parent, one)
+        deduplicator.take(relayed.shard, relayed.parent, one)
 
 
-def test_what_the_bus_brings_again_is_told_once(told: Deduplicator, heard: Heard) -> None:
-    take(told, entry([100]))
-    take(told, entry([101, 102], follows="100"))
-    take(told, entry([103], follows="102"))
+def test_changes_that_the_bus_delivers_again_are_passed_on_once(deduplicator: Deduplicator, heard: Heard) -> None:
+    take(deduplicator, entry([100]))
+    take(deduplicator, entry([101, 102], follows="100"))
+    take(deduplicator, entry([103], follows="102"))
     assert heard.changes == [("child", "102"), ("child", "103")]
 
 
-def test_what_is_new_after_it_was_brought_again_follows(told: Deduplicator, heard: Heard) -> None:
-    take(told, entry([100, 101]))
+def test_new_changes_follow_those_that_the_bus_delivered_again(deduplicator: Deduplicator, heard: Heard) -> None:
+    take(deduplicator, entry([100, 101]))
     assert heard.changes == []
-    assert told.shards["child"] == "101"
-    assert told.new_in(entry([104], follows="103")) is None  # 103 is missing
+    assert deduplicator.shards["child"] == "101"
+    assert deduplicator.new_in(entry([104], follows="103")) is None  # 103 is missing
 
 
-def test_what_a_reader_brings_again_is_told_once(told: Deduplicator, heard: Heard) -> None:
-    told.note(Reached("arn", {"parent": "9", "child": "100"}))
+def test_changes_that_a_reader_delivers_again_are_passed_on_once(deduplicator: Deduplicator, heard: Heard) -> None:
+    deduplicator.note(Reached("arn", {"parent": "9", "child": "100"}))
     for number in (100, 101, 102):
-        told.tell("child", decode_change("t", record(number)))
+        deduplicator.tell("child", decode_change("t", record(number)))
     assert heard.changes == [("child", "102")]
 
 
-def test_a_shard_of_another_stream_is_another(told: Deduplicator, heard: Heard) -> None:
-    told.begin("another", {}, {}, 0)
-    told.tell("child", decode_change("t", record(1)))
+def test_a_shard_of_another_stream_is_a_different_shard(deduplicator: Deduplicator, heard: Heard) -> None:
+    deduplicator.begin("another", {}, {}, 0)
+    deduplicator.tell("child", decode_change("t", record(1)))
     assert heard.changes == [("child", "1")]
 
 
 @pytest.mark.parametrize(
     ("past", "begun"), [([], "9"), ([(7, 8), (9,)], "6"), ([(7, 8)], START)], ids=["none", "some", "from its start"]
 )
-async def test_the_log_hears_where_what_the_bus_has_begins(past: list[tuple[int, ...]], begun: str) -> None:
-    told = Heard()
+async def test_the_log_begins_at_the_first_entry_of_the_bus(past: list[tuple[int, ...]], begun: str) -> None:
+    heard = Heard()
     positions: list[dict[str, str]] = []
-    told.begin = lambda stream, at, parents, since: positions.append(at)  # type: ignore[method-assign, misc]
+    heard.begin = lambda stream, at, parents, since: positions.append(at)  # type: ignore[method-assign, misc]
     state = State("", "1-1", "e", "arn", "", 9, {"child": "9"})
-    sink = Deduplicator("t", told, lambda _, problem: pytest.fail(repr(problem)), now)
+    sink = Deduplicator("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
     await sink.adopt(state, [entry(numbers, begun) for numbers in past])
     assert positions == [{"child": begun}]
 
 
-async def test_children_begin_when_their_parent_was_told_to_its_end() -> None:
-    """As the entries of the bus have them, of which some have shown no record yet."""
+async def test_children_begin_after_the_last_entry_of_their_parent() -> None:
+    """The bus has entries of one child, and none of the other."""
     log = Log(lambda _: None, lambda _: None, None)  # type: ignore[arg-type]
-    told = Deduplicator("t", log, lambda _, problem: pytest.fail(repr(problem)), now)
+    deduplicator = Deduplicator("t", log, lambda _, problem: pytest.fail(repr(problem)), now)
     parents = {"child": "parent", "other": "parent"}
     state = State("", "1-1", "e", "arn", "", 3, {"parent": "9", "child": "11", "other": START}, parents)
     of_parent = Relayed("1-1", "e", "parent", "7", 0, orjson.dumps([record(8), record(9)]))
-    await told.adopt(state, [of_parent, replace(entry([10, 11]), parent="parent")])
+    await deduplicator.adopt(state, [of_parent, replace(entry([10, 11]), parent="parent")])
     first, *_ = log._recent.entries
     keys = {shard: key_of("arn", shard) for shard in ("parent", "child", "other")}
     assert first.place.positions == {keys["parent"]: "8"}

@@ -1,4 +1,4 @@
-"""The log of a table against a plain list: who resumes from any position gets all that came after it, or is told."""
+"""The log of a table against a plain list: a client that resumes gets all changes after its position, or an error."""
 
 import asyncio
 import gc
@@ -140,7 +140,7 @@ class Stream:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1_000_000), many=st.integers(2, 60), most=st.integers(1, 60))
-def test_what_follows_any_position_of_any_process_is_all_there_is_or_too_old(seed: int, many: int, most: int) -> None:
+def test_any_position_of_any_process_is_followed_by_all_changes_or_too_old(seed: int, many: int, most: int) -> None:
     chance = random.Random(seed)
     stream = Stream(chance, many)
     here, elsewhere = list[Entry](), list[Entry]()
@@ -176,7 +176,7 @@ def test_what_follows_any_position_of_any_process_is_all_there_is_or_too_old(see
     ),
     time=st.integers(0, 2**32 - 1),
 )
-def test_a_position_is_read_to_what_was_written(positions: dict[bytes, str], time: int) -> None:
+def test_a_position_is_decoded_to_what_was_encoded(positions: dict[bytes, str], time: int) -> None:
     place = Place.at(STREAM, time, positions)
     again = decode(place.encode())
     assert (again.stream, again.time, again.positions) == (STREAM, time, positions)
@@ -311,7 +311,7 @@ async def hanging() -> None:
     await asyncio.Event().wait()
 
 
-async def test_nobody_waits_for_a_log_that_is_closed() -> None:
+async def test_a_closed_log_ends_all_waits() -> None:
     kept, older = begun(lambda _: hanging())
     waiting = asyncio.create_task(kept.reach(at(50)))
     await until(lambda: bool(older.asked))
@@ -375,8 +375,8 @@ async def test_who_is_behind_in_what_was_read_again_is_told_when_that_is_forgott
     assert told_after(kept, at(53)) == [*range(54, 100), *[100] * is_told]
 
 
-async def test_a_shard_that_was_joined_is_where_others_saw_it_once_it_has_answered() -> None:
-    """Else who resumes there would be told what comes between the joining and the first answer a second time."""
+async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_answered() -> None:
+    """Otherwise a client that resumes there would get the records before the first answer a second time."""
     kept = Log(lambda _: None, lambda _: None, Older(lambda _: []))
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.reach(at(50)))
@@ -389,7 +389,7 @@ async def test_a_shard_that_was_joined_is_where_others_saw_it_once_it_has_answer
     assert kept.last_place.positions == {S: "50"}
 
 
-async def test_a_reader_that_begins_again_before_where_others_saw_a_shard_tells_nothing_twice() -> None:
+async def test_a_reader_that_begins_before_the_position_of_others_delivers_nothing_twice() -> None:
     """So it does once the iterator of a shard has expired that it joined at its end."""
     published: list[Entry] = []
     kept = Log(published.append, lambda _: None, Older(lambda _: []))
@@ -403,7 +403,7 @@ async def test_a_reader_that_begins_again_before_where_others_saw_a_shard_tells_
     assert [entry.sequence for entry in published] == [51]
 
 
-async def test_what_a_joined_shard_shows_before_it_answers_comes_once() -> None:
+async def test_records_of_a_joined_shard_before_its_first_answer_are_delivered_once() -> None:
     kept = Log(lambda _: None, lambda _: None, Older(lambda _: [change(51)]))
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.reach(at(50)))

@@ -652,7 +652,7 @@ async def test_a_store_that_cannot_be_reached_at_first_is_told_at_once() -> None
 
 
 class Places(Numbers):
-    """Keeps what it is told of shards, too."""
+    """A sink that also records the calls about shards."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -666,7 +666,7 @@ class Places(Numbers):
         self.started.append((shard, parent))
 
 
-async def test_a_sink_is_told_where_each_shard_begins_and_of_children_before_they_have_a_record() -> None:
+async def test_a_sink_gets_the_start_of_each_shard_and_children_before_their_first_record() -> None:
     script, sink = Script(a=Shard(), b=Shard()), Places()
     reader = StreamReader(script, "", 0.001, 0.02, lambda *_: None, BLIP, sink, new_order=lambda: "o")
     await reader.attached()

@@ -134,7 +134,7 @@ async def is_answering(engine: Engine) -> bool:
     return await engine_process.answers(engine.endpoint, engine.key)
 
 
-async def test_an_engine_in_memory_is_shared_by_whoever_names_its_folder(binary: Dynoxide, tmp_path: Path) -> None:
+async def test_commands_that_name_the_same_folder_share_an_engine_in_memory(binary: Dynoxide, tmp_path: Path) -> None:
     async with Engine(binary, tmp_path, memory=True) as engine:
         await make_table(engine)
         await put(engine, "wren")
@@ -318,7 +318,7 @@ async def test_engine_left_behind_is_ended_and_its_port_taken(
         assert await is_answering(engine)
 
 
-async def test_stale_note_of_somebody_elses_engine_is_ignored(binary: Dynoxide, tmp_path: Path) -> None:
+async def test_a_stale_record_of_another_engine_is_ignored(binary: Dynoxide, tmp_path: Path) -> None:
     async with Engine(binary, tmp_path / "theirs") as theirs:
         ours = tmp_path / "ours"
         ours.mkdir()
@@ -345,7 +345,7 @@ async def test_ctrl_c_at_the_terminal_spares_the_engine(binary: Dynoxide) -> Non
         assert os.getpgid(engine._running.pid) != os.getpgrp()
 
 
-async def test_corrupt_file_is_told_in_one_line(binary: Dynoxide, tmp_path: Path) -> None:
+async def test_a_corrupt_file_is_reported_in_one_line(binary: Dynoxide, tmp_path: Path) -> None:
     (tmp_path / "engine.sqlite").write_bytes(b"not a database " * 500)
     with pytest.raises(EngineFailed, match=r"did not start on .*engine\.sqlite: .*not a valid SQLite database") as told:
         async with Engine(binary, tmp_path):
@@ -356,7 +356,7 @@ async def test_corrupt_file_is_told_in_one_line(binary: Dynoxide, tmp_path: Path
         assert not engine.attached
 
 
-async def test_unusable_folder_and_program_are_told(binary: Dynoxide, tmp_path: Path) -> None:
+async def test_an_unusable_folder_and_program_are_reported(binary: Dynoxide, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EngineFailed, match=r"data directory .*file cannot be used: Not a directory\."):
         async with Engine(binary, tmp_path / "file"):
@@ -366,7 +366,7 @@ async def test_unusable_folder_and_program_are_told(binary: Dynoxide, tmp_path: 
             pass
 
 
-async def test_owner_that_never_answers_is_told(
+async def test_an_owner_that_never_answers_is_reported(
     binary: Dynoxide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_process, "PATIENCE", 0.2)

@@ -155,7 +155,7 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
     quake = feature(id="usfallback", time=int(datetime.now(UTC).timestamp() * 1000), mag=6.5)
     (tmp_path / "feed.json").write_bytes(feed(quake))
     async with serving(project, folder) as gateway:
-        assert gateway.told.count("MiniStack") == 1  # it says so in one line
+        assert gateway.told.count("MiniStack") == 1  # the notice is one line
         found = await gateway.data(READS)
         assert all(connection["nodes"] for connection in found.values()), found
         await reported(gateway)
@@ -211,7 +211,7 @@ async def test_in_memory_nothing_is_kept_and_a_killed_engine_begins_again(projec
 
 
 async def reported(gateway: Fallback) -> None:
-    """Report a sighting, which a subscriber is told of."""
+    """Report a sighting, which a subscriber receives."""
     async with gateway.listening("sightingReported { description }") as events:
         await gateway.data(REPORT)
         while (await anext(events))["sightingReported"]["description"] != "A tabby":
@@ -270,7 +270,7 @@ async def test_tables_of_another_engine_are_refused(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_file_that_is_damaged_is_told(tmp_path: Path) -> None:
+async def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / MiniStack.file).write_text("{")
     with pytest.raises(EngineFailed, match=r"holds no tables of MiniStack: restore it, or delete it"):
         async with Engine(MiniStack(PYTHON), tmp_path):

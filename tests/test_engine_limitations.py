@@ -22,5 +22,5 @@ def test_each_test_that_is_listed_is_there_and_is_run(engine: str) -> None:
 
 
 @pytest.mark.parametrize("engine", UNDECIDED)
-def test_what_is_not_run_has_a_listed_test_in_its_place(engine: str) -> None:
+def test_each_skipped_test_is_listed_with_a_replacement(engine: str) -> None:
     assert set(UNDECIDED[engine].values()) <= LIMITATIONS[engine].keys()

@@ -93,7 +93,7 @@ async def test_a_change_of_a_finished_match_that_is_on_the_list_is_a_snapshot(se
     assert after == before | {"match": before["match"] | {"playerOfMatch": "77"}}
 
 
-async def test_nothing_is_sent_for_what_subscribers_do_not_see(served: Served) -> None:
+async def test_changes_of_hidden_attributes_send_no_event(served: Served) -> None:
     await put(served, one("m1"))
     listener = await follow(served, ONE)
     await next_update(listener)

@@ -171,7 +171,7 @@ class Hold:
 async def test_a_subscriber_left_behind_the_bound_has_to_subscribe_again(
     served: Served, store_options: StoreOptions, had: int
 ) -> None:
-    """Also one that has had no event: its reader knows no more than an iterator, and the stream begins after it."""
+    """This includes a subscription without an event: its reader has only an iterator, which precedes the stream."""
     database = served.gateway.database
     assert database is not None
     client, hold = OverSocket(served.http, QUAKES, {}), Hold()

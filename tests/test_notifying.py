@@ -141,7 +141,7 @@ async def test_likes_within_five_minutes_are_one_notification_of_the_last_who_li
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-async def test_likes_lie_where_the_last_of_them_lies_in_whichever_order_they_are_handled(
+async def test_likes_are_ordered_by_the_last_of_them_in_any_order_of_handling(
     database: Database, at_once: bool
 ) -> None:
     post = post_item("p1")
@@ -361,7 +361,7 @@ async def test_likes_that_were_taken_back_cost_one_read_of_their_posts(database:
     assert [(call.operation, call.units) for call in calls] == [("BatchGetItem", 3)]
 
 
-async def test_notifications_of_what_was_deleted_are_deleted_and_do_not_come_back(database: Database) -> None:
+async def test_notifications_of_deleted_items_are_deleted_and_stay_deleted(database: Database) -> None:
     await put(database, user_item("cleo"), user_item("dan"))
     gone, stays = post_item("gone", mentions=["cleo"]), post_item("stays")
     await put(database, stays, tombstone(gone))

@@ -311,7 +311,7 @@ async def test_requests_are_signed_at_the_bucket_s_time(
     assert caplog.text.count("synchronize the clock") == 1
 
 
-async def test_requests_that_were_signed_before_the_correction_are_signed_anew(
+async def test_requests_signed_before_the_correction_are_signed_again(
     server: S3Server, bucket: S3Objects, far: timedelta
 ) -> None:
     await asyncio.gather(*[bucket.write(f"incoming/{n}", b"x", content_type="image/png") for n in range(s3.THREADS)])

@@ -59,7 +59,7 @@ async def test_a_note_on_a_live_match_stays_and_reaches_the_live_score(served: S
     assert (await state(served)).version == before + 4
 
 
-async def test_a_note_is_told_by_the_next_tick_though_the_provider_tells_nothing_new(served: Served) -> None:
+async def test_the_next_tick_publishes_a_note_although_the_provider_has_nothing_new(served: Served) -> None:
     instance = await begin(served, "m1", balls=600)
     provider: Any = instance.poller._provider
     while not provider.is_over("m1"):
@@ -114,7 +114,7 @@ async def test_a_status_of_an_operator_goes_with_its_phase(served: Served) -> No
     assert (match["status"], match["phase"]) == ("Delayed", "INTERRUPTED")
 
 
-async def test_what_is_cleared_is_not_set_in_the_same_call(served: Served) -> None:
+async def test_a_field_cannot_be_cleared_and_set_in_the_same_call(served: Served) -> None:
     await put(served, one())
 
     both = await system(served, UPDATE, {"id": "m1", "input": {"clear": ["NOTE"], "note": "x"}})
@@ -147,7 +147,7 @@ FACTS = {
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_whoever_writes_at_once_no_field_of_an_operator_is_lost(served: Served, seed: int) -> None:
+async def test_concurrent_writes_lose_no_field_of_an_operator(served: Served, seed: int) -> None:
     """Race ticks, syncs and an operator: each field that the operator holds has the operator's last value."""
     chance = random.Random(seed)
     start = chance.choice([NOON, NOON + timedelta(days=9)])

@@ -75,7 +75,7 @@ async def test_what_comes_after_its_post_was_deleted_goes_too(world: World) -> N
     assert made(calls) == {"BatchGetItem": 1, "BatchWriteItem": 1}
 
 
-async def test_what_was_said_of_a_post_that_was_never_stored_stays(world: World) -> None:
+async def test_likes_and_comments_of_a_post_that_was_never_stored_stay(world: World) -> None:
     """Another program may store the post after its likes and comments."""
     ours = await world.write("p", "ada")
     await world.changes()

@@ -205,13 +205,13 @@ async def test_an_engine_refuses_it(database: Database, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", KEPT)
-async def test_an_engine_takes_what_keeps_the_rules(database: Database, name: str) -> None:
+async def test_an_engine_accepts_requests_that_keep_the_rules(database: Database, name: str) -> None:
     operation, request = KEPT[name]
     await database.client.call(operation, of(database, request))
 
 
 @pytest.mark.breaks_rules("it is about what is found")
-async def test_what_any_client_sends_is_checked(client: Client) -> None:
+async def test_the_requests_of_every_client_are_checked(client: Client) -> None:
     watch = RequestWatch()
     call = Client.call
     try:

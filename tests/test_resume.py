@@ -307,7 +307,7 @@ async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> N
 
 
 def read_up_to(log: Log) -> int:
-    """The newest sequence that a log was told."""
+    """Return the newest sequence in a log."""
     return max([sequence_at(position) or 0 for position in log.last_place.positions.values()])
 
 

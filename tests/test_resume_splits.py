@@ -53,7 +53,7 @@ class Splitting(Script):
 
 
 class Feeds:
-    """Feeds of processes on one stream, and what one client had of them."""
+    """The feeds of several processes on one stream, and the changes that one client received."""
 
     def __init__(self, script: Script, stack: AsyncExitStack) -> None:
         self._script = script
@@ -70,7 +70,7 @@ class Feeds:
         return feed
 
     async def read(self, feed: ChangeFeed, many: int) -> None:
-        """Resume, have so many events, and remember the position as clients do."""
+        """Resume, receive `many` events, and keep the position as clients do."""
         async with self.following(feed) as events, asyncio.timeout(20):
             assert not events.is_too_old
             for _ in range(many):
@@ -152,7 +152,7 @@ async def test_each_event_comes_once_though_iterators_expire_and_shards_have_sho
         assert had == [number for of, number in written if of == key]
 
 
-async def test_one_resumes_elsewhere_though_the_shard_and_its_children_have_ended(stack: AsyncExitStack) -> None:
+async def test_a_client_resumes_elsewhere_after_the_shard_and_its_children_have_ended(stack: AsyncExitStack) -> None:
     script = Splitting()
     client = Feeds(script, stack)
     async with client.following(client.feed()) as events:
@@ -170,7 +170,7 @@ async def test_one_resumes_elsewhere_though_the_shard_and_its_children_have_ende
 async def test_an_idle_shard_that_is_split_again_and_again_leaves_a_position_that_stays_good(
     stack: AsyncExitStack,
 ) -> None:
-    """As AWS does with those of tables that have no changes: the ancestors are listed no more after a day."""
+    """AWS does so for tables without changes: after a day it no longer lists the ancestors."""
     script = Splitting()
     client = Feeds(script, stack)
     feed = client.feed()
@@ -201,7 +201,7 @@ async def test_a_shard_that_is_listed_no_longer_is_too_old(stack: AsyncExitStack
         assert events.is_too_old
 
 
-async def test_what_was_trimmed_is_too_old(stack: AsyncExitStack) -> None:
+async def test_a_trimmed_position_is_too_old(stack: AsyncExitStack) -> None:
     script = Splitting()
     client = Feeds(script, stack)
     async with client.following(client.feed()) as events:

@@ -35,7 +35,7 @@ JOIN = "mutation ($name: String!) { createUser(input: {name: $name}) { userId } 
 
 
 async def sync(served: Served) -> None:
-    """Hand the index all changes that there are, also those that it has had before."""
+    """Apply all changes to the index, including those applied before."""
     assert served.gateway.database is not None
     await served.gateway.background.search_sync().handle(await feed_changes(served.gateway.database))
 
@@ -114,7 +114,7 @@ async def test_a_page_reads_its_posts_in_one_batch(world: Served) -> None:
     assert made == []
 
 
-async def test_posts_show_only_to_those_who_may_see_them(world: Served) -> None:
+async def test_posts_are_found_only_by_callers_who_may_see_them(world: Served) -> None:
     await write(world, "public", "secret garden")
     await write(world, "followers", "secret garden", visibility="FOLLOWERS")
     await write(world, "private", "secret garden", visibility="PRIVATE")
@@ -128,7 +128,7 @@ async def test_posts_show_only_to_those_who_may_see_them(world: Served) -> None:
     assert await find(world, "secret", "root", role=Role.ADMIN) == ["private", "followers", "public"]
 
 
-async def test_what_is_hidden_shows_in_no_page_or_cursor_or_count(world: Served) -> None:
+async def test_hidden_posts_appear_in_no_page_cursor_or_count(world: Served) -> None:
     """A page is as full as if hidden posts were not there, whatever the index says of them."""
     for number in range(12):
         await write(world, f"hidden{number}", "word", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
@@ -230,7 +230,7 @@ async def test_pages_of_users(world: Served) -> None:
     ],
 )
 @pytest.mark.parametrize("asked", [POSTS, USERS])
-async def test_what_no_query_is_gets_a_clear_error(served: Served, asked: str, query: str, message: str) -> None:
+async def test_an_invalid_query_gets_a_clear_error(served: Served, asked: str, query: str, message: str) -> None:
     answer = await served.ask(asked, {"query": query})
 
     assert [error["message"] for error in answer.errors or ()] == [message]

@@ -26,7 +26,7 @@ def until(holds: Callable[[], object], seconds: float = 30) -> None:
 
 
 @pytest.mark.timeout(150)
-def test_a_gateway_finds_what_is_written_and_its_index_can_be_built_anew(tmp_path: Path) -> None:
+def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with serving(folder, **MATCHES_OFF) as gateway:
         assert gateway.data(CREATE % ("A zebra at dawn", "z1"), gateway.token())
@@ -80,7 +80,7 @@ def test_tables_in_aws_need_an_opensearch(command: list[str], tmp_path: Path) ->
     refused_in_a_line(done, 2, "set GATEWAY_SEARCH_URL")
 
 
-def test_an_address_of_no_search_host_is_told_in_one_line(tmp_path: Path) -> None:
+def test_an_unusable_address_of_a_search_host_is_reported_in_one_line(tmp_path: Path) -> None:
     done = run_here("search", "status", "--data-dir", str(tmp_path), GATEWAY_SEARCH_URL="ftp://ada:secret@host")
 
     refused_in_a_line(done, 1, "GATEWAY_SEARCH_URL must be an http(s) URL")

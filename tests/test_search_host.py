@@ -138,7 +138,7 @@ async def test_a_host_that_is_away_is_asked_no_more_until_a_probe_is_answered(
     assert await index.search(Kind.POSTS, WORD, 1) == []
 
 
-async def test_only_so_many_requests_are_under_way_at_a_time(index: OpenSearchIndex, server: SearchServer) -> None:
+async def test_the_number_of_concurrent_requests_is_limited(index: OpenSearchIndex, server: SearchServer) -> None:
     server.held = asyncio.Event()
     searches = [asyncio.create_task(index.search(Kind.POSTS, WORD, 1)) for _ in range(3 * AT_ONCE)]
     async with asyncio.timeout(10):
@@ -150,9 +150,7 @@ async def test_only_so_many_requests_are_under_way_at_a_time(index: OpenSearchIn
     assert server.most_at_once == AT_ONCE
 
 
-async def test_a_write_after_an_index_was_deleted_does_not_make_it_anew(
-    index: OpenSearchIndex, server: SearchServer
-) -> None:
+async def test_a_write_does_not_recreate_a_deleted_index(index: OpenSearchIndex, server: SearchServer) -> None:
     await index.write(Kind.POSTS, [post("a", "word")])
     build = await index.begin()
     await index.finish(build, "stream", NOON)

@@ -38,7 +38,7 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 def post(id: str, text: str, at: int = 0, *, version: int = 1, **more: object) -> Entry:
-    """The entry of a post that was written so many seconds after noon."""
+    """Return the entry of a post that was written at this number of seconds after noon."""
     item = {"text": text, "created_at": iso(NOON + timedelta(seconds=at)), "author_id": "ada", "visibility": "public"}
     return post_entry(id, version_of(str(version)), item | more)
 
@@ -78,7 +78,7 @@ async def test_all_words_must_match_and_of_the_last_one_the_beginning_is_enough(
     assert await find(index, "lamp") == []
 
 
-async def test_phrases_come_before_words_and_those_before_beginnings_each_the_newest_first(index: SearchIndex) -> None:
+async def test_phrases_precede_words_and_words_precede_prefixes_each_newest_first(index: SearchIndex) -> None:
     await put(
         index,
         post("beginning", "an old seaside town", 9),
@@ -125,7 +125,7 @@ async def test_a_word_behind_a_hash_is_a_tag(index: SearchIndex) -> None:
     assert await find(index, "#untagged") == []
 
 
-async def test_pages_go_on_where_the_last_one_ended_while_posts_come_and_go(index: SearchIndex) -> None:
+async def test_pages_continue_after_the_previous_one_while_posts_change(index: SearchIndex) -> None:
     await put(
         index, *[post(f"p{number}", f"word {'rest' if number % 2 else 'restful'}", number) for number in range(20)]
     )
@@ -165,7 +165,7 @@ async def test_late_and_repeated_changes_never_replace_newer_ones(index: SearchI
     assert await find(index, "second") == []
 
 
-async def test_what_was_deleted_does_not_come_back_by_a_late_change(index: SearchIndex) -> None:
+async def test_a_late_change_does_not_restore_a_deleted_post(index: SearchIndex) -> None:
     await put(index, gone("early", 5), post("a", "word", version=3))
     await put(index, gone("a", 4))
     await put(index, post("a", "word", version=3), post("early", "word", version=2))
@@ -231,7 +231,7 @@ async def test_a_rebuilt_index_takes_the_place_of_the_present_one_at_once(index:
     assert (status.source, status.built_at, status.building) == ("stream", NOON, None)
 
 
-async def test_what_changes_during_a_rebuild_is_newer_than_what_it_scanned(index: SearchIndex) -> None:
+async def test_changes_during_a_rebuild_win_over_scanned_items(index: SearchIndex) -> None:
     await put(index, post("changed", "before"), post("deleted", "before"))
     build = await index.begin()
     await put(index, post("changed", "after", version=7), gone("deleted", 8), post("new", "after", version=9))
@@ -342,7 +342,7 @@ def test_a_query_has_bounds(text: str, message: str) -> None:
     assert refused.value.extensions == {"code": "BAD_USER_INPUT", "field": "query"}
 
 
-def test_what_is_stored_of_an_item_is_bounded() -> None:
+def test_the_stored_part_of_an_item_is_bounded() -> None:
     long = post("a", "ǆ" * 100 + " 東" + "京都" * 300_000, tags=[f"tag{number}" for number in range(5_000)])
     assert len(long.words.encode()) <= 16 * 1024
     assert len(long.words.split()) <= 1000

@@ -147,7 +147,7 @@ async def test_its_checkpoints_are_its_own(database: Database, index: Flaky) -> 
     assert all(lease.checkpoint for lease in own.values())
 
 
-async def test_another_instance_goes_on_where_a_killed_one_stopped(database: Database, index: Flaky) -> None:
+async def test_another_instance_continues_where_a_killed_one_stopped(database: Database, index: Flaky) -> None:
     async with syncing(database, index, "one") as first:
         await put(database, *[post_item(f"p{number}") for number in range(10)])
         await finds(index, "hello", [f"p{number}" for number in range(10)])
@@ -158,7 +158,7 @@ async def test_another_instance_goes_on_where_a_killed_one_stopped(database: Dat
             await finds(index, "hello", [f"p{number}" for number in range(1, 20)])
 
 
-async def test_what_was_written_while_the_index_was_away_is_caught_up(database: Database, index: Flaky) -> None:
+async def test_changes_during_an_outage_of_the_index_are_indexed_afterwards(database: Database, index: Flaky) -> None:
     index.away = True
     async with syncing(database, index) as instance:
         await put(database, *[post_item(f"p{number}") for number in range(5)], tombstone(post_item("p3")))
@@ -285,7 +285,7 @@ async def test_a_rebuild_beside_the_consumer_loses_and_revives_nothing(database:
     assert pages[-1].damaged == 0
 
 
-async def test_a_rebuild_mends_what_the_index_missed(database: Database, index: Flaky) -> None:
+async def test_a_rebuild_indexes_changes_that_the_index_missed(database: Database, index: Flaky) -> None:
     meta = {
         "PK": "POST#o",
         "SK": "META",
@@ -405,7 +405,7 @@ async def test_a_file_of_another_version_is_replaced(tmp_path: Path) -> None:
 
 
 async def test_processes_share_the_file(index: Flaky) -> None:
-    """Each has connections of its own: a search sees one state throughout, and what another has written."""
+    """Each index has its own connections: a search reads one snapshot, which includes the other's writes."""
     other = Flaky(index.path)
     await asyncio.gather(
         *[one.write(Kind.POSTS, [Entry(f"{n}", "1", n, "hello")]) for n in range(40) for one in (index, other)]

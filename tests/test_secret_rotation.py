@@ -126,7 +126,7 @@ async def test_nothing_counts_that_was_made_with_a_secret_which_is_not_accepted(
 
 
 @pytest.mark.parametrize("is_accepted", [True, False])
-async def test_a_subscription_goes_on_after_an_event_that_was_told_with_a_secret_that_is_accepted(
+async def test_a_subscription_resumes_after_an_id_signed_with_an_accepted_secret(
     open_gateway: Open, is_accepted: bool
 ) -> None:
     old, new = await open_gateway(), await open_gateway(secret=NEW, other_secrets=(SECRET,) if is_accepted else ())

@@ -31,7 +31,7 @@ async def listed(served: Served, kind: str | None = None) -> list[str]:
     return sorted(node["eventId"] for node in answer.data["earthquakes"]["nodes"])
 
 
-async def test_other_events_are_listed_where_a_client_asks_for_them(served: Served) -> None:
+async def test_other_events_are_listed_on_request(served: Served) -> None:
     await store(served, quake("quake"), quake("blast", type="quarry blast"), quake("ice", type="ice quake"))
     await put_raw(served, "document")
 
@@ -73,7 +73,7 @@ async def test_a_cursor_is_good_for_its_kind_only(served: Served) -> None:
     assert refused.codes == ["BAD_CURSOR"]
 
 
-async def test_what_usgs_says_of_an_event_is_stored_and_answered(served: Served) -> None:
+async def test_the_properties_of_a_usgs_event_are_stored_and_returned(served: Served) -> None:
     event = await judged(**SAID)
     await store(served, event)
 
@@ -179,7 +179,7 @@ async def test_a_subscriber_may_ask_for_other_events(served: Served) -> None:
     await events(served, "kind: ANY", "yesterday", "blast")
 
 
-async def test_what_was_recent_when_it_was_stored_is_delivered_to_a_client_that_resumes_later(served: Served) -> None:
+async def test_an_event_that_was_recent_when_stored_is_delivered_to_a_client_that_resumes_later(served: Served) -> None:
     client = OverSocket(served.http, "subscription {earthquakeDetected {eventId}}", {})
     async with client.connected(served.url) as received:
         await anext(received)

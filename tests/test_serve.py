@@ -111,7 +111,7 @@ def test_an_address_that_is_not_ours_is_told_in_one_line(tmp_path: Path) -> None
     refused(run("serve", "--host", "192.0.2.1", "--data-dir", tmp_path), 1, "cannot listen on 192.0.2.1:8000")
 
 
-def test_a_restart_keeps_what_was_written_and_every_stop_is_clean(tmp_path: Path) -> None:
+def test_a_restart_keeps_written_data_and_every_stop_is_clean(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with serving_anew(folder) as gateway:
         token = gateway.token()

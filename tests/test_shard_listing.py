@@ -70,7 +70,7 @@ class Ignoring(Script):
         return super().DescribeStream({name: value for name, value in payload.items() if name != "ShardFilter"})
 
 
-async def test_an_engine_that_ignores_the_filter_lists_what_is_needed() -> None:
+async def test_the_listing_is_complete_with_an_engine_that_ignores_the_filter() -> None:
     script, sink = Ignoring(**{f"s{number}": Shard() for number in range(20)}), Numbers()
     numbers = await follow_splits(script, sink)
     assert sorted(sink.told) == numbers

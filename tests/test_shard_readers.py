@@ -1,4 +1,4 @@
-"""More processes than two read one shard: each lowers its rate, and no subscriber misses a change or gets one twice."""
+"""More than two processes read one shard: each lowers its rate, and no subscriber misses a change or gets one twice."""
 
 import asyncio
 import heapq

@@ -96,7 +96,7 @@ def test_an_answer_a_second_counts(times: Times) -> None:
 
 
 @pytest.mark.parametrize("date", [None, b"", b"yesterday", b"Wed, 99 Nov 2026 00:00:00 GMT"])
-def test_what_is_no_date_counts_for_nothing(times: Times, date: bytes | None) -> None:
+def test_a_malformed_date_is_ignored(times: Times, date: bytes | None) -> None:
     clock = StoreClock()
     clock.note(date)
     assert clock.skew == 0

@@ -57,7 +57,7 @@ def test_a_text_is_a_moment_with_an_offset_or_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize("value", [20260625, None, {}, ["2026-06-25"], "2026", "2026-06", "2026-06T10:00"])
-def test_what_names_no_day_is_refused(value: Any) -> None:
+def test_an_invalid_day_is_refused(value: Any) -> None:
     with pytest.raises(StrawberryInputCoercionError):
         bounds.moment_from(value)
 
@@ -84,7 +84,7 @@ async def test_a_literal_that_is_no_moment_is_refused_by_the_name_of_its_argumen
     } in (answer.errors or [])
 
 
-async def test_a_default_value_that_is_no_moment_is_refused_where_it_stands(served: Served) -> None:
+async def test_an_invalid_default_value_is_refused_with_its_location(served: Served) -> None:
     answer = await served.ask(LIST.replace("$start: DateTime", '$start: DateTime = "soon"'))
 
     assert answer.errors == [

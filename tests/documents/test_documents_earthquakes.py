@@ -216,7 +216,7 @@ async def test_subscribers_receive_them(served: Served, ours: Sequence[str]) -> 
 
 
 async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
-    """By the pipeline that finds them stored, and by the one that reads of them in the stream."""
+    """A rebuild counts the stored events, and the consumer those in the stream."""
     async with counting(served) as pipeline:
         await pipeline.check()
         await put_item(served, event("ci5", timedelta(hours=3), mag=9.5))
