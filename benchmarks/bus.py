@@ -25,8 +25,9 @@ from benchmarks.rivals import PeersMissing
 from benchmarks.text_table import table
 from datastore.attributes import encode_item
 from datastore.bus.host import Bus
-from datastore.changes import ChangeFeed, Following
+from datastore.changes import ChangeFeed
 from datastore.database import Database, StoreOptions, open_database
+from datastore.following import Following
 from datastore.keyspace.sightings import BLIP
 from datastore.redis_failures import REDIS_AWAY
 from datastore.shards import Wire

@@ -14,8 +14,9 @@ from typing import Any
 from benchmarks.child import Child, obey, started
 from benchmarks.measuring import run
 from datastore.bus.host import Bus
-from datastore.changes import ChangeFeed, Following
+from datastore.changes import ChangeFeed
 from datastore.database import StoreOptions, open_database
+from datastore.following import Following
 from datastore.hub import Keeping
 from datastore.keyspace.sightings import BLIP
 from datastore.streams import Change

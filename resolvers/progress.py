@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from datastore.changes import Following
+from datastore.following import Following
 from datastore.places import Place
 from datastore.resume_ids import Resume, Seal, not_an_id
 

@@ -9,7 +9,8 @@ from typing import Any
 from redis_server import RedisServer
 
 from datastore.bus.host import Bus
-from datastore.changes import ChangeFeed, Following
+from datastore.changes import ChangeFeed
+from datastore.following import Following
 from datastore.hub import Keeping
 from datastore.keyspace.sightings import BLIP
 from datastore.shards import Wire

@@ -15,8 +15,8 @@ from test_bus_pages import Line
 
 import datastore.streams as module
 from datastore.bus.connection import Connection
-from datastore.changes import Following
 from datastore.errors import Unavailable
+from datastore.following import Following
 from datastore.positions import Reached
 
 

@@ -22,11 +22,12 @@ from datastore import changes as changes_module
 from datastore import streams as module
 from datastore.change_log import PlaceRefused, Wanted
 from datastore.change_reading import OlderChanges
-from datastore.changes import ChangeFeed, Following
+from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.engine_programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
+from datastore.following import Following
 from datastore.hub import Keeping, Policy
 from datastore.places import key_of
 from datastore.read_pace import FIRST_INTERVAL_SECONDS, JITTER

@@ -15,9 +15,10 @@ from bus_hosts import number_of, take, until
 from scripted_stream import Script, Shard
 
 import datastore.change_log as log_module
-from datastore.changes import ChangeFeed, Following
+from datastore.changes import ChangeFeed
 from datastore.client import RequestRefused
 from datastore.declarations import Table
+from datastore.following import Following
 from datastore.places import MOST_SHARDS, Place, decode
 from datastore.streams import Change
 
