@@ -12,12 +12,11 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from secrets import token_hex
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from datastore.attributes import Item, decode_item, encode_item
 from datastore.client import RequestRefused
 from datastore.declarations import Table
 from datastore.errors import DomainError, TableMissing, Unavailable
@@ -42,71 +41,26 @@ from datastore.shards import (
     stream_of,
 )
 from datastore.sources import Sink
+from datastore.stream_records import Change, decode_change, encode_change
+
+__all__ = ["Change", "ChangesLost", "StreamReader", "decode_change", "encode_change", "new_order"]
 
 T = TypeVar("T")
 
 SLICE = 50
 FIRST_DELAY, LONGEST_DELAY = 0.1, 1.5
 POSITION_REFUSED = (
-    "The stream of %s refuses the position at which it was to be read on: changes may have been missed. Subscribers "
+    "The stream of %s refuses the position at which reading was to continue: changes may have been missed. Subscribers "
     "have to subscribe again, and reading begins at the end of the stream. If this repeats, compare the positions in "
     "Redis (keys gateway:bus) with the sequence numbers of the stream. The refusal: %s"
 )
 MISSING_CHILD_SECONDS = 1.0  # a shard has ended, and the listing does not show its children yet
-TTL_PRINCIPAL = "dynamodb.amazonaws.com"
 
 logger = logging.getLogger(__name__)
 
 
 class ChangesLost(Unavailable):
-    """The stream no longer holds what comes next; whoever follows reads the current state, and follows anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One change of one item. `time` is DynamoDB's, to about a second; `by_ttl`: the item expired."""
-
-    table: str
-    kind: Literal["INSERT", "MODIFY", "REMOVE"]
-    keys: Item
-    old: Item | None
-    new: Item | None
-    sequence: str
-    time: datetime
-    by_ttl: bool
-
-
-def decode_change(table: str, record: dict[str, Any]) -> Change:
-    body = record["dynamodb"]
-    return Change(
-        table=table,
-        kind=record["eventName"],
-        keys=decode_item(body["Keys"]),
-        old=decode_item(body["OldImage"]) if "OldImage" in body else None,
-        new=decode_item(body["NewImage"]) if "NewImage" in body else None,
-        sequence=body["SequenceNumber"],
-        time=datetime.fromtimestamp(body["ApproximateCreationDateTime"], UTC),
-        by_ttl=_principal(record) == TTL_PRINCIPAL,
-    )
-
-
-def encode_change(change: Change) -> dict[str, Any]:
-    """The record that `decode_change` would make this change of."""
-    body: dict[str, Any] = {
-        "Keys": encode_item(change.keys),
-        "SequenceNumber": change.sequence,
-        "ApproximateCreationDateTime": change.time.timestamp(),
-    }
-    images = {"OldImage": change.old, "NewImage": change.new}
-    body |= {name: encode_item(image) for name, image in images.items() if image is not None}
-    record = {"eventName": change.kind, "dynamodb": body}
-    return record | {"userIdentity": {"PrincipalId": TTL_PRINCIPAL}} if change.by_ttl else record
-
-
-def _principal(record: dict[str, Any]) -> str | None:
-    # The API spells it PrincipalId; Lambda's events, and engines that copy them, principalId.
-    identity = record.get("userIdentity") or {}
-    return identity.get("PrincipalId") or identity.get("principalId")
+    """The stream no longer holds the next changes: a follower has to read the current state and follow again."""
 
 
 def _lost() -> ChangesLost:
