@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 from conftest import Listener, Served
+from fixture_steps import one, put
 from msgspec.structs import replace
 from test_active_matches import begin, matches, state
-from test_fixtures import one, put
 from test_match_updates import publish
 
 from datastore.attributes import Item
