@@ -31,7 +31,7 @@ SYLLABLES = ("ka", "lo", "mi", "ne", "ru", "sta", "tor", "ven", "zi", "ha", "bre
 
 
 class Texts:
-    """Makes texts, and queries of words that are in them."""
+    """A generator of texts, and of queries with words from them."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -77,7 +77,7 @@ class Texts:
 
 
 async def measured(index: SqliteIndex, queries: Iterable[str]) -> list[float]:
-    """The CPU of each search in milliseconds, of all threads."""
+    """Return the CPU time of each search in milliseconds, over all threads."""
     took = []
     for number, text in enumerate(queries):
         caller = number % USERS
@@ -90,7 +90,7 @@ async def measured(index: SqliteIndex, queries: Iterable[str]) -> list[float]:
 
 
 async def fill(posts: int, texts: Texts, write: Callable[[list[Entry]], object]) -> float:
-    """The CPU of each post in microseconds."""
+    """Write posts to the index. Return the CPU time of each in microseconds."""
     began = time.process_time()
     for at in range(0, posts, BATCH):
         await write([texts.post(number) for number in range(at, min(posts, at + BATCH))])  # type: ignore[misc]

@@ -17,7 +17,7 @@ MOST = 1000
 
 
 class Shards:
-    """What each request is answered with. `called` counts the requests by operation."""
+    """The answers of the server. `called` counts the requests by operation."""
 
     def __init__(self, shards: int, rate: float, size: int) -> None:
         self._names = [f"shardId-{number:020d}-{number:08x}" for number in range(shards)]
@@ -40,7 +40,7 @@ class Shards:
         return self.called if operation == "ListStreams" else {}
 
     def _written(self) -> int:
-        """How many records a shard has had."""
+        """Return the number of records that a shard has had so far."""
         return int((time.time() - self._began) * self._each)
 
     def _listed(self, after: str | None) -> dict[str, Any]:

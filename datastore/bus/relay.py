@@ -19,7 +19,7 @@ from datastore.streams import Change, ChangesLost, StreamReader
 MOST_FAILURES = 4
 
 Page = Sequence[dict[str, Any]]
-# Told a shard, the position that a page of it follows, and the page.
+# Called with a shard, the position that a page of it follows, and the page.
 TakePage = Callable[[Shard, str, Page], Awaitable[None]]
 
 

@@ -21,7 +21,7 @@ from datastore.records import record
 from datastore.store import Store
 from datastore.streams import Change
 
-# A comment's id is refused once it is a day old, so a tombstone that lives longer is of no use.
+# `addComment` refuses ids older than a day, so a tombstone need not live longer.
 TOMBSTONE_LIFETIME = timedelta(days=2)
 
 
@@ -43,7 +43,7 @@ class Comment(Struct, frozen=True, gc=False):
 
     @property
     def text_length(self) -> int:
-        """In characters; as it is stored, where another program stored a length and no text."""
+        """The length in characters; the stored one if another program stored a length and no text."""
         return self.stored_length if self.stored_length is not None and not self.text else len(self.text)
 
 
@@ -66,12 +66,12 @@ comment_from = Decoder(
 
 
 def commented(change: Change) -> Comment | None:
-    """The comment that a change brought, or None."""
+    """Return the comment that a change added, or None."""
     return _live_comment(change.new) if is_comment(change.keys) and not _is_live(change.old) else None
 
 
 def uncommented(change: Change) -> Comment | None:
-    """The comment, as it was, that a change took away, or None."""
+    """Return the comment that a change deleted, as it was before, or None."""
     return _live_comment(change.old) if is_comment(change.keys) and not _is_live(change.new) else None
 
 
@@ -132,7 +132,7 @@ class Comments:
         return comment if written.ok or written.repeated else None
 
     async def _author_of_post(self, comment: Comment) -> str | None:
-        """The author of a comment's post, which is read where another program wrote the comment without it."""
+        """Return the author of a comment's post. Read the post if another program wrote the comment without it."""
         if comment.post_author is not None:
             return comment.post_author
         post = await self._store.get(keys.DELETE_COMMENT, post_keys.post(comment.post_id))

@@ -1,4 +1,4 @@
-"""Changes of likes, comments and tags that other programs wrote, completed by what their posts say.
+"""Completion of other programs' changes of likes, comments and tags with the attributes of their posts.
 
 The document lists `LIKE {created_at}`, `COMMENT {user_id, created_at, text_len}` and tags without attributes. What
 handlers need besides, the post's author and visibility, this gateway copies into its own items.
@@ -27,8 +27,8 @@ from datastore.streams import Change
 async def completed(open_store: Callable[[], Store], changes: Sequence[Change]) -> Sequence[Change]:
     """Return the changes, each image of a like, comment or tag with the post's author and visibility (FEED-P7).
 
-    The posts of those that lack them are read in one batch; nothing is read where none lacks them. A post that is not
-    there completes nothing.
+    The posts of images that lack them are read in one batch; without such images nothing is read. An image whose post
+    does not exist stays incomplete.
     """
     wanted = {keys.post_parts(key_of(FEED, change.keys)) for change in changes if _is_incomplete(change)}
     if not wanted:
@@ -40,7 +40,7 @@ async def completed(open_store: Callable[[], Store], changes: Sequence[Change]) 
 
 
 def _is_incomplete(change: Change) -> bool:
-    """Whether an image names no author of the post, as all that this gateway writes do."""
+    """Whether an image names no author of the post; images of this gateway always name one."""
     if not (is_like(change.keys) or is_comment(change.keys) or is_tag(change.keys)):
         return False
     name = "author_id" if is_tag(change.keys) else "post_author"

@@ -1,4 +1,4 @@
-"""Edges that other programs write or delete: the follower's side is brought into line with them (FEED-P8)."""
+"""Edges that other programs write or delete: the follower's side is made to agree with them (FEED-P8)."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class EdgePage:
-    """A page of a Scan: how many items it looked at, and the follows of the edges without a follower's side."""
+    """A page of a Scan: the number of items scanned, and the follows of the edges without a follower's side."""
 
     scanned: int
     follows: list[Follow]
@@ -41,10 +41,10 @@ class Edges:
         self._store = store
 
     async def settle(self, follower_id: str, followee_id: str, *, inserted: bool) -> None:
-        """Write or delete the follower's side so that it agrees with the edges there are. A repeat changes nothing.
+        """Write or delete the follower's side so that it agrees with the stored edges. A repeat changes nothing.
 
-        `inserted` says that an edge came; where edges were only deleted and there is no follower's side, there is
-        nothing to do. Raises `Conflict` when others go on changing the same follow.
+        `inserted` means that an edge was added. If edges were only deleted and there is no follower's side, nothing is
+        done. Raises `Conflict` if other processes keep changing the same follow.
         """
         for _ in range(TRIES):
             following = await self._store.get(keys.FOLLOWING_NOW, keys.following(follower_id, followee_id))
@@ -56,7 +56,7 @@ class Edges:
         raise Conflict("This follow changes too often at the moment; try again.", retryable=True)
 
     async def _agree(self, following: Item | None, edges: list[Item]) -> bool:
-        """Make both sides agree; False where they changed meanwhile."""
+        """Make both sides agree. Return False if they changed meanwhile."""
         if following is None:
             return not edges or await self._adopt(edges)
         if not edges:

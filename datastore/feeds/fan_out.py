@@ -78,7 +78,7 @@ class Placement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PostEntry:
-    """The entry of a post in every feed; or in none, when it is not `wanted`.
+    """The entry of a post in every feed, or in none if it is not `wanted`.
 
     `moment` is the time of the post as its item has it. Entries have the same text, so that an entry and a merged post
     have one key, also where another program stored the post with whole seconds.

@@ -42,7 +42,7 @@ def is_following(item_keys: Mapping[str, str]) -> bool:
 
 
 def is_edge(item_keys: Mapping[str, str]) -> bool:
-    """Whether it is the followee's side of a follow."""
+    """Whether the keys are those of the followee's side of a follow."""
     return item_keys["SK"].startswith(keys.FOLLOWER_PREFIX) and item_keys["PK"].startswith("FOLLOWEE#")
 
 
@@ -164,7 +164,7 @@ def has_more_edges(following: Mapping[str, Any] | None) -> bool:
 
 
 def adoption(edges: Sequence[Item]) -> list[Action]:
-    """Return what makes edges of another program a follow: the follower's side of the first of them."""
+    """Return the follower's side of the first edge, which makes edges of another program a follow."""
     edge = key_of(FEED, edges[0])
     follow = edge_from(edges[0])
     following = following_item(follow)
@@ -190,7 +190,7 @@ def _unfollowing(follow: Follow, following: Item | None, edges: Sequence[Item]) 
     places = [key_of(FEED, edge) for edge in edges]
     key = keys.following(follow.follower_id, follow.followee_id)
     if following is None:
-        # Edges alone: a follow that was made since they were read must not lose its edge only.
+        # There are edges only: a follow that was made since they were read must not lose only its edge.
         first = Action("Delete", key=key, condition=keys.FOLLOW.condition)
     else:
         first = Action("Delete", key=key, condition=keys.UNFOLLOW.condition, values={"since": following["since"]})

@@ -19,7 +19,7 @@ from datastore.store import Store
 
 
 class Like(Struct, frozen=True, gc=False):
-    """Somebody's liking of a post, with the post's author and visibility.
+    """A like of a post by a user, with the post's author and visibility.
 
     Both are None where another program wrote the item without them.
     """

@@ -35,13 +35,13 @@ KINDS: Mapping[str, NotificationKind] = {kind.value: kind for kind in Notificati
 
 
 class Notification(Struct, frozen=True, gc=False):
-    """Something that happened to a user. `actor_count` people did it, `actor_id` the last of them at `created_at`.
+    """A notification of an event that concerns a user. `actor_count` users caused it, `actor_id` last, at `created_at`.
 
-    `notification_id` is the sort key, unique among the user's. That of likes begins with the beginning of their window
-    and stays, while their place in the list, which is that of `created_at`, moves with each like.
+    `notification_id` is the sort key, unique for the user. For likes it begins with the start of their window and
+    stays, while their position in the list, by `created_at`, moves with each like.
 
-    An item of another program need have nothing but its keys. What it lacks is None, and `actor_count` is 0. One
-    without `expires_at` stays until it is read.
+    An item of another program may have nothing but its keys: attributes that it lacks are None, and `actor_count` is 0.
+    An item without `expires_at` stays until it is read.
     """
 
     user_id: str
@@ -55,7 +55,7 @@ class Notification(Struct, frozen=True, gc=False):
     comment_id: str | None
 
     def is_kept_at(self, now: datetime) -> bool:
-        """Return whether it has not expired at `now`."""
+        """Return whether the notification has not expired at `now`."""
         return self.expires_at is None or self.expires_at > now
 
 
@@ -82,7 +82,7 @@ notification_from = Decoder(
 
 
 def told(notification: Notification) -> Write:
-    """Return what stores it. Where it is there, the actor is counted, and replaces one who was before them."""
+    """Return the write of a notification. If it exists, the actor is counted and replaces an earlier one."""
     key = key_in_table(notification)
     name = keys.notification_parts(notification.notification_id)[1]
     expires_at = notification.expires_at
@@ -107,7 +107,7 @@ def key_in_table(notification: Notification) -> Key:
 
 
 async def retract(store: Store, notifications: Iterable[Notification]) -> None:
-    """FEED-P6: Delete unread notifications. A repeat changes nothing."""
+    """FEED-P6: delete unread notifications. A repeat changes nothing."""
     places = [key_in_table(notification) for notification in notifications]
     await store.write_all(keys.RETRACT, deletes=list(dict.fromkeys(places)))
 

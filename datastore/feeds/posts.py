@@ -26,10 +26,10 @@ from datastore.records import raw_parsed
 from datastore.store import Action, Store
 from datastore.streams import Change
 
-# For so long a deleted post's id cannot be used.
+# The time for which a deleted post's id cannot be used.
 TOMBSTONE_LIFETIME = timedelta(days=30)
 PUBLIC, PRIVATE = encode(Visibility.PUBLIC), encode(Visibility.PRIVATE)
-# What the item of a tag copies of its post. Items of other programs need not have any of it.
+# The attributes that the item of a tag copies from its post. Items of other programs may lack them.
 COPIED = ("author_id", "visibility", "text", "media_ref", "tags")
 COPIED_ALWAYS = frozenset({"author_id", "visibility", "text"})
 
@@ -85,7 +85,7 @@ post_from = Decoder(
     # The item of a tag, and what GSI2 brings of it, have neither.
     mentions=texts("mentions", default=(), given="created_at"),
 )
-# The post in its own item, which has all of it.
+# The post in its own item, which has all attributes.
 whole_post_from = post_from.but(
     likes=count("likes", default=0), comments=count("comments", default=0), mentions=texts("mentions", default=())
 )
@@ -159,7 +159,7 @@ class Posts:
         return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, keep=self._tagged)
 
     async def _tagged(self, items: list[Raw]) -> list[Raw]:
-        """Return the items of a tag whose posts the viewer may see, completed where they copy too little of them.
+        """Return the items of a tag whose posts the viewer may see, with missing copies of the posts' attributes.
 
         The posts of those that other programs wrote without copies are read in one batch.
         """

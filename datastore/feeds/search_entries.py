@@ -12,7 +12,7 @@ from datastore.keyspace.parts import key_of, split
 from datastore.moments import from_iso
 from datastore.search import Entry, folding
 
-# What is indexed of one item, whatever it holds.
+# The most that is indexed of one item.
 MOST_CHARACTERS = 4000
 MOST_WORDS = 1000
 MOST_WORD_BYTES = 16 * 1024
@@ -73,7 +73,7 @@ def post_entry(post_id: str, version: str, item: Mapping[str, Any] | None, tags:
 
 
 def user_entry(user_id: str, version: str, item: Mapping[str, Any] | None) -> Entry:
-    """Return the entry of a user as they are in their META item. One without a name is a removed entry."""
+    """Return the entry of a user from the META item. A user without a name is a removed entry."""
     words = "" if item is None else _words(item.get("name"))
     if item is None or not words:
         return Entry(user_id, version, removed=True)
@@ -81,20 +81,20 @@ def user_entry(user_id: str, version: str, item: Mapping[str, Any] | None) -> En
 
 
 def indexed_of_post(item: Mapping[str, Any] | None) -> tuple[object, ...]:
-    """Return what of a META item the entry of its post depends on: counts do not change it."""
+    """Return the attributes of a META item on which the entry of its post depends: counts are not among them."""
     names = ("text", "tags", "created_at", "author_id", "visibility", "deleted_at")
     return () if item is None else tuple(item.get(name) for name in names)
 
 
 def indexed_of_user(item: Mapping[str, Any] | None) -> tuple[object, ...]:
-    """Return what of a META item the entry of its user depends on."""
+    """Return the attributes of a META item on which the entry of its user depends."""
     return () if item is None else (item.get("name"), item.get("created_at"))
 
 
 def order_of(created_at: object, id: str) -> int:
     """Return the order of an entry, 0 to 2⁶² - 1: its microsecond since 1970, then a hash of its id.
 
-    What has no moment that can be read comes last.
+    An entry without a readable time comes last.
     """
     try:
         moment = from_iso(created_at) if isinstance(created_at, str) else _EPOCH

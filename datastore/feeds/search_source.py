@@ -1,4 +1,4 @@
-"""What the search index is built from: posts with their tags, and users, as the table has them (FEED-P6)."""
+"""The source of the search index: posts with their tags, and users, from the table (FEED-P6)."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from datastore.store import Store
 
 @dataclass(slots=True)
 class ScannedPage:
-    """The entries of one page of a scan, how many items could not be read, and the items that were looked at."""
+    """The entries of one page of a scan, and the numbers of damaged and of scanned items."""
 
     posts: list[Entry] = field(default_factory=list)
     users: list[Entry] = field(default_factory=list)

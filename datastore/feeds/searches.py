@@ -65,7 +65,7 @@ class Searches:
         return await self._page(Kind.USERS, query, size, after, None, self._user)
 
     async def _audience(self) -> Audience | None:
-        """FEED-N5: the audience of the viewer. Whom a user follows is read once for a request."""
+        """FEED-N5: return the audience of the viewer. The viewer's follows are read once a request."""
         viewer = self._sight.viewer
         if viewer.sees_all:
             return None
@@ -77,7 +77,7 @@ class Searches:
         return self._following
 
     async def _followees(self, user_id: str) -> frozenset[str] | None:
-        """FEED-N5: the users whom a user follows, None where they are too many."""
+        """FEED-N5: return the users whom a user follows; None if they are too many."""
         values = {"partition": follow_keys.follower(user_id), "prefix": follow_keys.FOLLOWING_PREFIX}
         page = await self._store.query(keys.SEARCH_FOLLOWED, values, limit=MOST_FOLLOWED + 1, attributes=("SK",))
         if page.next_start is not None or len(page.items) > MOST_FOLLOWED:

@@ -21,8 +21,8 @@ from datastore.versions import expecting, updated, version, versioned
 class User(Struct, frozen=True, gc=False):
     """Somebody in the feed. The pipeline counts: `posts` are those that others may see.
 
-    A user item of another program need have nothing but its keys: `name` is the user's id where it has none, and
-    `created_at` is None.
+    A user item of another program may have nothing but its keys: `name` is then the user's id, and `created_at` is
+    None.
 
     `merged_since` is set once the author has too many followers for a fan-out: posts are merged into feeds when those
     are read, and no post of that moment or later has entries.

@@ -129,7 +129,7 @@ class ActiveMatches:
         return active
 
     async def claim(self, active: ActiveMatch, instance_id: str) -> ActiveMatch | None:
-        """AM-4: take over a match as it was seen; None when another instance was faster.
+        """AM-4: take over a match in the given state. Return None if another instance was faster.
 
         A partial state is written whole then, so that every later write finds `version` and `fence`.
         """
@@ -146,7 +146,7 @@ class ActiveMatches:
         return _written(await self._store.update(keys.CLAIM, keys.active_match(active.match_id), **values))
 
     async def _adopt(self, active: ActiveMatch, instance_id: str) -> ActiveMatch | None:
-        """Return None, too, for a match without a fixture: its state could not be written anywhere."""
+        """Take over a partial state. Return None also for a match without a fixture, which could not be written."""
         if not active.league_code:
             logger.warning("Match %s has no fixture: sync the fixtures, then it is polled", active.match_id)
             return None
@@ -240,7 +240,7 @@ class ActiveMatches:
         return {"ended": ActiveStatus.ENDED.value, "ttl": ttl, "one": 1}
 
     async def _completed(self, active: ActiveMatch, *, consistent: bool = False) -> ActiveMatch:
-        """Return the match with what its fixture tells, where another program has written its state."""
+        """Return the match, completed from its fixture if another program wrote the state."""
         if not active.is_partial:
             return active
         fixtures = Fixtures(self._store, self._now)

@@ -3,7 +3,7 @@
 from datastore.attributes import Item
 from datastore.streams import Change
 
-# The facts of a match and how it stands. Left out is what pollers and syncs keep for themselves, and times of writes.
+# The facts and the state of a match, without the attributes that only pollers and syncs use, and times of writes.
 SHOWN = (
     "leagueId",
     "leagueCode",

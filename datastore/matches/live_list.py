@@ -11,7 +11,7 @@ from datastore.records import readable
 from datastore.remembered import RememberedScans
 from datastore.store import Store
 
-# For so long a process goes by the Scan before it asks the index again.
+# The time for which a process uses the Scan before it tries the index again.
 ASKED_AGAIN = timedelta(minutes=1)
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from datastore.matches.cricket import (
 from datastore.moments import from_iso, from_seconds, iso
 
 T = TypeVar("T")
-# Of a state whose item tells no moment.
+# The time of a state whose item has none.
 UNKNOWN_MOMENT = from_seconds(0)
 
 
@@ -261,7 +261,7 @@ def summary_from(item: Mapping[str, Any]) -> ActiveMatch:
 
 
 def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
-    """Return what an item of another program tells; the form of its score, its lines and its balls is not known."""
+    """Return the state in an item of another program; the format of its score, lines and balls may be unknown."""
     ticked = _moment(item.get("lastTickAt"))
     updated_at = _moment(item.get("updatedAt")) or ticked or UNKNOWN_MOMENT
     status = item.get("previousStatus") or ""
@@ -299,7 +299,7 @@ def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
 
 
 def completed(active: ActiveMatch, match: Match) -> ActiveMatch:
-    """Return a partial state with what its fixture tells: league, teams, version, and the score where it has none."""
+    """Return a partial state with the league, teams and version of its fixture, and the score if it has none."""
     told, live = begun(match), active.live
     if not live.innings:
         is_known = live.phase is not MatchPhase.UNKNOWN

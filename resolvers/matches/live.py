@@ -154,7 +154,7 @@ def _paced(
 async def _each(
     context: Context, batches: AsyncGenerator[Updates, None]
 ) -> AsyncGenerator[MatchUpdate | Internal, None]:
-    """Give each update; in the place of one that cannot be read its error, after which the subscription goes on."""
+    """Yield each update, or the error of one that cannot be read, after which the subscription continues."""
     async with aclosing(batches):
         async for batch in batches:
             for update in batch:
