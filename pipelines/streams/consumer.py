@@ -34,9 +34,9 @@ class Consumer:
     `now` dates stored items and metrics; no clock decides which consumer reads a shard. Consumers of different groups
     read a stream independently: each group has leases and checkpoints of its own.
 
-    A consumer with a `leader`, the consumer of another group in this process, works on the leader's shards and takes the
-    pages that the leader reads (see `shared_pages`). It leaves shards that the leader's group reads in another process
-    to the consumer there, and takes shards that the leader's group does not read.
+    A consumer with a `leader`, the consumer of another group in this process, works on the leader's shards and takes
+    the pages that the leader reads (see `shared_pages`). It leaves shards that the leader's group reads in another
+    process to the consumer there, and takes shards that the leader's group does not read.
     """
 
     def __init__(
