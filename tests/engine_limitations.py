@@ -26,7 +26,8 @@ COVERED = frozenset(
         *("photos", "uploads", "photo_users", "persons", "faces", "photos_of_person", "livestreams"),
         *("earthquakes", "earthquake_pages", "request_logs", "ingest"),
         *("resume", "resume_gateways", "sighting_subscriptions", "stream_faults"),
-        *("fixtures", "leagues", "teams", "devices", "match_follows", "live_activities", "active_matches"),
+        *("fixture_reads", "fixture_fields", "fixture_sync", "fixture_edits", "league_pages"),
+        *("leagues", "teams", "devices", "match_follows", "live_activities", "active_matches"),
     )
 )
 WORDS = "it words its refusals otherwise"
