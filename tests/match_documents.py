@@ -9,8 +9,8 @@ from typing import Any
 
 from conftest import NOON, Answer, Served
 from cricket_pipeline import Instance
+from fixture_steps import one
 from test_active_matches import replay
-from test_fixtures import one
 
 from datastore.attributes import encode_item
 from datastore.declarations import Table
