@@ -1,7 +1,9 @@
 """A stand-in for OpenSearch: an HTTP server that speaks the part of its REST API that the search index uses.
 
-It is no OpenSearch: it checks what a request says against what this project sends, and answers as the documentation has
-it. Whether an OpenSearch takes the same requests, only one can tell: set `OPENSEARCH_URL` to run the tests on it.
+It is no OpenSearch, but it knows nothing of this project's index either: it runs the script of an update
+(`painless.py`), and checks mappings, evaluates queries and sorts by the rules of the documentation
+(`search_language.py`). A wrong query gives wrong results, and what is not allowed gets the status 400. Whether an
+OpenSearch takes the same requests, only one can show: set `OPENSEARCH_URL` to run the tests on it.
 https://docs.opensearch.org/latest/api-reference/
 """
 
@@ -15,10 +17,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
-
-from datastore.search.opensearch_queries import MAPPING, NEWER
+from painless import ScriptError, run
+from search_language import Fields, Refused, only, search
 
 Document = dict[str, Any]
+
+MOST_ID_BYTES = 512
+SETTINGS = {"number_of_shards", "number_of_replicas"}
 
 
 @dataclass
@@ -98,6 +103,8 @@ class SearchServer:
                 await self.held.wait()
             response: web.StreamResponse = await handler(request)
             return response
+        except Refused as refused:
+            return _error(400, str(refused))
         finally:
             self._at_once -= 1
 
@@ -123,8 +130,11 @@ class SearchServer:
         index, body = request.match_info["index"], await request.json()
         if index in self.indices:
             return _error(400, "resource_already_exists_exception")
-        assert body["mappings"] == MAPPING
-        assert index == index.lower()
+        only(body, {"settings", "mappings", "aliases"}, "the index")
+        only(body["settings"]["index"], SETTINGS, "the settings")
+        Fields(body["mappings"])
+        if index != index.lower() or index.startswith(("-", "_", "+")):
+            return _error(400, "invalid_index_name_exception")
         self.indices[index] = Index(dict(body["mappings"]), set(body.get("aliases", {})))
         return web.json_response({"acknowledged": True})
 
@@ -163,49 +173,38 @@ class SearchServer:
         return web.json_response({"errors": any("error" in item for item in items), "items": _updates(items)})
 
     def _update(self, target: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+        only(target, {"_index", "_id", "retry_on_conflict"}, "the action")
+        only(body, {"scripted_upsert", "upsert", "script"}, "the update")
+        only(body["script"], {"lang", "source", "params"}, "the script")
+        if len(target["_id"].encode()) > MOST_ID_BYTES or body["script"]["lang"] != "painless":
+            return _refused_item(400, "illegal_argument_exception")
         found = list(self._aliased(target["_index"]).values())
-        assert len(target["_id"].encode()) <= 512
-        assert body["scripted_upsert"] is True
-        assert body["upsert"] == {}
-        assert body["script"] | {"params": None} == {"lang": "painless", "source": NEWER, "params": None}
-        entry = body["script"]["params"]["entry"]
-        assert entry.keys() == MAPPING["properties"].keys()  # type: ignore[attr-defined]
-        assert -(2**63) <= entry["order"] < 2**63
         if not found:
-            return {"status": 404, "error": {"type": "index_not_found_exception"}}
+            return _refused_item(404, "index_not_found_exception")
         if len(found) > 1:
-            return {"status": 400, "error": {"type": "illegal_argument_exception"}}
-        if entry["id"] in self.refused_entries:
-            return {"status": self.refused_entries[entry["id"]], "error": {"type": "refused"}}
-        known = found[0].documents.get(target["_id"])
-        if known is None or known["version"] < entry["version"]:
-            found[0].documents[target["_id"]] = entry
+            return _refused_item(400, "illegal_argument_exception")
+        if (refusal := self.refused_entries.get(body["script"]["params"].get("entry", {}).get("id"))) is not None:
+            return _refused_item(refusal, "refused")
+        try:
+            _run_update(found[0], target["_id"], body)
+        except (ScriptError, Refused) as problem:
+            return _refused_item(400, str(problem))
         return {"status": 200}
 
     async def _search(self, request: web.Request) -> web.Response:
-        assert request.query["allow_partial_search_results"] == "false"
+        only(request.query, {"allow_partial_search_results"}, "the request")
         found, body = self._named(request.match_info["index"]), await request.json()
         if not found:
             return _error(404, "index_not_found_exception")
-        assert body["sort"] == [{"_score": "desc"}, {"order": "desc"}, {"id": "asc"}]
         ((_, index),) = found.items()
-        scored = [(_score(body["query"], one), one) for one in index.documents.values()]
-        ranked = sorted(
-            [(-score, -one["order"], one["id"], one) for score, one in scored if score is not None], key=_place
-        )
-        after = body.get("search_after")
-        if after is not None:
-            ranked = [one for one in ranked if one[:3] > (-after[0], -after[1], after[2])]
-        hits = [
-            {"sort": [float(-score), -order, id], "_source": {name: one[name] for name in body["_source"]}}
-            for score, order, id, one in ranked[: body["size"]]
-        ]
+        hits = search(Fields(index.mappings), list(index.documents.values()), body)
         return web.json_response({"hits": {"hits": hits}})
 
     async def _count(self, request: web.Request) -> web.Response:
         ((_, index),) = self._named(request.match_info["index"]).items()
-        query = (await request.json())["query"]
-        return web.json_response({"count": sum(_score(query, one) is not None for one in index.documents.values())})
+        fields, query = Fields(index.mappings), (await request.json())["query"]
+        count = sum(fields.score(query, one) is not None for one in index.documents.values())
+        return web.json_response({"count": count})
 
 
 @asynccontextmanager
@@ -227,10 +226,6 @@ def _basic(user: str, password: str) -> str:
     return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
-def _place(one: tuple[int, int, str, Document]) -> tuple[int, int, str]:
-    return one[:3]
-
-
 def _updates(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"update": item} for item in items]
 
@@ -239,32 +234,28 @@ def _error(status: int, kind: str) -> web.Response:
     return web.json_response({"error": {"type": kind, "root_cause": []}, "status": status}, status=status)
 
 
-def _score(query: Mapping[str, Any], document: Document) -> int | None:
-    """The score of a document, None where it does not match."""
-    ((kind, given),) = query.items()
-    if kind == "constant_score":
-        return None if _score(given["filter"], document) is None else int(given["boost"])
-    if kind == "bool":
-        return _score_of_bool(given, document)
-    ((name, said),) = given.items()
-    held = document[name]
-    words = held.split(" ") if name in ("words", "tags") else [held]
-    value = said["value"] if isinstance(said, dict) else said
-    matches = {
-        "term": lambda: value in words,
-        "terms": lambda: not set(value).isdisjoint(words),
-        "prefix": lambda: any(word.startswith(value) for word in words),
-        "match_phrase": lambda: f" {value} " in f" {' '.join(words)} ",
+def _refused_item(status: int, kind: str) -> dict[str, Any]:
+    return {"status": status, "error": {"type": kind}}
+
+
+def _run_update(index: Index, id: str, body: Mapping[str, Any]) -> None:
+    """Run the script of an update on a document, or on `upsert` where there is none.
+
+    https://docs.opensearch.org/latest/api-reference/document-apis/update-document/
+    """
+    known = index.documents.get(id)
+    if known is None and not body.get("scripted_upsert"):
+        index.documents[id] = dict(body["upsert"])
+        return
+    ctx: dict[str, Any] = {
+        "op": "create" if known is None else "index",
+        "_source": json.loads(json.dumps(body["upsert"] if known is None else known)),
     }
-    return 0 if matches[kind]() else None
-
-
-def _score_of_bool(given: Mapping[str, Any], document: Document) -> int | None:
-    if any(_score(one, document) is None for one in given.get("filter", [])):
-        return None
-    if any(_score(one, document) is not None for one in given.get("must_not", [])):
-        return None
-    optional = [_score(one, document) for one in given.get("should", [])]
-    if sum(one is not None for one in optional) < given.get("minimum_should_match", 0):
-        return None
-    return sum(one for one in optional if one is not None)
+    run(body["script"]["source"], ctx, body["script"]["params"])
+    if ctx["op"] in ("create", "index"):
+        Fields(index.mappings).check(ctx["_source"])
+        index.documents[id] = ctx["_source"]
+    elif ctx["op"] == "delete":
+        index.documents.pop(id, None)
+    elif ctx["op"] not in ("none", "noop"):
+        raise ScriptError(f"there is no operation {ctx['op']!r}")
