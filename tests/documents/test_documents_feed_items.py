@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from conftest import NOON, Served
-from feed_documents import Pipeline, bare_user, edge, entry, good, notification, post, user, write
+from feed_documents import Pipeline, bare_user, comment, edge, entry, good, like, notification, post, user, write
 from feed_steps import done, enter
 
 from datastore.keyspace.feeds.table import FEED
@@ -173,3 +173,19 @@ async def test_a_notification_of_keys_alone_arrives(served: Served) -> None:
         "actorCount": 0,
         "actor": None,
     }
+
+
+@pytest.mark.parametrize("kind", ["like", "comment"])
+async def test_the_counts_of_a_post_arrive(served: Served, kind: str) -> None:
+    write(served, user("u001"), user("u002"), post("p"))
+    query = 'subscription { postEngagement(postId: "p") { postId likeCount commentCount } }'
+    listener = await served.listen(query, user="u001", role=Role.USER)
+    await served.settle(FEED, 1)
+
+    write(served, like("p") if kind == "like" else comment("p", "c001"))
+    await Pipeline(served).run()
+    snapshot, event = await listener.event(), await listener.event()
+
+    assert snapshot["postEngagement"] == {"postId": "p", "likeCount": 0, "commentCount": 0}
+    counts = {"likeCount": int(kind == "like"), "commentCount": int(kind == "comment")}
+    assert event["postEngagement"] == {"postId": "p"} | counts
