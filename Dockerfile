@@ -7,7 +7,7 @@ ARG NODE=22
 FROM node:${NODE}-bookworm-slim AS web
 WORKDIR /build
 COPY package.json package-lock.json ./
-RUN npm ci --no-fund --no-audit --loglevel=error
+RUN npm ci --include=optional --no-fund --no-audit --loglevel=error
 COPY web web
 # The engine is an optional package: on a machine that it is not made for, the image goes without.
 RUN npm run --silent build && mkdir -p node_modules/@dynoxide
