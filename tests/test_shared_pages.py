@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -11,11 +11,12 @@ import pytest
 from conftest import Served
 from consumers import AT_ONCE, QUICK, SOON, Gate, Instance, Noting, leased, leases_of, now, numbered, record, until
 from feed_changes import put, store_of
+from scripted_stream import Script, Shard
 
 from datastore.database import Database
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED
-from datastore.shards import stream_of
+from datastore.shards import Wire, stream_of
 from datastore.streams import Change
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import SearchPipeline
@@ -30,25 +31,32 @@ GROUP = "following"
 class CountingWire:
     """A wire that counts the GetRecords over it."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
         self.reads = 0
 
     async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
         self.reads += operation == "GetRecords"
-        return await self._database.client.call(operation, payload, timeout=timeout)
+        return await self._wire.call(operation, payload, timeout=timeout)
 
     def now(self) -> datetime:
-        return self._database.client.now()
+        return self._wire.now()
 
 
 class Follower:
     """The following consumer of an instance, while entered with `running`."""
 
     def __init__(
-        self, database: Database, leader: Instance, handler: Noting, name: str = "follower", *, patience: float = 60.0
+        self,
+        database: Database,
+        leader: Instance,
+        handler: Noting,
+        name: str = "follower",
+        *,
+        patience: float = 60.0,
+        wire: Wire | None = None,
     ) -> None:
-        self.wire = CountingWire(database)
+        self.wire = CountingWire(wire or database.client)
         self.handler = handler
 
         def store() -> Any:
@@ -187,6 +195,46 @@ async def test_a_follower_gives_a_shard_back_that_its_leader_loses(database: Dat
                 async with Follower(database, second, handler, "of two").running():
                     await put(database, numbered(7))
                     await until(lambda: handler.numbers() == [7])
+
+
+async def test_a_follower_that_was_away_while_shards_split_gets_all_in_order(database: Database) -> None:
+    """The leaders of two processes are through with all shards before the followers handle the first record."""
+    script = Script(root=Shard(), a=Shard("root"), b=Shard("root"), c=Shard("a"))
+    numbers = {"root": range(5), "a": range(5, 10), "b": range(20, 25), "c": range(10, 15)}
+    for shard, written in numbers.items():
+        script.shards[shard].records += [record(number, shard) for number in written]
+    script.shards["root"].closed = script.shards["a"].closed = True
+    away = True
+    order: list[int] = []
+
+    async def handle(changes: Sequence[Change]) -> None:
+        if away:
+            raise Unavailable("The search host is away.")
+        order.extend(change.new["n"] for change in changes if change.new is not None)
+
+    led = Noting()
+    leaders = [Instance(database, led, wire=script, name=name) for name in ("one", "two")]
+    followers = [
+        Follower(database, leader, Noting(before=handle), f"of {leader.name}", patience=0.05, wire=script)
+        for leader in leaders
+    ]
+    async with AsyncExitStack() as stack:
+        for leader in leaders:
+            await stack.enter_async_context(leader.running())
+        for follower in followers:
+            await stack.enter_async_context(follower.running())
+        await until(lambda: len(set(led.numbers())) == 20)
+        assert order == []
+        away = False
+        await until(lambda: len(set(order)) == 20)
+        script.shards["b"].records.append(record(25, "b"))
+        script.shards["c"].records.append(record(15, "c"))
+        await until(lambda: {15, 25} <= set(order) & set(led.numbers()))
+
+    for parent, child in (("root", "a"), ("root", "b"), ("a", "c")):
+        assert max(order.index(number) for number in numbers[parent]) < order.index(numbers[child][0])
+    for written in numbers.values():
+        assert list(dict.fromkeys(number for number in order if number in written)) == list(written)
 
 
 async def test_the_search_index_of_a_gateway_follows_its_feed_pipeline(served: Served) -> None:
