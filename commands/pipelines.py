@@ -29,7 +29,7 @@ MetricsHost = Annotated[
     typer.Option(
         "--metrics-host",
         envvar="GATEWAY_METRICS_HOST",
-        help="The address to answer Prometheus on. Nobody is asked for a token there.",
+        help="The address to answer Prometheus on, without a token.",
     ),
 ]
 

@@ -30,7 +30,7 @@ class _Context(dict[str, Any]):
 
 
 def sign_at_store_time(client: Any, clock: StoreClock) -> None:
-    """Have a boto3 client sign requests, URLs and forms by the clock, and tell the clock the Date of its answers.
+    """Have a boto3 client sign requests, URLs and forms by the clock, and set the clock by the Date of its answers.
 
     A request that the store refused for a time four minutes or more from the answer's Date is sent once more.
     """

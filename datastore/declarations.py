@@ -185,7 +185,7 @@ class Extent:
     """How far a field reads, where its patterns do not tell: what its cost is estimated by.
 
     `size` is how many entries its list may have, or the name of the argument that says so, or how to find it; of a
-    field that is no list it is how often what is beneath it counts. `each` tells that there is a point read for each
+    field that is no list it is how often what is beneath it counts. `each` says that there is a point read for each
     entry, or for each of as many items, and `reads` how many there are for one. `partitions` is how
     many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
     are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation

@@ -132,7 +132,7 @@ def event_item(earthquake: Earthquake) -> Item:
 
 
 def event_with(fields: frozenset[str]) -> Decoder[Earthquake]:
-    """What makes records of items that are projected to these fields: the others stay blank, nobody reads them."""
+    """Return the decoder of items that are projected to these fields. The other fields stay blank."""
     return event_from.without(frozenset(ATTRIBUTES) - fields)
 
 

@@ -46,7 +46,7 @@ class Statistics(Struct, frozen=True):
 async def statistics_between(store: Store, now: datetime, start: date, end: date, by: Grouping) -> Statistics:
     """QUAKE-6: days newest first, magnitude classes greatest first, regions with the most earthquakes first.
 
-    A Query for each calendar year, and one item that tells which days are complete.
+    A Query for each calendar year, and one item that lists the complete days.
     """
     first, last = f"{start:%Y%m%d}", f"{end:%Y%m%d}"
     years = [_read(store, *span, regions=by is Grouping.REGION) for span in years_of(first, last)]

@@ -86,7 +86,7 @@ class RememberedScans:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def _begin(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> _Read:
-        asker.meter.check(pattern.operations[0])  # or others who wait for it would be told of what this one has read
+        asker.meter.check(pattern.operations[0])  # otherwise those who wait would get the error of this request
 
         async def read_all() -> Value:
             store = self._open_store()

@@ -46,7 +46,7 @@ class Trimmed(Exception):
 
 
 class PositionRefused(Trimmed):
-    """The stream does not accept the place where a shard was left, so what came after it cannot be told apart."""
+    """The stream does not accept the place where a shard was left, so the records after it cannot be found."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,8 +196,8 @@ async def follow(
 
 def log_unreadable(change: Change, problem: Exception) -> None:
     """Log which change cannot be read, and why."""
-    told = without_emails(repr(problem)), logged_keys(change.keys)
-    logger.error("A change of %s cannot be read: %s in %r", change.table, *told)
+    described = without_emails(repr(problem)), logged_keys(change.keys)
+    logger.error("A change of %s cannot be read: %s in %r", change.table, *described)
 
 
 def _tolerant(select: Callable[[Change], Event | None]) -> Callable[[Change], Event | None]:

@@ -34,7 +34,7 @@ class Entries:
 
     @property
     def missing(self) -> int:
-        """How many more entries a page needs, with the one that tells of a next page."""
+        """Return how many more entries a page needs, with the one that shows whether there is a next page."""
         return max(self._span.size + 1 - len(self._found), 0)
 
     def bounds(self, oldest: str, end: str) -> tuple[str, str, Item | None]:

@@ -68,7 +68,7 @@ class ActiveMatches:
     async def live(self, *, details: bool = False) -> list[ActiveMatch]:
         """AM-2: return those that are live, as they were at most a second ago.
 
-        The index tells no lines and no balls. With `details` they are read of each match (AM-1), in one batch.
+        The index holds no lines and no balls. With `details` they are read for each match (AM-1), in one batch.
         """
         listed = await read_live(self._store, self._now, self._remembered)
         live = self._sorted(listed.matches)

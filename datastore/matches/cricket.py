@@ -351,7 +351,7 @@ class Match(Record, frozen=True):
 
     `scorecards` is None where a list brought summaries only, and `revision`, which grows with every change of it.
     `version` counts the changes of its live state, `fence` is the number of the lock holder that wrote it last,
-    `last_ball_id` the last ball whose events were told. `operator_fields` are those that an operator set,
+    `last_ball_id` the last ball whose events were published. `operator_fields` are those that an operator set,
     None where a list brought summaries only.
     """
 

@@ -191,7 +191,7 @@ _PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("version", "revision"): ("version", "fence", "last_ball_id", "revision"),
     ("updatedAt", "liveUpdatedAt", "archivedAt"): ("updated_at", "live_updated_at", "archived_at"),
 }
-# The fields that show none of these, or have them read anew.
+# The fields that show none of these, or read them again.
 _OTHERS = (
     *("__typename", "id", "matchId", "leagueId", "leagueCode", "league", "homeTeamId", "homeTeam"),
     *("awayTeamId", "awayTeam", "startTime", "status", "phase", "round", "format", "lineups", "liveScore"),

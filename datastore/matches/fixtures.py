@@ -246,9 +246,9 @@ def _check_operator(written: Written, match: Match) -> None:
 
 
 def source_values(match: Match, fields: Collection[FixtureField]) -> Item:
-    """Return the attributes of these fields as the source tells them."""
-    told = {**facts_of(match), **state_of(match)}
-    return {name: told[name] for field in fields for name in attributes_of(field)}
+    """Return the attributes of these fields as the source states them."""
+    stated = {**facts_of(match), **state_of(match)}
+    return {name: stated[name] for field in fields for name in attributes_of(field)}
 
 
 def _place(match_id: str) -> Place:

@@ -181,7 +181,7 @@ def live_activity_from(item: Mapping[str, Any]) -> LiveActivity:
 
 
 def _device_of(item: Mapping[str, Any]) -> str:
-    """Return the device of a session: an item of another program tells it in its key alone."""
+    """Return the device of a session: an item of another program has it in its key alone."""
     return item.get("deviceId") or second_part(item["userId#deviceId"])
 
 

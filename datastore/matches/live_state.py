@@ -77,8 +77,8 @@ class LiveScore(Record, frozen=True):
 class ActiveMatch(Record, frozen=True):
     """A match with its live state.
 
-    `announced` are the events that come once in a match, as far as they were told. `is_partial`: another program wrote
-    the item, which has neither `version` nor the league and the teams; `completed` takes these from the fixture.
+    `announced` are the events that come once in a match, as far as they were published. `is_partial`: another program
+    wrote the item, which has neither `version` nor the league and the teams; `completed` takes these from the fixture.
     `is_listed`: the item is in the index of live matches.
     """
 
@@ -300,22 +300,22 @@ def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
 
 def completed(active: ActiveMatch, match: Match) -> ActiveMatch:
     """Return a partial state with the league, teams and version of its fixture, and the score if it has none."""
-    told, live = begun(match), active.live
+    begun_state, live = begun(match), active.live
     if not live.innings:
         is_known = live.phase is not MatchPhase.UNKNOWN
-        status, phase = (live.status, live.phase) if is_known else (told.live.status, told.live.phase)
-        live = replace(told.live, status=status, phase=phase, recent_balls=live.recent_balls)
-    updated_at = told.updated_at if active.updated_at == UNKNOWN_MOMENT else active.updated_at
+        status, phase = (live.status, live.phase) if is_known else (begun_state.live.status, begun_state.live.phase)
+        live = replace(begun_state.live, status=status, phase=phase, recent_balls=live.recent_balls)
+    updated_at = begun_state.updated_at if active.updated_at == UNKNOWN_MOMENT else active.updated_at
     return replace(
         active,
-        league_code=told.league_code,
-        home_team_id=told.home_team_id,
-        away_team_id=told.away_team_id,
-        live=replace(live, version=told.version, updated_at=updated_at),
-        version=told.version,
+        league_code=begun_state.league_code,
+        home_team_id=begun_state.home_team_id,
+        away_team_id=begun_state.away_team_id,
+        live=replace(live, version=begun_state.version, updated_at=updated_at),
+        version=begun_state.version,
         updated_at=updated_at,
-        fence=max(active.fence, told.fence),
-        previous_ball_id=max(active.previous_ball_id, told.previous_ball_id),
+        fence=max(active.fence, begun_state.fence),
+        previous_ball_id=max(active.previous_ball_id, begun_state.previous_ball_id),
     )
 
 

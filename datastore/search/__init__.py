@@ -1,7 +1,7 @@
 """The search index of the feed: its entries, and the protocol of its two implementations.
 
 The index holds words and ids, and is derived from the table `feed`: it can be built again at any time. Search results
-are candidates. Whoever shows them reads the items themselves, and checks there who may see them.
+are candidates. The caller of a search reads the items themselves, and checks there who may see them.
 """
 
 from collections.abc import Sequence
@@ -68,8 +68,8 @@ class Audience(Struct, frozen=True):
     """The caller for whom posts are searched. It narrows the candidates and grants nothing.
 
     Posts that are known to be hidden from the caller are left out: of others the private ones, and those for followers
-    unless their author is in `followees`, the users whom the caller follows. Where `followees` is None nobody knows
-    them, and posts for followers are candidates. A caller who is not signed in (None) follows nobody.
+    unless their author is in `followees`, the users whom the caller follows. Where `followees` is None they are not
+    known, and posts for followers are candidates. A caller who is not signed in (None) follows nobody.
     """
 
     user_id: str | None

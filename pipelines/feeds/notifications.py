@@ -224,7 +224,7 @@ def _notification(
     *,
     began: datetime | None = None,
 ) -> Notification:
-    """`about` tells it from others of its kind at the same moment. `began` is the moment in its key, where another."""
+    """`about` distinguishes it from others of its kind at the same moment. `began` is the moment in its key."""
     return Notification(
         user_id=user_id,
         notification_id=keys.notification(user_id, began or moment, f"{kind.value}-{_digest(*about)[:20]}").sort,

@@ -131,7 +131,7 @@ class ScorePoller:
         watch = self._watches.get(match_id)
         if watch is None:
             watch = self._watches[match_id] = await self._remember(store, active)
-        told, snapshot = snapshot, replace(snapshot, match=with_operator_fields(snapshot.match, stored))
+        from_provider, snapshot = snapshot, replace(snapshot, match=with_operator_fields(snapshot.match, stored))
         found = watch.compare(active, snapshot)
         if found.nothing:
             await self._heartbeat(store, active)
@@ -139,7 +139,7 @@ class ScorePoller:
                 await self._repair(store, active, snapshot)
                 watch.settled = True
             return Tick.UNCHANGED
-        await self._write(store, active, snapshot, found, told)
+        await self._write(store, active, snapshot, found, from_provider)
         watch.settled = True
         return Tick.CHANGED
 
@@ -199,7 +199,7 @@ class ScorePoller:
             raise _NotMine
 
     async def _write(
-        self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: Found, told: MatchSnapshot
+        self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: Found, from_provider: MatchSnapshot
     ) -> None:
         """Write the versions that were found. The cache keeps the provider's values, not an operator's."""
         now = self._now()
@@ -224,7 +224,7 @@ class ScorePoller:
             if not await ActiveMatches(store, now).commit(active):
                 raise _NotMine
             await self._on_change(store, LiveChange(match, active, cooled.rings))
-        await FixtureCache(store, now).put(told, match.version)
+        await FixtureCache(store, now).put(from_provider, match.version)
 
     async def _write_fixture(self, store: Store, match: Match) -> None:
         if not await Fixtures(store, self._now()).write_live(match):

@@ -248,6 +248,6 @@ def _merged(snapshot: MatchSnapshot, match: Match, stored: Match) -> MatchSnapsh
     Fields that an operator set keep the provider's value here.
     """
     facts = {fact: getattr(match, fact) for fact in FACTS}
-    told = with_operator_fields(stored, replace(match, operator_fields=stored.operator_fields))
-    state = {part: getattr(told, part) for part in STATE}
+    merged = with_operator_fields(stored, replace(match, operator_fields=stored.operator_fields))
+    state = {part: getattr(merged, part) for part in STATE}
     return replace(snapshot, match=replace(snapshot.match, **facts, **state))

@@ -29,7 +29,7 @@ class Cursor(Protocol):
 class SharedShard:
     """The last pages of a shard that its reader in this process has read, from `position` (a sequence number) on.
 
-    Nothing is kept until somebody follows. `pages` counts those that were read. `at_end` tells that the last one was
+    Nothing is kept until a follower joins. `pages` counts those that were read. `at_end` says that the last one was
     empty: there is nothing new.
     """
 
@@ -48,7 +48,7 @@ class SharedShard:
         self.at_end = not records
         sequences = [sequence_of(record) for record in records]
         if None in sequences:
-            # Of such a record nobody can tell whether it is behind a position.
+            # It is unknown whether such a record is behind a position.
             self._drop_all(max((_number(one) for one in sequences), default=-1))
         else:
             numbers = [_number(one) for one in sequences]
@@ -68,7 +68,7 @@ class SharedShard:
         self._tell()
 
     def close(self) -> None:
-        """Wake whoever waits: nothing more is published here."""
+        """Wake the followers that wait: nothing more is published here."""
         self.at_end = False
         self._tell()
 

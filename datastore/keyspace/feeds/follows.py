@@ -105,7 +105,7 @@ UNFOLLOW = AccessPattern(
 )
 EDGES_OF_FOLLOWER = AccessPattern(
     id="FEED-W4",
-    question="The edges of one follower to one user, where no other item tells of them: other programs write them",
+    question="The edges of one follower to one user that other programs wrote, for which there is no other item",
     table=FEED,
     operations=("Query",),
     who=Who.USER,

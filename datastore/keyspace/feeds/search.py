@@ -16,7 +16,7 @@ SEARCH_POSTS = AccessPattern(
     shared_ms=CROWD_MS,
     fields=("searchPosts",),
     key="PK = POST#<id>, SK = META",
-    # The cursor of a page that was cut off tells of a post that the caller may not see.
+    # The cursor of a page that was cut off may name a post that the caller may not see.
     personal=True,
 )
 SEARCH_FOLLOWED = AccessPattern(
