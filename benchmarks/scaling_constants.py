@@ -138,6 +138,11 @@ def changes_kept() -> tuple[int, int]:
     return CHANGES_KEPT, BYTES_KEPT
 
 
+def relayed_changes() -> float:
+    """Changes of a table a second that one process relays without falling behind: benchmarks/shards.py, 100 shards."""
+    return 2000.0
+
+
 def stream_reads() -> float:
     """Reads of a shard a second for subscribers, by the one process that reads it: background.py, POLL_SECONDS."""
     return 4.0

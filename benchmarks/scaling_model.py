@@ -203,6 +203,11 @@ def limits(load: Load) -> list[Limit]:
             "clients that were away for longer are served from the stream, or get a RESYNC: keep more bytes",
         ),
         Limit(
+            "changes of a table a second, relayed by one process",
+            load.changes / constants.relayed_changes(),
+            "Kinesis Data Streams with enhanced fan-out; a relay for each shard is not built",
+        ),
+        Limit(
             "CPU of the bus's Redis",
             bus_cpu(load),
             "one reader of the bus for each host in place of each process, or a Redis for each table: neither is built",

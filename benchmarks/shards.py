@@ -37,13 +37,17 @@ WARM_UP_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The results of one run: CPU share, GetRecords calls and changes a second, and point-read latency in ms."""
+    """The results of one run: CPU share, GetRecords calls and changes a second, and point-read latency in ms.
+
+    `lags`: median seconds from a change to its delivery, in each half of the run.
+    """
 
     cpu: float
     calls: float
     changes: float
     read_ms: float
     slow_read_ms: float
+    lags: tuple[float, float]
 
     @property
     def dollars(self) -> float:
@@ -79,12 +83,13 @@ async def client_at(url: str) -> AsyncIterator[Client]:
 
 async def measure(url: str, seconds: float, bus: Bus | None) -> Measured:
     async with client_at(url) as client:
-        calls, changes, reads = 0, 0, list[float]()
+        calls, changes, lag, reads, lags = 0, 0, 0.0, list[float](), list[float]()
         feed = ChangeFeed(client, poll_interval=POLL_SECONDS, linger=0, bus=bus)
 
-        def count(_: Change) -> None:
-            nonlocal changes
+        def count(change: Change) -> None:
+            nonlocal changes, lag
             changes += 1
+            lag = time.time() - change.time.timestamp()
 
         async with feed.follow(ACTIVE_MATCHES, count, keeping=Keeping(most=1)):
             await asyncio.sleep(WARM_UP_SECONDS)
@@ -94,12 +99,18 @@ async def measure(url: str, seconds: float, bus: Bus | None) -> Measured:
                 asked = time.perf_counter()
                 await client.call("GetItem", {"TableName": "x", "Key": {}})
                 reads.append(1000 * (time.perf_counter() - asked))
+                lags.append(lag)
                 await asyncio.sleep(PROBE_SECONDS)
             elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
             after = await client.call("ListStreams", {})
             calls = after["GetRecords"] - before["GetRecords"]
             found = Measured(
-                cpu / elapsed, calls / elapsed, changes / elapsed, median(reads), quantiles(reads, n=100)[98]
+                cpu / elapsed,
+                calls / elapsed,
+                changes / elapsed,
+                median(reads),
+                quantiles(reads, n=100)[98],
+                (median(lags[: len(lags) // 2]), median(lags[len(lags) // 2 :])),
             )
         await feed.aclose()
         return found
@@ -122,7 +133,8 @@ def _ms(entries: list[tuple[str, object]]) -> int:
 def show(name: str, measured: Measured) -> None:
     print(
         f"{name:<10} {100 * measured.cpu:5.1f} % of a CPU, {measured.calls:.0f} GetRecords/s, "
-        f"{measured.changes:.0f} changes/s, point reads {measured.read_ms:.1f} ms (p99 {measured.slow_read_ms:.1f}), "
+        f"{measured.changes:.0f} changes/s, lag {measured.lags[0]:.2f} and then {measured.lags[1]:.2f} s, "
+        f"point reads {measured.read_ms:.1f} ms (p99 {measured.slow_read_ms:.1f}), "
         f"${measured.dollars:.0f} a month for GetRecords"
     )
 

@@ -56,6 +56,15 @@ def test_what_viewers_take_of_gateways_and_of_the_bus() -> None:
     )
 
 
+def test_one_process_relays_a_table() -> None:
+    """However many gateways there are."""
+    name = "changes of a table a second, relayed by one process"
+    for matches in (200, 20_000):
+        load = Load("viewers", viewers=10_000, matches=matches)
+        (share,) = [limit.share for limit in limits(load) if limit.name == name]
+        assert share == pytest.approx(load.changes / 2000)
+
+
 def test_what_queries_take() -> None:
     # 2.14 CPUs, half of one in each, and a spare one.
     assert scaling_model.gateways(QUERIES) == 6
