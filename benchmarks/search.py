@@ -1,7 +1,7 @@
-"""`python -m benchmarks.search`: the CPU of a search in the embedded index, and of keeping and building it.
+"""`python -m benchmarks.search`: measure the CPU time of searches in the embedded index, and of indexing posts.
 
-The words of posts follow Zipf's law, as those of natural language do: the most frequent
-one is in most posts, and half of the vocabulary in a few each. They are the same at every run.
+The words of the posts follow Zipf's law, like those of natural language: the most frequent word is in most posts, and
+half of the vocabulary is in a few posts each. Runs with the same seed use the same posts.
 """
 
 import argparse
@@ -22,11 +22,11 @@ from datastore.search.queries import query_of
 from datastore.search.sqlite_index import SqliteIndex
 
 VOCABULARY = 15_000
-WORDS = (5, 60)  # of a post
-HIDDEN = 0.3  # private, or for followers
+WORDS = (5, 60)  # the fewest and most words of a post
+HIDDEN = 0.3  # the fraction of posts that are private or for followers
 USERS, FOLLOWEES = 5000, 300
 BATCH = 500
-PAGE = 26  # a page of 25, and one more
+PAGE = 26  # a page of 25 results, and one more that shows whether there is a next page
 SYLLABLES = ("ka", "lo", "mi", "ne", "ru", "sta", "tor", "ven", "zi", "ha", "bre", "qui", "po", "da", "fel", "gon")
 
 
@@ -61,18 +61,18 @@ class Texts:
         return self._words[self.chance.randrange(least, most)]
 
     def queries(self) -> dict[str, Callable[[], str]]:
-        """The kinds of queries; those of frequent words have most of the posts among their candidates."""
+        """Return a generator for each kind of query. Queries for frequent words match most of the posts."""
         return {
             "one of the 20 most frequent words": lambda: self.rank(0, 20),
             "one rare word": lambda: self.rank(2000, VOCABULARY),
             "two frequent words": lambda: f"{self.rank(0, 50)} {self.rank(0, 50)}",
             "four frequent words": lambda: " ".join(self.rank(0, 100) for _ in range(4)),
             "a frequent and a rare word": lambda: f"{self.rank(0, 20)} {self.rank(2000, VOCABULARY)}",
-            "words as they stand in a post": lambda: " ".join(self.words(3)),
+            "three words by their frequency": lambda: " ".join(self.words(3)),
             "the first letter of a word": lambda: self.rank(0, VOCABULARY)[:1],
             "the first three letters": lambda: self.rank(0, VOCABULARY)[:3],
             "a tag": lambda: f"#{self.rank(0, 200)}",
-            "a word that is not there": lambda: "absent" + self.rank(0, 50),
+            "a word that no post contains": lambda: "absent" + self.rank(0, 50),
         }
 
 
@@ -108,7 +108,7 @@ async def main(posts: int, searches: int, seed: int) -> None:
         index = SqliteIndex(Path(folder) / "search" / "feed.sqlite")
         written = await fill(posts, texts, lambda entries: index.write(Kind.POSTS, entries))
         size = index.path.stat().st_size / 2**20
-        print(f"{posts:,} posts: {written:.0f} µs of CPU to index each, made included; {size:.0f} MB on disk")
+        print(f"{posts:,} posts: {written:.0f} µs of CPU to generate and index each; {size:.0f} MB on disk")
         print(f"{'CPU of a search, ms':<36}{'number':>7}{'p50':>9}{'p95':>9}{'most':>9}")
         everything: list[float] = []
         for name, make in texts.queries().items():
@@ -122,7 +122,7 @@ async def main(posts: int, searches: int, seed: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--posts", type=int, default=100_000)
-    parser.add_argument("--searches", type=int, default=200, help="of each kind")
+    parser.add_argument("--searches", type=int, default=200, help="searches of each kind")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     asyncio.run(main(given.posts, given.searches, given.seed))

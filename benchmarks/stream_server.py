@@ -1,7 +1,7 @@
-"""A stream of many shards with records at a steady rate: DynamoDB Streams' protocol, in a process of its own.
+"""A server of DynamoDB Streams' protocol whose stream has many shards and a steady rate of records.
 
-`python -m benchmarks.stream_server PORT SHARDS RATE BYTES` serves until it is killed. A shard has RATE / SHARDS records
-a second from the start of the process on, each of BYTES bytes in either image; nothing is stored.
+`python -m benchmarks.stream_server PORT SHARDS RATE BYTES` serves until it is killed. From the start of the process,
+each shard gets RATE / SHARDS records a second. Each image of a record has BYTES bytes. The server stores nothing.
 """
 
 import sys

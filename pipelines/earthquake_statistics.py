@@ -25,7 +25,7 @@ from pipelines.streams.metrics import StreamMetrics
 from pipelines.streams.shard_work import Pace
 
 CHECK_SECONDS = 60.0
-# After the first check by which the consumer does not keep up; twice as long after each further one.
+# The pause after the first check that finds the consumer lagging. Each further one doubles it.
 CHECK_AGAIN_SECONDS = 2.0
 # A stream keeps changes for 24 hours. One that was not read for longer may have lost some.
 LONGEST_PAUSE = timedelta(hours=23)
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class CountEarthquakes:
-    """The handler that counts."""
+    """A handler that counts stored events by day."""
 
     name = "earthquake-statistics"
 
@@ -52,7 +52,7 @@ class CountEarthquakes:
 
 
 class EarthquakeStatisticsPipeline:
-    """One instance. Any number may run on the same tables; `instance_id` is unique to this one."""
+    """One instance of the pipeline. Any number of instances may share the tables; each has its own `instance_id`."""
 
     def __init__(
         self,
@@ -85,14 +85,14 @@ class EarthquakeStatisticsPipeline:
             try:
                 keeps_up = await self.check()
             except (DomainError, RequestRefused) as problem:
-                logger.warning("The statistics of earthquakes could not be checked, which is tried again: %s", problem)
+                logger.warning("The statistics of earthquakes could not be checked; retrying: %s", problem)
             await asyncio.sleep(CHECK_SECONDS if keeps_up else again)
             again = CHECK_AGAIN_SECONDS if keeps_up else min(2 * again, CHECK_SECONDS)
 
     async def check(self) -> bool:
-        """Note that the statistics are kept up, if they are; build those of a small table that has none.
+        """Build the statistics of a small table that has none. Record the time if this process keeps them current.
 
-        Return whether this process keeps them up.
+        Return whether it keeps them current: its lag behind the stream is at most `MOST_LAG_SECONDS`.
         """
         coverage = await coverage_of(self._open_store())
         if coverage is None:

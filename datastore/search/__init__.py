@@ -29,9 +29,8 @@ class Entry(Struct, frozen=True):
     """The state of one post or user in the index.
 
     `version` orders the states of one id: the padded sequence number of the change that led to it, or `SCANNED`.
-    `order` decides among equally relevant entries, the highest first: see `feeds.search_entries.order_of`. With
-    `removed` the entry is found by no search and remains for its version alone, so that a late change does not bring
-    it back.
+    `order` sorts equally relevant entries, the highest first (see `feeds.search_entries.order_of`). No search finds a
+    `removed` entry. It is kept for its version, so that a late change does not restore it.
     """
 
     id: str
@@ -45,7 +44,7 @@ class Entry(Struct, frozen=True):
 
 
 class Position(Struct, frozen=True):
-    """The place of a result: its relevance, its order, and its id for entries that tie."""
+    """The position of a result: its relevance, its order, and its id as the tie-breaker."""
 
     score: int
     order: int
@@ -65,7 +64,7 @@ class Hit(Struct, frozen=True):
 
 
 class Audience(Struct, frozen=True):
-    """The caller for whom posts are searched. It narrows the candidates and grants nothing.
+    """The viewer of a search. It only narrows the candidates; the caller still checks each post's visibility.
 
     Posts that are known to be hidden from the caller are left out: of others the private ones, and those for followers
     unless their author is in `followees`, the users whom the caller follows. Where `followees` is None they are not
@@ -91,28 +90,28 @@ class Status(Struct, frozen=True):
 class SearchIndex(Protocol):
     """An index that any number of processes share. Each method raises `Unavailable` while the index cannot be used.
 
-    A rebuild fills a second index and then swaps: `begin` creates it, from then on `write` applies to both, `fill`
-    adds scanned entries to it alone where nothing newer is, and `finish` puts it in the place of the first. The caller
-    scans after `begin` with consistent reads: a change that `write` applied to the first index alone was made before
-    `begin`, so the scan finds it.
+    A rebuild fills a second index and then swaps the two. `begin` creates it. From then on `write` applies to both
+    indexes. `fill` adds scanned entries to the new index unless it has a newer version. `finish` replaces the first
+    index with it. The caller scans the table after `begin` with consistent reads, so the scan finds all changes that
+    `write` applied to the first index alone.
     """
 
     async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
-        """Apply entries, each unless the index has its id at the same version or a later one."""
+        """Write each entry unless the index has the same or a later version of it."""
 
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
     ) -> list[Hit]:
-        """Return up to `limit` results behind `after`, the most relevant first; all without an audience."""
+        """Return up to `limit` results after `after`, the most relevant first. Without an audience none is hidden."""
 
     async def begin(self) -> str:
-        """Begin a rebuild in the place of one that has not ended. Return its id."""
+        """Begin a rebuild and abandon any unfinished one. Return its id."""
 
     async def fill(self, build: str, kind: Kind, entries: Sequence[Entry]) -> None:
         """Add scanned entries to the index that is being built. Raises `BuildReplaced`."""
 
     async def finish(self, build: str, source: str, now: datetime) -> None:
-        """Put the built index in the place of the present one. Raises `BuildReplaced`."""
+        """Replace the current index with the built one. Raises `BuildReplaced`."""
 
     async def status(self) -> Status:
         """Return the state of the index."""
@@ -129,7 +128,7 @@ class BuildReplaced(Exception):
 
 
 class NoIndex:
-    """The index of an installation on AWS that configures none: every search is unavailable."""
+    """The index of an installation on AWS without GATEWAY_SEARCH_URL: every call raises `Unavailable`."""
 
     def _refusal(self) -> Unavailable:
         return Unavailable("Search is not set up here: the operator sets GATEWAY_SEARCH_URL.")

@@ -1,4 +1,4 @@
-"""Words of texts in the form in which they are compared: without case, accents and compatibility forms."""
+"""Normalization of words for comparison: without case, accents and compatibility forms."""
 
 import re
 from unicodedata import category, combining, normalize
@@ -6,9 +6,9 @@ from unicodedata import category, combining, normalize
 from datastore.characters import BLANK
 
 LONGEST_WORD = 64  # characters; longer words are cut
-# Letters that have no decomposition, and are written without their strokes where a keyboard lacks them.
+# Letters with strokes, which have no decomposition. Users without such keys type the plain letters.
 _STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ŧ": "t", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d"})
-# Canonical combining classes of marks that are a part of their letter: of Japanese and Indic scripts.
+# Canonical combining classes of marks that distinguish letters, in Japanese and Indic scripts.
 # https://www.unicode.org/reports/tr44/#Canonical_Combining_Class_Values
 _KEPT_MARKS = (0, 7, 8, 9)
 _ASCII_WORD = re.compile(r"[a-z0-9_]+")
@@ -31,8 +31,8 @@ def folded(text: str) -> str:
 def words(text: str) -> list[str]:
     """Return the words of a text for the index, in their order.
 
-    A run of a script without spaces becomes its pairs of characters and its last character, so that any part of it can
-    be found, also a single character.
+    A run of a script without spaces becomes its pairs of adjacent characters and its last character, so that a query
+    can find any part of the run, even a single character.
     """
     found: list[str] = []
     for word in _split(text):

@@ -8,8 +8,8 @@ from datastore.search.queries import Query, Term
 def tiers(query: Query) -> Iterator[tuple[int, str]]:
     """Yield the expressions of a query with their scores, the most relevant first. No entry matches two of them.
 
-    2: the words stand next to each other in this order. 1: all terms are there as they are. 0: the last one is the
-    beginning of a word.
+    Score 2: the words are adjacent and in this order. Score 1: all terms match as whole words. Score 0: the last term
+    matches only as a prefix.
     """
     *others, last = query.terms
     before = " AND ".join(map(_term, others))

@@ -1,4 +1,4 @@
-"""Chooses the search index of a gateway: OpenSearch at a URL, or a file beside the local data."""
+"""The choice of a gateway's search index: OpenSearch at a URL, or a file beside the local data."""
 
 import os
 import tempfile
@@ -29,9 +29,9 @@ def check_search_url(url: str) -> None:
 
 
 def search_index(store: StoreOptions, url: str | None) -> SearchIndex:
-    """Return the index. Tables on AWS have none without a URL, since hosts have to share the index."""
+    """Return the index. Without a URL, tables on AWS have none: several hosts cannot share a file."""
     if url is not None:
-        from datastore.search.opensearch_index import OpenSearchIndex  # for those only who use it
+        from datastore.search.opensearch_index import OpenSearchIndex  # imported only if it is used
 
         return OpenSearchIndex(url, store.prefix)
     if store.aws:

@@ -1,8 +1,8 @@
 """The search index in OpenSearch, for gateways on several hosts.
 
-One OpenSearch index holds posts and users. The alias BASE names the index that is searched, and BASE-building the one
-that a rebuild fills. Entries are written through aliases alone (`require_alias`), so that a write which comes after an
-index was deleted does not create it again. https://docs.opensearch.org/latest/api-reference/
+One OpenSearch index holds posts and users. The alias BASE names the index that searches use, and BASE-building the one
+that a rebuild fills. All writes go through aliases (`require_alias`), so a late write cannot recreate a deleted index.
+https://docs.opensearch.org/latest/api-reference/
 """
 
 import asyncio
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 SEARCH_SECONDS, WRITE_SECONDS = 2.0, 20.0
 AT_ONCE = 16
-PIECE = 200  # entries in one request: four megabytes at the most
+PIECE = 200  # entries in one request: at most four megabytes
 REFUSAL = "Search is not available at the moment; try again."
 MISSING = 404
 TOO_MANY = 429
@@ -56,7 +56,7 @@ class OpenSearchIndex:
         return self._breaker.away
 
     async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
-        # This runs after the changes were made: a rebuild that begins later scans them.
+        # The changes are already in the table, so a rebuild that begins after this check scans them.
         building = await self._ask(lambda client: client.indices.exists_alias(name=self._building))
         aliases = [self._base, self._building] if building else [self._base]
         for at in range(0, len(entries), PIECE):
@@ -132,7 +132,7 @@ class OpenSearchIndex:
 
     @cached_property
     def _client(self) -> opensearchpy.AsyncOpenSearch:
-        # The client logs every request, and failures that are already logged here.
+        # Silence the client's log: it reports every request, and failures that this module reports itself.
         logging.getLogger("opensearch").setLevel(logging.CRITICAL)
         self._has_client = True
         return opensearchpy.AsyncOpenSearch(
@@ -153,7 +153,7 @@ class OpenSearchIndex:
         ask: Callable[[opensearchpy.AsyncOpenSearch], Awaitable[T]],
         seconds: float = WRITE_SECONDS,
     ) -> T:
-        """Return the answer. Raises `NotFoundError`, and the errors that the datastore raises for its own store."""
+        """Return the answer. Raises `NotFoundError`, `Unavailable`, `Throttled` or `Internal`."""
         loop = asyncio.get_running_loop()
         if self._breaker.away and not await self._breaker.wait(loop.time() + seconds):
             raise Unavailable(REFUSAL)
@@ -177,7 +177,7 @@ class OpenSearchIndex:
     async def _upsert(self, kind: Kind, entries: Sequence[Entry], aliases: Sequence[str]) -> set[str]:
         """Write entries through aliases. Return the aliases that name no index.
 
-        Raises `Unavailable` or `Throttled` for what may be tried again, and `Internal` for what is refused.
+        Raises `Unavailable` or `Throttled` if a retry may succeed, and `Internal` if the host refused an entry.
         """
         body: list[dict[str, Any]] = []
         for entry in entries:
@@ -236,7 +236,7 @@ def _refusal(problem: TransportError) -> Exception:
     logger.warning("The search host refuses a request: %s %s", status, problem.error)
     if status == TOO_MANY:
         return Throttled("Search has too much to do at the moment; try again.")
-    # Rights and passwords are for the operator to correct: until then search is unavailable.
+    # The operator has to correct the password or its permissions. Until then search is unavailable.
     if status in (401, 403) or (isinstance(status, int) and status >= 500):
         return Unavailable(REFUSAL)
     return Internal("The search host refused a request.")
@@ -259,7 +259,7 @@ def _check_item(result: dict[str, Any], *, optional: bool) -> None:
 
 
 def _id(kind: Kind, id: str) -> str:
-    """Return the document's id: at most 512 bytes are allowed, which the id of a user may exceed."""
+    """Return the document's id. OpenSearch allows 512 bytes, which the id of a user may exceed."""
     return sha256(f"{kind}:{id}".encode()).hexdigest()
 
 

@@ -10,7 +10,8 @@ from datastore.search import Audience, Kind, Position
 from datastore.search.queries import Query, Term
 
 SETTINGS = {"index": {"number_of_shards": 1, "number_of_replicas": 1}}
-# Words come folded and split. Positions serve phrases; nothing is scored by frequency, which changes as posts come.
+# The words are already folded and split. Phrase queries need positions. No score depends on frequencies, since they
+# change with every post and cursors would lose their position.
 _WORDS = {"type": "text", "analyzer": "whitespace", "norms": False, "index_prefixes": {}}
 MAPPING = {
     "dynamic": "strict",
@@ -26,7 +27,7 @@ MAPPING = {
         "removed": {"type": "boolean"},
     },
 }
-# Versions have the same number of digits, and the one of scanned entries is empty: text order is their order.
+# Versions compare as text: all have the same number of digits, and that of scanned entries is empty.
 NEWER = (
     "if (ctx.op == 'create' || ctx._source.version.compareTo(params.entry.version) < 0)"
     " { ctx._source.clear(); ctx._source.putAll(params.entry) } else { ctx.op = 'none' }"

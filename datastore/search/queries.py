@@ -23,13 +23,13 @@ class Query(Struct, frozen=True):
 
     @property
     def phrase(self) -> tuple[str, ...]:
-        """Return the words where they may stand next to each other: two or more, and no tag among them."""
+        """Return the words for a phrase match; empty unless there are two or more and none is a tag."""
         texts = tuple(term.text for term in self.terms)
         return texts if len(texts) > 1 and not any(term.tag for term in self.terms) else ()
 
 
 def query_of(text: str, *, tags: bool) -> Query:
-    """Return the query in a text. With `tags` a word behind `#` is a tag, else `#` is no part of a word.
+    """Parse a query. With `tags` a word after `#` is a tag; otherwise `#` separates words.
 
     Raises `BadUserInput` for a text without a word, of more than 200 characters, or of more than 10 words.
     """

@@ -1,8 +1,8 @@
 """The embedded search index: one SQLite file in the data directory, with FTS5.
 
-All processes of the machine read the file, and those that consume the stream write it (SQLite admits one writer at a
-time). Each kind has a table of entries and a table of their words with the same row ids. A row id is the entry's
-order, so FTS5 yields the newest first and stops when a page is full. https://www.sqlite.org/fts5.html
+All processes of the machine read the file. The consumers of the stream write it; SQLite allows one writer at a time.
+Each kind has a table of entries and a table of their words with the same row ids. A row id is the entry's order, so
+FTS5 yields the newest first and stops when a page is full. https://www.sqlite.org/fts5.html
 """
 
 import asyncio
@@ -35,7 +35,7 @@ SCHEMA_VERSION = 1
 READERS = 2
 BUSY_SECONDS = 10.0
 SEARCH_SECONDS = 1.0
-STEPS_BETWEEN_CHECKS = 10_000  # of SQLite's virtual machine: about a millisecond
+STEPS_BETWEEN_CHECKS = 10_000  # instructions of SQLite's virtual machine: about a millisecond
 # The two files of the write-ahead log are deleted with the file.
 SUFFIXES = ("", "-wal", "-shm")
 
@@ -126,7 +126,7 @@ class SqliteIndex:
         except sqlite3.OperationalError:
             raise  # the file is busy, or the disk is full
         except sqlite3.DatabaseError as problem:
-            logger.error("The search index %s is damaged (%s): a new one is made.", self.path, problem)
+            logger.error("The search index %s is damaged (%s); replacing it with an empty one.", self.path, problem)
             self._delete_files()
             return self._prepared()
 
@@ -138,7 +138,7 @@ class SqliteIndex:
         connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-            # A rebuild restores what a power failure takes from the index: the tables hold the data.
+            # A power failure may lose the last writes. That is acceptable, since a rebuild restores them.
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA cache_size = -16000")
             with _transaction(connection):
@@ -227,7 +227,7 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
-    """Read a single snapshot of the file, whatever other processes write meanwhile."""
+    """Read from a single snapshot of the file, unaffected by concurrent writes."""
     connection.execute("BEGIN")
     try:
         yield
@@ -363,7 +363,7 @@ def _statement(
         clauses.append("(entries.visibility <> 'private' OR entries.author = ?)")
         given.append(audience.user_id or "")
         if audience.followees is not None:
-            # One value for all of them: a statement takes a limited number of parameters.
+            # Pass the list as one JSON value: SQLite limits the number of parameters.
             listed = "SELECT value FROM json_each(?)"
             clauses.append(f"(entries.visibility <> 'followers' OR entries.author IN ({listed}))")
             given.append(orjson.dumps([audience.user_id, *audience.followees]).decode())

@@ -1,7 +1,7 @@
 """Completion of follows that other programs wrote: adds the follower's side, on which counts and feeds depend.
 
-Counts, feeds, notifications and who may see a post go by the follower's side (see `followings`). This gateway writes
-and deletes both sides at once. Another program writes and deletes the edge that the document lists.
+Counts, feeds, notifications and the visibility of posts depend on the follower's side (see `followings`). This gateway
+writes and deletes both sides in one transaction. Other programs write and delete only the edge that document 002 lists.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ class Edges:
         self._at_once = at_once
 
     async def handle(self, changes: Sequence[Change]) -> None:
-        """Handle all changes of one follow at once: the result depends on the present edges alone."""
+        """Handle all changes of one follow together: the result depends only on the stored edges."""
         inserted: dict[tuple[str, str], bool] = {}
         for change in filter(_is_of_concern, changes):
             follow = edge_from(change.keys)
@@ -37,7 +37,7 @@ class Edges:
 
 
 def _is_of_concern(change: Change) -> bool:
-    """Whether another program wrote the edge: this gateway's edges have `since`, and a follower's side."""
+    """Return whether another program may have written the edge: only this gateway's edges have `since`."""
     if not is_edge(change.keys):
         return False
     return change.kind == "REMOVE" or (change.kind == "INSERT" and "since" not in (change.new or {}))

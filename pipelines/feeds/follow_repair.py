@@ -1,8 +1,8 @@
 """Completes the follows that other programs stored before the feed's pipeline ran for the first time.
 
-The pipeline completes an edge when the table's stream brings it. A stream keeps changes for 24 hours, so older edges
-have no follower's side: they are listed and fanned out to, but not counted. A repair writes the missing sides; the
-pipeline counts each of them, as it counts any follow.
+The pipeline completes an edge when it reads the edge from the table's stream. A stream keeps changes for 24 hours, so
+older edges have no follower's side: the gateway lists their followers and delivers posts to them, but does not count
+them. A repair writes the missing sides, which the pipeline then counts like any follow.
 """
 
 from collections.abc import Callable
@@ -16,14 +16,14 @@ from pipelines.feeds.side_by_side import AT_ONCE, side_by_side
 
 @dataclass(frozen=True, slots=True)
 class RepairProgress:
-    """What a repair has done so far: the items that it has looked at, and the follows that it has completed."""
+    """The progress of a repair: the number of items scanned and of follows completed."""
 
     scanned: int = 0
     follows: int = 0
 
 
 class FollowRepair:
-    """A repair of all follows. It may run beside gateways and pipelines, and a second one changes nothing.
+    """A repair of all follows. It may run beside gateways and pipelines. A repeated repair changes nothing.
 
     `open_store` opens a store for each page of the table, after which `on_progress` is called.
     """
@@ -40,7 +40,10 @@ class FollowRepair:
         self._at_once = at_once
 
     async def run(self) -> RepairProgress:
-        """Return what was done. Raises what the store raises; a repair that ended early may be run again."""
+        """Complete all follows. Return the final progress.
+
+        Raises the store's errors. A repair that failed may be run again.
+        """
         progress = RepairProgress()
         async for page in edges_alone(self._open_store):
             pairs = dict.fromkeys((follow.follower_id, follow.followee_id) for follow in page.follows)

@@ -1,6 +1,6 @@
 """The consumer that keeps the search index current with the table `feed`, beside the feed's other handlers.
 
-It has leases and checkpoints of its own, so a search host that is away holds up nothing else.
+It has its own leases and checkpoints, so an unavailable search host delays no other handler.
 """
 
 import asyncio
@@ -55,9 +55,10 @@ class SearchMetrics:
 class SearchSync:
     """The handler that writes posts and users to the index.
 
-    An entry carries the sequence number of its change, and the index keeps the newest: changes may come late and more
-    than once. A post whose tags stand in its META item is taken from the record. The tags of any other are TAG items,
-    which come on their own: then the post is read as it is now, which holds the change and those before it.
+    An entry carries the sequence number of its change, and the index keeps the newest entry. Changes may therefore
+    arrive late and more than once. If a post's META item contains its tags, the handler builds the entry from the
+    stream record. Otherwise the tags are TAG items with changes of their own, and the handler reads the stored post,
+    which includes this change and all earlier ones.
     """
 
     name = GROUP
@@ -155,7 +156,7 @@ def _post_id(change: Change) -> str | None:
     if post_id is None:
         return None
     if change.keys["SK"] != META:
-        # This gateway wrote the TAG item: the META item has all tags, too, and its own change is handled.
+        # This gateway wrote the TAG item. The META item contains all tags, and its change is handled instead.
         has_copy = "tags" in (change.new or change.old or {})
         return None if change.kind == "MODIFY" or has_copy else post_id
     return None if indexed_of_post(change.old) == indexed_of_post(change.new) else post_id
@@ -169,7 +170,7 @@ def _newer(known: Change | None, change: Change) -> Change:
 
 
 def _is_whole(change: Change) -> bool:
-    """Return whether the entry follows from the record alone: the post was deleted, or its META item has its tags."""
+    """Return whether the record suffices for the entry: the post was deleted, or its META item contains its tags."""
     if change.keys["SK"] != META:
         return False
     return change.new is None or "deleted_at" in change.new or "tags" in change.new

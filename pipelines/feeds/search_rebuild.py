@@ -1,8 +1,8 @@
 """The rebuild of the search index from the table, beside the consumer that keeps it current.
 
-The new index is filled while the present one is searched, and takes its place at once in the end. From the beginning on
-the consumer writes to both, and what it writes is newer than what the scan brings: no item is lost, and none that was
-deleted comes back. A rebuild that is killed leaves the present index as it is; the next one begins from the start.
+A rebuild fills a new index while searches use the current one, and swaps them atomically at its end. During the rebuild
+the consumer writes to both indexes. Its entries are newer than those of the scan, so the new index loses no item and
+restores no deleted one. A rebuild that is killed leaves the current index unchanged; the next one starts over.
 """
 
 import asyncio
@@ -57,10 +57,10 @@ class Rebuild:
         self._on_progress = on_progress
 
     async def run(self) -> RebuildProgress:
-        """Build and swap in the new index. Return what was done.
+        """Build the new index and swap it in. Return the final progress.
 
-        Raises `BuildReplaced` when another rebuild began meanwhile, and what the store raises. An index that is away
-        is waited for.
+        Waits while the index is unavailable. Raises `BuildReplaced` if another rebuild has begun, and the store's
+        errors.
         """
         source = await stream_of(self._wire, FEED.name, self._prefix)
         build = await self._index.begin()
@@ -71,13 +71,13 @@ class Rebuild:
             self._on_progress(progress)
         await self._index.finish(build, source, self._now())
         if progress.damaged:
-            logger.warning("%d items of the feed could not be read, and are not in the search index.", progress.damaged)
+            logger.warning("%d damaged items of the feed are missing from the search index.", progress.damaged)
         return progress
 
     async def is_needed(self) -> bool:
         """Return whether the index was never built, or was built from another table than the present one.
 
-        An unavailable store or index is waited for.
+        Waits while the store or the index is unavailable.
         """
         return await waited_out(self._is_of_another_table, _log_outage, backoff=WAITING, passes=is_any_refusal)
 
@@ -111,4 +111,4 @@ def _after(progress: RebuildProgress, page: ScannedPage) -> RebuildProgress:
 
 
 def _log_outage(problem: Exception) -> None:
-    logger.warning("The search index is waited for: %s", problem)
+    logger.warning("The search index or the table is unavailable; waiting: %s", problem)
