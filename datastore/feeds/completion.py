@@ -59,16 +59,16 @@ def _of_answer(post: Mapping[str, Any]) -> Item:
 
 
 def _of_tag(post: Mapping[str, Any]) -> Item:
-    """`listed` are the tags that the post itself names: they are counted with it."""
+    """Return the attributes for a tag of a post. `listed` are the tags in the post itself, counted with the post."""
     if post.get("visibility") != Visibility.PUBLIC or "created_at" not in post:
         return {}
     return {"tagged_at": post["created_at"], "listed": post.get("tags", [])}
 
 
 def tagged(change: Change, image: Mapping[str, Any]) -> tuple[str, datetime] | None:
-    """The tag that an image of a completed change gives to a public post, and the post's moment; None for our own.
+    """Return the tag that another program gave to a public post, and the post's time; None for this gateway's tags.
 
-    Our own tags are counted with their posts, which list them.
+    This gateway's tags are counted with their posts, which list them.
     """
     name = tag_name(second_part(change.keys["SK"])) if is_tag(change.keys) and "tagged_at" in image else None
     return None if name is None or name in image["listed"] else (name, from_iso(image["tagged_at"]))

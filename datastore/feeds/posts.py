@@ -169,7 +169,7 @@ class Posts:
         return items if self._sight.viewer.sees_all else await self._seen(items)
 
     async def _with_copies(self, item: Raw) -> Raw | None:
-        """Return the item of a tag with what it copies of its post; None for a post that no tag leads to."""
+        """Return the item of a tag with its copies of the post's attributes; None if the post is not listed by tag."""
         if item.keys() >= COPIED_ALWAYS:
             return item
         found = await self._store.find(keys.POSTS_BY_TAG, keys.post(second_part(item["PK"]["S"])))

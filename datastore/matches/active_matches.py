@@ -66,7 +66,7 @@ class ActiveMatches:
         return self._readable(await self._store.scan(keys.RECONCILE))
 
     async def live(self, *, details: bool = False) -> list[ActiveMatch]:
-        """AM-2: return those that are live, as they were at most a second ago.
+        """AM-2: return the live matches, at most a second old.
 
         The index holds no lines and no balls. With `details` they are read for each match (AM-1), in one batch.
         """
@@ -75,7 +75,7 @@ class ActiveMatches:
         return await (self._detailed(live) if details and not listed.is_whole else self._all_completed(live))
 
     async def _detailed(self, live: list[ActiveMatch]) -> list[ActiveMatch]:
-        """Leave out those that cannot be read, as other lists do, and those that were deleted."""
+        """Omit damaged matches, as other lists do, and deleted ones."""
         reads = [self.by_id(active.match_id, keys.LIVE_DETAILS) for active in live]
         found = await asyncio.gather(*reads, return_exceptions=True)
         for problem in found:
@@ -84,7 +84,7 @@ class ActiveMatches:
         return [active for active in found if isinstance(active, ActiveMatch)]
 
     async def list_as_live(self, active: ActiveMatch) -> None:
-        """AM-4: put a live match on the index, or take one off that is not live: another program stored its item."""
+        """AM-4: add a match that another program stored to the index if it is live, else remove it from the index."""
         is_live = active.status is ActiveStatus.ACTIVE
         pattern, values = (keys.LIST_AS_LIVE, {"live": keys.LIVE}) if is_live else (keys.UNLIST, {})
         key = keys.active_match(active.match_id)
@@ -131,7 +131,7 @@ class ActiveMatches:
     async def claim(self, active: ActiveMatch, instance_id: str) -> ActiveMatch | None:
         """AM-4: take over a match in the given state. Return None if another instance was faster.
 
-        A partial state is written whole then, so that every later write finds `version` and `fence`.
+        This completes a partial state, so that every later write finds `version` and `fence`.
         """
         if active.is_partial:
             return await self._adopt(active, instance_id)

@@ -28,7 +28,7 @@ from datastore.moments import from_iso, iso
 from datastore.versions import version
 
 PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
-# As others write what is not known, or was not when it was stored.
+# The texts that stand for an unknown phase.
 NO_PHASE = ("", MatchPhase.UNKNOWN.value)
 
 
@@ -170,14 +170,14 @@ match_from = Decoder(
     revision=number(REVISION, version, default=0),
     operator_fields=texts(OPERATOR_FIELDS, operator_fields_from, default=()),
 )
-# What a tick reads of a fixture.
+# The attributes of a fixture that a poll reads.
 tick_from = match_from.without(
     frozenset({"toss", "target", "result", "_innings", "innings", "_follow_on", "follow_on", "scorecards"})
 )
 
 
-# Parts of a match that are read only where they are shown: the fields of the API that show them, and the values. So few
-# that there is a decoder for each choice of them.
+# Parts of a match that are read only if the query selects them: the API fields that show each part, and the record's
+# fields in it. There are few parts, so each combination has its own decoder.
 _PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("venue",): ("venue",),
     ("result",): ("result",),

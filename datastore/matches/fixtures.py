@@ -106,9 +106,9 @@ class Fixtures:
         return stored is None and match.match_id not in polled and abs(match.start_time - self._now) > SOON
 
     async def _sync(self, match: Match, stored: Match | None, polled: Collection[str] | None) -> Match:
-        """Store one under a condition, and its facts alone where another writer has stored its state meanwhile.
+        """Store a fixture under a condition. Store only its facts if another writer has stored its state meanwhile.
 
-        Raises `Conflict` where an operator changes it again and again.
+        Raises `Conflict` if an operator changes the fixture at each attempt.
         """
         for _ in range(TRIES):
             try:
@@ -118,7 +118,7 @@ class Fixtures:
         raise Conflict("The fixture is being changed by others at the same time; try again.", retryable=True)
 
     async def _sync_once(self, match: Match, stored: Match | None, polled: Collection[str] | None) -> Match:
-        """Raise `OperatorWrote` where an operator changed what it sets since `stored` was read."""
+        """Raise `OperatorWrote` if an operator set or cleared fields since `stored` was read."""
         if polled and match.match_id in polled:
             return await self._write_facts(match)
         key = keys.fixture(match.match_id)
@@ -171,14 +171,14 @@ class Fixtures:
     ) -> Match:
         """FIX-5: set some attributes (None removes one).
 
-        The `fields` keep these values against the source until they are among `cleared`.
-        Raises `NotFound` when there is no such match, `Outdated` when it is not at the revision that is expected.
+        The source does not overwrite the `fields` until a later call names them in `cleared`.
+        Raises `NotFound` for an unknown match, and `Outdated` if its revision is not the expected one.
         """
         expression, values = versioned({**attributes, "updatedAt": iso(self._now)}, REVISION)
         if fields:
             expression, values = f"{expression}, {OPERATOR_FIELDS} :fields", values | {"fields": set(fields)}
         if cleared:
-            # One expression takes an attribute in one clause alone: what is set and cleared at once comes in two calls.
+            # DynamoDB allows an attribute in only one clause of an expression, so a call sets fields or clears them.
             assert not fields
             expression += f" DELETE {OPERATOR_FIELDS} :cleared"
             values |= {"cleared": set(cleared)}
@@ -187,9 +187,10 @@ class Fixtures:
         return updated(written, expected, attributes, match_from, lambda: no_match(match_id), REVISION)
 
     async def write_live(self, match: Match) -> bool:
-        """FIX-5: how the match stands. False when a later holder of its lock has written, or it is not there.
+        """FIX-5: store the state of a match. Return False if a later lock holder has written it, or it does not exist.
 
-        What an operator set stays. Raises `OperatorWrote` when that is not what `match.operator_fields` names.
+        Fields that an operator set keep their values. Raises `OperatorWrote` if those are not the fields that
+        `match.operator_fields` names.
         """
         expression, values = versioned(without_operator_fields(live_of(match, self._now), match), REVISION)
         values |= unchanged(match)
@@ -237,7 +238,7 @@ def _bowled(match: Match) -> int:
 
 
 def _check_operator(written: Written, match: Match) -> None:
-    """Raise `OperatorWrote` where a write was refused, and the operator's fields are not those that it expected."""
+    """Raise `OperatorWrote` if a write was refused because the operator's fields are not the expected ones."""
     if written.ok or written.item is None:
         return
     stored = match_from(written.item)

@@ -18,14 +18,14 @@ logger = logging.getLogger(__name__)
 
 
 class Listed(NamedTuple):
-    """Live matches. `is_whole`: with lines and balls, as the table has them."""
+    """Live matches. `is_whole` means that they include the lines and balls, which only the table has."""
 
     matches: list[ActiveMatch]
     is_whole: bool
 
 
 async def read_live(store: Store, now: datetime, remembered: RememberedScans | None) -> Listed:
-    """AM-2: return the live matches, as they were at most a second ago where reads are `remembered`."""
+    """AM-2: return the live matches, at most a second old if reads are `remembered`, else newly read."""
     if remembered is None:
         listed = await _by_index(store)
         return listed if listed is not None else await _by_scan(store)
@@ -63,6 +63,6 @@ async def _by_scan(store: Store) -> Listed:
 
 
 def _is_unavailable(refused: RequestRefused) -> bool:
-    """Return whether an index is missing or being filled; DynamoDB has no code of its own for either."""
+    """Return whether an index is missing or being filled. DynamoDB has no error code for either."""
     texts = ("the specified index", "backfilling")
     return refused.code == "ValidationException" and any(text in refused.message for text in texts)

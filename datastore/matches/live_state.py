@@ -166,7 +166,7 @@ WRITTEN_BY_A_TICK = {
 }
 
 
-# What the index of live matches does not have.
+# The attributes that the index of live matches lacks.
 _NOT_LISTED = {"previousBatting": "[]", "previousBowling": "[]", "last30Balls": "[]"}
 
 

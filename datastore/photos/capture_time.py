@@ -1,4 +1,4 @@
-"""When an uploaded picture was taken: what its client and its metadata state."""
+"""The capture time of an uploaded picture, from its client or its metadata."""
 
 from datetime import datetime, timedelta
 
@@ -7,12 +7,12 @@ from datastore.moments import FIRST_YEAR
 from datastore.photos.metadata import Facts
 from datastore.photos.reservations import Reservation
 
-# The clock of a client or of a camera may be so far ahead of the gateway's.
+# The most by which the clock of a client or of a camera may be ahead of the gateway's.
 MOST_AHEAD = timedelta(minutes=5)
 
 
 def check_past(field: str, moment: datetime, now: datetime) -> datetime:
-    """Return the moment. Raises `BadUserInput` for one in the future, beyond what clocks may differ."""
+    """Return the moment. Raises `BadUserInput` if it is in the future by more than clocks may differ."""
     if moment > now + MOST_AHEAD:
         minutes = int(MOST_AHEAD.total_seconds() // 60)
         raise BadUserInput(f"`{field}` must not lie more than {minutes} minutes in the future.", field=field)
@@ -20,10 +20,10 @@ def check_past(field: str, moment: datetime, now: datetime) -> datetime:
 
 
 def taken_at(reservation: Reservation, facts: Facts, now: datetime) -> datetime:
-    """Return when a photo was taken: as the client stated, else as the metadata does, else when it was reserved.
+    """Return the capture time of a photo: the client's value, else that of the metadata, else the reservation's time.
 
-    A moment that a client could not state does not count: one in the future, of a camera whose clock is wrong, or in a
-    year before `FIRST_YEAR`.
+    A value of the metadata is ignored if it is in the future or in a year before `FIRST_YEAR`, which clients may not
+    state either.
     """
     stated = facts.taken_at
     if reservation.states_when or stated is None or stated > now + MOST_AHEAD or stated.year < FIRST_YEAR:

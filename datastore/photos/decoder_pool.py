@@ -1,4 +1,4 @@
-"""Decoders of pictures, few at once, so that many uploads do not take all memory."""
+"""A bounded pool of decoder processes, so that concurrent uploads cannot exhaust the memory."""
 
 import asyncio
 from asyncio import Future, Lock, Semaphore
@@ -11,27 +11,27 @@ from weakref import WeakValueDictionary
 from datastore.photos.decoder import Decoder
 from datastore.photos.pictures import Picture, PictureType
 
-# A file is held in memory as long as it is looked at, and while it is decoded its pixels are, in the decoder: those of
-# 40 megapixels take 160 MB, and some 650 MB in all as WebP.
+# The gateway holds a file in memory while it examines it. The decoder holds its pixels: 160 MB for 40 megapixels, and
+# about 650 MB in all for a WebP of that size.
 FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
 
 
 class DecoderPool:
-    """Decoder processes, which are started when they are needed. One pool for each gateway process.
+    """A pool of decoder processes, which start on demand. Each gateway process has one pool.
 
-    Of one user (`whose`) one file is held and one picture decoded at a time, so that nobody takes all places.
-    `make_decoder` makes what stands for one process and its successors.
+    For each user (`whose`) the pool holds one file and decodes one picture at a time, so that no user occupies all
+    slots. `make_decoder` creates the proxy of a decoder process and of the processes that replace it.
     """
 
     def __init__(self, make_decoder: Callable[[], Decoder] = Decoder) -> None:
         self._files = Semaphore(FILES_AT_ONCE)
         self._pixels = Semaphore(PICTURES_AT_ONCE)
-        # As long as somebody waits for them or has them.
+        # An entry exists while a caller waits for the lock or holds it.
         self._holding: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._looking: WeakValueDictionary[str, Lock] = WeakValueDictionary()
         self._decoders = [make_decoder() for _ in range(PICTURES_AT_ONCE)]
         self._free = list(self._decoders)
-        # Of its own: a decoder dies with the thread that started it, and nobody waits behind one for other threads.
+        # A separate executor: a decoder ends with the thread that started it, and no other work waits for decoders.
         self._threads: ThreadPoolExecutor | None = None
 
     @asynccontextmanager
@@ -41,7 +41,7 @@ class DecoderPool:
             yield
 
     async def examine(self, file: str, content: bytes, declared: PictureType, *, whose: str) -> Picture:
-        """See `Decoder.examine`. The places of a caller that goes away are free when the decoder is done."""
+        """Return the result of `Decoder.examine`. A cancelled caller keeps its slots until the decoder has finished."""
         turn = self._looking.setdefault(whose, Lock())
         await turn.acquire()
         try:
@@ -65,7 +65,7 @@ class DecoderPool:
         self._pixels.release()
         turn.release()
         if not work.cancelled():
-            work.exception()  # it was raised to the caller; one that has gone away leaves nobody to hear of it
+            work.exception()  # mark as retrieved: the caller gets it from the await, and a cancelled caller needs none
 
     async def aclose(self) -> None:
         """Kill the decoders. A call that waits for a decoder raises `Unavailable`."""

@@ -1,7 +1,7 @@
-"""Decodes uploaded pictures with Pillow: checks them, measures them, and makes small ones of them.
+"""Decoding of uploaded pictures with Pillow: checks and measures them, and creates thumbnails.
 
-Nothing of a file is believed: it is read whole, and only as one of three formats. Decoders are large, and their input
-is hostile, so this runs in a process of its own (`decoder_process`) and never in the gateway's.
+A file is untrusted. It is decoded completely, and only as one of three formats. Decoders are complex and their input
+may be hostile, so this module runs in a separate process (`decoder_process`), never in the gateway's.
 """
 
 import warnings
@@ -25,7 +25,7 @@ from datastore.photos.pictures import (
 from datastore.photos.segments import check_scans, check_segments
 
 ORIENTATION = 0x0112  # the EXIF tag
-# How a picture is turned to be looked at; not for 1, which is upright. https://www.exif.org/Exif2-2.PDF, 4.6.4 A
+# The transformation for each EXIF orientation except 1, which is upright. https://www.exif.org/Exif2-2.PDF, 4.6.4 A
 TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -37,7 +37,8 @@ TURNS = {
 }
 LYING = range(5, 9)  # the orientations in which width and height change places
 
-# Pillow refuses twice its limit before it takes memory for a picture, and warns from the limit on: we need no warning.
+# Pillow refuses pictures above twice its limit before it allocates memory, and warns above the limit. This module
+# checks the size itself and needs no warning.
 Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
@@ -57,11 +58,11 @@ def without_metadata(file: str, content: bytes) -> Separated:
 
 
 def examine(file: str, content: bytes, declared: PictureType) -> Picture:
-    """What a file shows; of an animated one its first frame. `file` is "original" or "thumbnail", for errors.
+    """Return the picture in a file, or an animation's first frame. `file` is "original" or "thumbnail", for errors.
 
-    The number of a file's parts, and its size in pixels, are looked up before it is decoded.
-    Raises `BadUserInput` for what is no whole picture of the declared type with at most 40 megapixels and 65,535 pixels
-    on each side, and `MemoryError` when the process has not enough memory to decode it.
+    The number of parts and the size in pixels are checked before the file is decoded.
+    Raises `BadUserInput` unless the file is a complete picture of the declared type with at most 40 megapixels and
+    65,535 pixels on each side, and `MemoryError` if the process lacks the memory to decode it.
     """
     check_segments(file, content)
     try:
@@ -70,7 +71,7 @@ def examine(file: str, content: bytes, declared: PictureType) -> Picture:
             if declared is PictureType.JPEG:
                 check_scans(file, content, image.width * image.height)
             if declared is PictureType.PNG:
-                # Its end may be missing with all pixels there; the others' decoders notice that by themselves.
+                # The end may be missing although all pixels are present. The decoders of the other types detect that.
                 _opened(content).verify()
             turn, size = _orientation(image), image.size
             thumbnail = _small(image, turn)
@@ -79,19 +80,19 @@ def examine(file: str, content: bytes, declared: PictureType) -> Picture:
     except Image.DecompressionBombError:
         raise _too_large(file) from None
     except Exception as problem:
-        # Decoders fail in many ways on what was made to make them fail; whichever it is, it is no picture.
+        # Malicious files make decoders raise many kinds of errors. Any of them means that the file is not a picture.
         raise refused(file, Reason.NOT_A_PICTURE, NO_PICTURE) from problem
     width, height = size[::-1] if turn in LYING else size
     return Picture(width, height, thumbnail)
 
 
 def _opened(content: bytes) -> Image.Image:
-    """No more than the header is read, and no other decoder than those of the three types is tried."""
+    """Open a file. Read only its header, and try only the decoders of the three types."""
     return Image.open(BytesIO(content), formats=[kind.name for kind in PictureType])
 
 
 def _check(file: str, image: Image.Image, declared: PictureType) -> None:
-    # Many cameras put further pictures behind the first in a JPEG, which Pillow calls MPO then.
+    # Many cameras append further pictures to a JPEG. Pillow reports the format of such a file as MPO.
     found = "JPEG" if image.format == "MPO" else image.format
     if found != declared.name:
         raise refused(file, Reason.WRONG_TYPE, f"was announced as {declared.name}, and is {found}.")
@@ -111,14 +112,14 @@ def _orientation(image: Image.Image) -> int:
     except MemoryError:
         raise
     except Exception:
-        return 1  # a picture is one whatever its camera says of it
+        return 1  # damaged EXIF data do not invalidate the picture
 
 
 def _small(image: Image.Image, turn: int) -> bytes:
-    # A JPEG is decoded at a fraction of its size: as whole, and for less time and memory.
+    # Decode a JPEG at a fraction of its size, which takes less time and memory and still reads the whole file.
     image.draft("RGB", (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     image.load()
-    # Pillow cannot make 16 bits of grey small in two steps, which is quicker.
+    # Pillow cannot use the faster reduction in two steps for 16-bit grey.
     gap = None if image.mode.startswith("I;16") else 2.0
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), reducing_gap=gap)
     upright = image.transpose(TURNS[turn]) if turn in TURNS else image
@@ -128,7 +129,7 @@ def _small(image: Image.Image, turn: int) -> bytes:
 
 
 def _in_srgb(image: Image.Image) -> Image.Image:
-    """With the colours that its profile means. One that is damaged, or of other colours, counts as none."""
+    """Return the picture in sRGB by its colour profile. A damaged or unsuitable profile is ignored."""
     profile = image.info.get("icc_profile")
     if not profile:
         return image
@@ -142,14 +143,14 @@ def _in_srgb(image: Image.Image) -> Image.Image:
     except MemoryError:
         raise
     except Exception:
-        return image  # a picture is one whatever is said of its colours
+        return image  # a damaged profile does not invalidate the picture
     return seen or image
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """In plain colours, without what an image carries along: its EXIF, comments and profiles stay behind."""
+    """Return the picture in RGB on a white background, without EXIF data, comments and profiles."""
     if image.mode.startswith("I"):
-        # 16 bits of grey, which Pillow would cut off at 255 instead of making them 8.
+        # Pillow would clip 16-bit grey at 255 instead of scaling it to 8 bits.
         return _bare(image.convert("I").point(lambda grey: grey / 256).convert("RGB"))
     if not image.has_transparency_data:
         return _bare(image.convert("RGB"))

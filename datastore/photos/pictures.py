@@ -1,4 +1,4 @@
-"""What is known of pictures without decoding them: their types, their limits, and why a file is refused.
+"""The types and limits of pictures, and the reasons for refusing a file.
 
 `picture_decoding` decodes them, in a process of its own (`decoder_process`). This module imports no decoder.
 """

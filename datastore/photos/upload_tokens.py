@@ -14,7 +14,7 @@ from datastore.photos.reservations import Reservation, reservation_from
 from datastore.records import record
 from datastore.store import Store
 
-# The names of the claims. Tokens of versions before have none of them.
+# The names of the claims. Tokens of earlier releases have none of them.
 NONCE, USER, ROLE = "nonce", "user", "role"
 
 
@@ -29,15 +29,15 @@ def uploader_claims(user_id: str, role: str) -> dict[str, str]:
 
 
 def uploader_of(token: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The user id and the role that `uploader_claims` put into a token; None where it has none."""
+    """Return the user id and role that `uploader_claims` put into a token, or None for a token without them."""
     user_id, role = token.get(USER), token.get(ROLE)
     return (user_id, role) if isinstance(user_id, str) and isinstance(role, str) else None
 
 
 async def reservation_for(token: Mapping[str, Any], store: Store, now: datetime) -> Reservation:
-    """The reservation that a token was made for, by a strongly consistent read.
+    """Return the reservation of a token, by a strongly consistent read.
 
-    Raises `NotFound` when it was cancelled or completed, or has expired.
+    Raises `NotFound` if the upload was cancelled or completed, or the reservation has expired.
     """
     image_id = str(token["key"]).removeprefix(INCOMING).partition("/")[0]
     reservation = record(reservation_from, await store.get(keys.RECEIVE_FILE, keys.upload(image_id)))
@@ -47,5 +47,5 @@ async def reservation_for(token: Mapping[str, Any], store: Store, now: datetime)
 
 
 def no_reservation() -> NotFound:
-    """The error about an upload whose reservation is gone."""
+    """Return the error for an upload whose reservation no longer exists."""
     return NotFound("The upload was cancelled or completed, or has expired: createPhoto reserves another.")
