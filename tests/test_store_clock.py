@@ -12,6 +12,7 @@ import orjson
 import pytest
 from aiohttp import web
 from bus_hosts import Hosts, number_of, reads_settle, take, until
+from consumers import Gate, Instance, Noting, record
 from fault_proxy import Fault, Proxy, Seen, client_of
 from redis_server import RedisServer
 from scripted_stream import Script, Shard
@@ -211,8 +212,8 @@ def store_at(ahead: timedelta) -> Fault:
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         status, _, content = await proxy.ask(seen)
         told: dict[str, Any] = orjson.loads(content)
-        for record in told.get("Records", ()):
-            record["dynamodb"]["ApproximateCreationDateTime"] += ahead.total_seconds()
+        for one in told.get("Records", ()):
+            one["dynamodb"]["ApproximateCreationDateTime"] += ahead.total_seconds()
         date = format_datetime(datetime.now(UTC) + ahead, usegmt=True)
         return web.Response(status=status, headers={"Date": date}, body=orjson.dumps(told))
 
@@ -238,3 +239,20 @@ async def test_a_feed_of_the_client_misses_nothing(database: Database, proxy: Pr
         async with feed().follow(BLIP, number_of, after=place) as events, asyncio.timeout(10):
             assert not events.is_too_old
             assert await anext(events) == 1
+
+
+async def test_a_pipeline_that_is_up_to_date_is_not_behind_by_its_clock(database: Database, ahead: timedelta) -> None:
+    script, labels = Script(a=Shard()), {"table": "feed", "shard": "a"}
+    script.ahead = ahead
+    made = record(1)
+    made["dynamodb"]["ApproximateCreationDateTime"] = (script.now() - timedelta(minutes=3)).timestamp()
+    script.shards["a"].records.append(made)
+    gate = Gate()
+    instance = Instance(database, Noting("gated", gate), wire=script)
+    async with instance.running():
+        await until(lambda: gate.inside == 1)
+        behind = instance.told("stream_lag_seconds", **labels)
+        gate.opened.set()
+        await until(lambda: instance.told("stream_lag_seconds", **labels) == 0)
+    assert behind is not None
+    assert 180 <= behind < 200

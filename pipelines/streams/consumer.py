@@ -174,7 +174,7 @@ class Consumer:
             self._leases,
             self._batches,
             self._metrics,
-            self._now,
+            self._wire.now,
             self._pace,
             held_at=asked_at,
             # Who held it until now stops when it learns of the loss, and by itself after this time if it does not.

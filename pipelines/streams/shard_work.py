@@ -59,7 +59,7 @@ class ShardWork:
     """Works until the shard has ended, its lease is lost, or it is told to stop.
 
     `open_leases` gives the leases with a fresh store, `held_at` is the loop's time before the lease was taken, and
-    `wait` how long its former holder may still be at work.
+    `wait` how long its former holder may still be at work. `now` is the store's time.
     """
 
     def __init__(
