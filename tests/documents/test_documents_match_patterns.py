@@ -6,7 +6,7 @@ from pattern_coverage import covered_by
 
 from datastore.keyspace.matches import PATTERNS
 
-MODULES = ("test_documents_matches", "test_documents_match_pipelines")
+MODULES = ("test_documents_matches", "test_documents_match_mixed", "test_documents_match_pipelines")
 
 
 def test_every_pattern_is_run_on_the_documents_items() -> None:
