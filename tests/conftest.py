@@ -54,7 +54,7 @@ if hasattr(signal, "SIGHUP"):
 GatewayExecutor.compile_after = 0 if os.environ.get("GATEWAY_EXECUTOR") == "interpreted" else 1
 
 
-# How long an example takes is the machine's affair.
+# No deadline for examples: their duration depends on the machine.
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 

@@ -20,7 +20,7 @@ Counts = dict[str, dict[str, dict[str, list[float]]]]
 
 
 async def counts(served: Served) -> Counts:
-    """The stored statistics, by day and kind; days without events apart."""
+    """Return the stored statistics by day and kind, without days that have no events."""
     items = await scan_all(served)
     found: Counts = {}
     for item in items:
@@ -36,7 +36,7 @@ async def counts(served: Served) -> Counts:
 
 
 async def plain_counts(served: Served) -> Counts:
-    """The same, counted from the events that are stored."""
+    """Return the same statistics, counted from the stored events."""
     found: dict[str, Any] = defaultdict(lambda: {"natural": {}, "other": {}, "regions": {}})
     for item in await scan_all(served):
         if item.get("entity") != "EVENT" or item["sk"] != "EVENT":
@@ -56,7 +56,7 @@ def _add(groups: dict[str, list[float]], name: str, magnitude: float) -> None:
 
 @asynccontextmanager
 async def counting(served: Served) -> AsyncIterator[EarthquakeStatisticsPipeline]:
-    """While the consumer of the stream counts."""
+    """Run the consumer of the stream while the context is entered."""
     pipeline = served.gateway.background.earthquake_statistics()
     task = asyncio.create_task(pipeline.run())
     try:
@@ -67,7 +67,7 @@ async def counting(served: Served) -> AsyncIterator[EarthquakeStatisticsPipeline
 
 
 async def counted(served: Served) -> Counts:
-    """Wait until the statistics are those of the events that are stored, and return them."""
+    """Wait until the statistics agree with the stored events. Return them."""
     async with asyncio.timeout(20):
         while (found := await counts(served)) != await plain_counts(served):  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.02)
@@ -75,7 +75,7 @@ async def counted(served: Served) -> Counts:
 
 
 def changes_of(items: Iterable[tuple[Item | None, Item | None]]) -> list[Change]:
-    """The changes that bring about these old and new items."""
+    """Return the changes with these old and new items."""
     return [_change(number, old, new) for number, (old, new) in enumerate(items)]
 
 

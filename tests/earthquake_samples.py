@@ -73,7 +73,7 @@ async def scan(served: Served, entity: str) -> list[dict[str, Any]]:
 
 
 async def scan_all(served: Served) -> list[Item]:
-    """Every item in the table."""
+    """Return all items of the table."""
     assert served.gateway.database is not None
     request: dict[str, Any] = {"TableName": served.gateway.database.prefix + EARTHQUAKES.name, "ConsistentRead": True}
     found: list[Item] = []

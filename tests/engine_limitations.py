@@ -1,4 +1,4 @@
-"""What engines cannot do, by test, and what others than dynoxide run. A listed test that passes fails the run."""
+"""The known limitations of engines, by test, and the tests for other engines. A listed test must fail."""
 
 from collections.abc import Mapping
 
@@ -33,11 +33,11 @@ COVERED = frozenset(
 WORDS = "it words its refusals otherwise"
 OTHER_UNITS = "it consumes and reports other units"
 NO_UNITS = "it reports no units of BatchGetItem"
-PATIENCE = 4  # they are slower: times as long as tests have on dynoxide
+PATIENCE = 4  # the factor of the time limits on slower engines, compared to dynoxide
 
 
 def _taken(*requests: str) -> dict[str, str]:
-    """The requests that break a rule, by their names in test_request_rules, and are taken nevertheless."""
+    """The requests that break a rule but that the engine accepts, by their names in test_request_rules."""
     return {
         f"test_request_rules.py::test_an_engine_refuses_it[{name}]": "AWS refuses it; request_rules.py checks it"
         for name in requests

@@ -14,7 +14,7 @@ from pipelines.feeds.handlers import feed_handlers
 
 
 class Pipeline:
-    """The handlers of the feed's stream. Each call of `run` hands them what is new in it."""
+    """The handlers of the feed's stream. Each call of `run` gives them the new changes."""
 
     def __init__(self, served: Served) -> None:
         assert served.gateway.database is not None
@@ -23,11 +23,11 @@ class Pipeline:
         self._seen = 0
 
     def skip(self, changes: Sequence[Change]) -> None:
-        """Pass over the oldest changes that were not handled yet, as a pipeline does that runs for the first time."""
+        """Skip the oldest unhandled changes, as a pipeline does at its first run."""
         self._seen += len(changes)
 
     async def run(self) -> None:
-        """Until nothing is new."""
+        """Handle changes until there are no new ones."""
         while changes := await feed_changes(self.database, self._seen):
             self._seen += len(changes)
             for handler in self.handlers:

@@ -1,7 +1,7 @@
 """The eleven tables of matches as their document lists them, written by another program.
 
 The document names keys, index keys and some attributes of each table; no item here has another. What is stored of a
-score is in a form that this gateway does not know.
+score is in an unknown format.
 """
 
 from datetime import datetime, timedelta
@@ -80,7 +80,7 @@ DOCUMENT: list[tuple[Table, dict[str, Any]]] = [
 
 
 def write(served: Served, *items: tuple[Table, dict[str, Any]]) -> None:
-    """With boto3, as another program does."""
+    """Put items with boto3, as another program does."""
     assert served.gateway.database is not None
     client, prefix = served.gateway.database.admin(), served.gateway.database.prefix
     for table, item in items:
@@ -108,7 +108,7 @@ async def prepared(served: Served, how: str) -> list[str]:
 
 
 async def listed(served: Served) -> None:
-    """Have a pipeline look at the list of matches, as it does every five seconds."""
+    """Let a pipeline read the list of matches once, as it does every five seconds."""
     instance = Instance(served, replay(served))
     await instance.orchestrator.reconcile()
     await instance.orchestrator.aclose()

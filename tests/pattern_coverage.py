@@ -1,4 +1,4 @@
-"""Which access patterns a test exercises on documented items, checked against the calls that the test makes."""
+"""Declarations of the access patterns that a test exercises on documented items, checked against its calls."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ def covered_by(test: object) -> tuple[str, ...]:
 
 @contextmanager
 def checked(served: Served, test: object) -> Iterator[None]:
-    """Fail where the test makes no call of a pattern that it declares."""
+    """Fail unless the test calls each pattern that it declares."""
     with every_call(served) as calls:
         yield
         used = {id for call in calls for id in call.patterns}

@@ -83,7 +83,7 @@ def _model() -> Any:
 
 @cache
 def shape(operation: str) -> Any:
-    """The parameters of an operation."""
+    """Return the parameters of an operation."""
     return _model().operation_model(operation).input_shape
 
 
@@ -198,7 +198,7 @@ def _problems_of_texts(
 
 
 def _index_keys(kind: str, table: Table, part: Request) -> Iterator[str]:
-    """Values of index keys that a write may not store: of another type, empty, or too long."""
+    """Return the values of index keys that a write must not store: of another type, empty, or too long."""
     if not table.indexes or kind not in ("Put", "Update"):
         return
     stored = part["Item"] if kind == "Put" else _assigned(part)
@@ -215,7 +215,7 @@ def _index_keys(kind: str, table: Table, part: Request) -> Iterator[str]:
 
 
 def _assigned(part: Request) -> dict[str, Any]:
-    """The attributes that an UpdateExpression sets to a value as it is."""
+    """Return the attributes that an UpdateExpression sets to a given value."""
     names, values = part.get("ExpressionAttributeNames", {}), part.get("ExpressionAttributeValues", {})
     pairs = _ASSIGNED.findall(part.get("UpdateExpression", ""))
     return {names.get(name, name): values[value] for name, value in pairs if value in values}
@@ -223,7 +223,7 @@ def _assigned(part: Request) -> dict[str, Any]:
 
 @cache
 def _keys_of_indexes(table: Table) -> dict[str, tuple[str, int]]:
-    """The type of each attribute that is a key of an index, and its greatest length in bytes."""
+    """Return the type and the greatest length in bytes of each attribute that is a key of an index."""
     found: dict[str, tuple[str, int]] = {}
     for index in table.indexes:
         if index.sort:
@@ -249,9 +249,9 @@ def _of_an_index(kind: str, table: Table, part: Request) -> Iterator[str]:
 
 
 class RequestWatch:
-    """Checks what a process's clients send, and collects what breaks a rule in `found`.
+    """A check of the requests of a process's clients. `found` collects the violations.
 
-    With `refuses` such a request is not sent, and fails with an AssertionError: for processes that a test cannot ask.
+    With `refuses` such a request is not sent and fails with an AssertionError, for processes that cannot share `found`.
     """
 
     def __init__(self, *, refuses: bool = False) -> None:

@@ -34,7 +34,7 @@ class Script:
         self.faults: dict[str, list[Exception]] = {}
         self.calls: list[str] = []
         self.read: list[str] = []
-        # Of DescribeStream: pages of the whole stream, and the shards whose children were requested.
+        # The DescribeStream calls: the pages of the whole stream, and the shards whose children were requested.
         self.listed = 0
         self.asked_children: list[str] = []
         self.refuses_filter = False

@@ -2,8 +2,8 @@
 
 It is no OpenSearch, but it knows nothing of this project's index either: it runs the script of an update
 (`painless.py`), and checks mappings, evaluates queries and sorts by the rules of the documentation
-(`search_language.py`). A wrong query gives wrong results, and what is not allowed gets the status 400. Whether an
-OpenSearch takes the same requests, only one can show: set `OPENSEARCH_URL` to run the tests on it.
+(`search_language.py`). A wrong query gives wrong results, and an invalid request gets the status 400. To check
+against a real OpenSearch, set `OPENSEARCH_URL` to its URL.
 https://docs.opensearch.org/latest/api-reference/
 """
 
@@ -36,7 +36,7 @@ class Index:
 
 
 class SearchServer:
-    """The stand-in, at `url`. `failing` is a status that it answers everything with, and `held` holds all answers up.
+    """The stand-in, at `url`. `failing` is the status of all answers, and `held` delays all answers until it is set.
 
     `auth` is the user and the password that requests must bear; with `tls` it speaks TLS alone. `requests` notes the
     method and the path of each.
@@ -85,7 +85,7 @@ class SearchServer:
         self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[union-attr]
 
     async def stop(self) -> None:
-        """Close the port: connecting is refused from now on."""
+        """Close the port, so that it refuses connections."""
         assert self._runner is not None
         await self._runner.cleanup()
 
@@ -112,7 +112,7 @@ class SearchServer:
         return web.json_response({"version": {"distribution": "stand-in", "number": "0"}})
 
     def _named(self, name: str) -> dict[str, Index]:
-        """The indices that an alias names, or the index of that name."""
+        """Return the indices with that alias, or the index of that name."""
         found = {index: one for index, one in self.indices.items() if name in one.aliases}
         return found or ({name: self.indices[name]} if name in self.indices else {})
 
@@ -211,7 +211,7 @@ class SearchServer:
 async def search_server(
     auth: tuple[str, str] | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[SearchServer]:
-    """A stand-in that listens."""
+    """Start a stand-in, and stop it at the end."""
     server = SearchServer(auth, tls)
     await server.start()
     try:

@@ -1,4 +1,4 @@
-"""Reads botocore's model of DynamoDB when it is imported: processes that are forked then have it."""
+"""botocore's model of DynamoDB. The module reads it on import, so that forked processes share it."""
 
 from request_rules import CHECKED, shape
 

@@ -1,4 +1,4 @@
-"""AWS's limits of one shard, which the embedded engine does not have: enforced by proxies that share them."""
+"""AWS's limits of one shard, which the embedded engine lacks. Proxies that share an object enforce them."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ THROTTLED = refuse(400, "LimitExceededException")
 
 @dataclass
 class Read:
-    """A read that was answered, and its size in bytes."""
+    """An answered read and its size in bytes."""
 
     moment: float
     reader: str
@@ -27,7 +27,7 @@ class Read:
 
 
 class ShardLimits:
-    """Five reads and 2 MB a second of each shard, by two readers at the same time; what exceeds it is throttled.
+    """Five reads and 2 MB a second of each shard, by at most two readers at a time. Further reads are throttled.
 
     `read` counts the answered reads of each reader, `throttled` the refused ones.
     """
@@ -39,7 +39,7 @@ class ShardLimits:
         self._reads: dict[str, deque[Read]] = {}
 
     def of(self, reader: str) -> Fault:
-        """The limits as one reader meets them, for its proxy's `always`."""
+        """Return the limits for one reader, for the argument `always` of its proxy."""
 
         async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
             if seen.operation != "GetRecords":
@@ -76,7 +76,7 @@ class ShardLimits:
 
 
 class Shared:
-    """One shard at a virtual clock: it serves five reads a second to all readers together."""
+    """A shard on a virtual clock that serves five reads a second to all readers together."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

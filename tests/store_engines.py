@@ -56,7 +56,7 @@ def _dynoxide(port: int, database: Path) -> list[str | Path]:
 def _dynamodb_local(port: int, _: Path) -> list[str | Path]:
     library = f"-Djava.library.path={DYNAMODB_LOCAL / 'DynamoDBLocal_lib'}"
     jar = DYNAMODB_LOCAL / "DynamoDBLocal.jar"
-    # It lives for some seconds: with the simplest compiler and collector it takes half the processor time.
+    # The process runs for seconds only: the simplest compiler and garbage collector halve its CPU time.
     short_lived = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     return ["java", *short_lived, library, "-jar", jar, "-inMemory", "-sharedDb", "-port", str(port)]
 
@@ -70,7 +70,7 @@ def _default() -> str:
     try:
         return "dynoxide" if isinstance(find_program(ROOT), Dynoxide) else "ministack"
     except EngineMissing:
-        return "dynoxide"  # the first test that needs it says how to get it
+        return "dynoxide"  # the first test that needs it fails with instructions
 
 
 ENGINES = {

@@ -51,7 +51,7 @@ def heard() -> Heard:
 
 @pytest.fixture
 def deduplicator(heard: Heard) -> Deduplicator:
-    """A deduplicator that has passed on two changes of a shard that the bus has forgotten since."""
+    """Return a deduplicator that passed on two changes of a shard, which the bus has forgotten since."""
     deduplicator = Deduplicator("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
     deduplicator.begin("arn", {}, {}, 0)
     deduplicator.shards = {"parent": "9"}

@@ -71,7 +71,7 @@ def at(sequence: int) -> Place:
 
 
 def told_after(log: Log, place: Place) -> list[int] | None:
-    """All that comes after, three at a time, but for what was seen."""
+    """Return all later changes that are not in `seen`, read three at a time."""
     number, seen = log.number_of(place), log.seen_by(place)
     if number is None:
         return None
@@ -86,7 +86,7 @@ def told_after(log: Log, place: Place) -> list[int] | None:
 
 
 def begun(read: Read = nothing, **bounds: float) -> tuple[Log, Older]:
-    """A log of a single shard that was joined at its end, and begins with change 100."""
+    """Return a log that joined a single shard at its end and begins with change 100."""
     older = Older(read)
     kept = Log(lambda _: None, lambda _: None, older, **bounds)
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
@@ -101,7 +101,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 class Stream:
-    """What shards of a stream have, and which were split into which."""
+    """The changes of a stream's shards, and the children of each split shard."""
 
     def __init__(self, chance: random.Random, many: int) -> None:
         self.open = ["a", "b"]
@@ -335,7 +335,7 @@ async def test_who_waits_while_the_stream_cannot_be_read_keeps_the_place() -> No
     told = await asyncio.gather(*[kept.reach(at(sequence)) for sequence in (50, 60)], return_exceptions=True)
     assert [type(problem) for problem in told] == [Unavailable, Unavailable]
     is_away = False
-    assert await kept.reach(at(50)) is not None  # nothing is remembered of it
+    assert await kept.reach(at(50)) is not None  # the log has forgotten the shard
 
 
 async def test_who_waits_too_long_keeps_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +376,7 @@ async def test_who_is_behind_in_what_was_read_again_is_told_when_that_is_forgott
 
 
 async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_answered() -> None:
-    """Otherwise a client that resumes there would get the records before the first answer a second time."""
+    """Otherwise a client that resumes there would receive the records before the first answer twice."""
     kept = Log(lambda _: None, lambda _: None, Older(lambda _: []))
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.reach(at(50)))

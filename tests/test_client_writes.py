@@ -236,7 +236,7 @@ async def test_an_update_whose_condition_does_not_hold_the_second_time_was_done_
 
 
 async def test_of_deletes_at_once_one_returns_the_item(database: Database) -> None:
-    """The old item in the answer shows a caller, without a condition, that its own call deleted the item."""
+    """The old item in the answer shows, without a condition, that this call deleted the item."""
     for number in range(20):
         key = {"PK": {"S": f"POST#{number}"}, "SK": {"S": "META"}}
         table = {"TableName": database.prefix + BLIP.name}

@@ -143,7 +143,7 @@ def point_reads(calls: Counter[str]) -> int:
 
 
 async def keep_logs_as_they_are(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the examples leave request logs, and later operations none: each list of them would be another one."""
+    """Let the examples write request logs, and later operations none, so that all lists of logs are equal."""
     assert served.gateway.services is not None
     logs = served.gateway.services.request_logs
     for document, variables in example_queries():

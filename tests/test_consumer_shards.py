@@ -207,7 +207,7 @@ async def test_iterators_that_are_refused_again_and_again_are_a_refused_position
     instance = Instance(database, handler, wire=script)
     async with instance.running():
         await until(lambda: handler.numbers() == [1])
-        # Those that are held are replaced, which takes a call of its own.
+        # Replacing the held leases takes a further call.
         script.fail("GetRecords", *[INVALID] * (2 * MOST_REFUSALS))
         await until(lambda: instance.told("stream_lost_total", table="feed") == 1)
         await until(lambda: handler.numbers() == [1, 1])
@@ -238,7 +238,7 @@ async def test_a_shard_without_a_checkpoint_is_waited_for_where_iterators_are_re
 
 
 async def test_what_was_handled_more_than_a_day_ago_does_not_come_again() -> None:
-    """An embedded engine keeps records for good, and the marks of what was handled expire."""
+    """An embedded engine keeps records for ever, but the marks of handled changes expire."""
     script = Script(a=Shard())
     old, young, last = (script.write("a", "x", age=timedelta(hours=age)) for age in (25, 23, 0))
     cursor = ShardCursor(script, script.arn, "a", None)

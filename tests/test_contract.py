@@ -515,7 +515,7 @@ async def put_in_place(served: Served, name: str, feed: str) -> dict[str, str]:
     await play(served)
     assert (await served.ask(OTHER_SETUP, user="grace")).errors is None
     assert (await served.ask(FOLLOWER_SETUP, user="ada")).errors is None
-    # The statistics that its cost is estimated by are read once a minute.
+    # The estimate of its cost reads the statistics once a minute.
     assert (await served.ask(ASK["earthquakes"][0], user="ada")).errors is None
     return {
         "confirmSighting": prepared["reportSighting"]["sightingId"],

@@ -52,13 +52,13 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ("{trending(categories: null) {sightings(first: 10) {nodes {reporter {userId}}}}}", 7.5 + 5 * 10 * 0.5),
         # Of each post it may have to be read whether the caller follows its author.
         ('{postsByTag(tag: "a", first: 100) {nodes {text}}}', 3.5 + 100 * 0.5),
-        # A search, whom the caller follows, and of each result the post and whether the caller follows its author.
+        # The search, the caller's followees, and for each result the post and whether the caller follows its author.
         ('{searchPosts(query: "a", first: 100) {nodes {text}}}', 1 + 4 + 100 * 2 * 0.5),
         ('{searchUsers(query: "a", first: 10) {nodes {name}}}', 1 + 10 * 0.5),
         ('{homeFeed(userId: "a", first: 10) {nodes {post {text}}}}', 2.5 + 10 * 2 * 0.5),
         ("{liveMatches {matchId}}", 1.0),
         ("{liveMatches {liveScore {status innings {runs} result {text}}}}", 1.0),
-        # Lines and balls are read of each match.
+        # The lines and balls of each match are read separately.
         ("{liveMatches {liveScore {batting {runs}}}}", 1.0 + 10 * 1.0),
         ("{liveMatches {...on LiveMatch {liveScore {...all}}}} fragment all on LiveScore {recentBalls {label}}", 11.0),
         ("subscription {liveScores {isSnapshot}}", 11.0),
@@ -255,7 +255,7 @@ def windows(number: int) -> str:
 async def test_what_costs_too_much_is_refused_before_the_first_read(served: Served) -> None:
     answer = await served.ask(windows(30))
 
-    estimate = 30 * (1_900 + 5.0)  # without statistics the most of each window, and its log
+    estimate = 30 * (1_900 + 5.0)  # without statistics the maximum for each window, and its log
     assert answer.codes == ["BAD_USER_INPUT"]
     assert answer.errors is not None
     assert answer.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "estimate": estimate, "limit": 2_000.0}

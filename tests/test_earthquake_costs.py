@@ -1,4 +1,4 @@
-"""What queries of earthquakes are estimated to cost, by the daily statistics, beside what they do cost."""
+"""The estimated cost of earthquake queries, from the daily statistics, compared to their measured cost."""
 
 import asyncio
 import itertools
@@ -100,7 +100,7 @@ def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -
 
 
 async def costs(served: Served, variables: dict[str, Any]) -> tuple[float, float]:
-    """The read units of a query as they were estimated and as they were, its log apart."""
+    """Return the estimated and the measured read units of a query, without those of its log."""
     answer = await served.ask(QUERY, variables)
     assert answer.errors is None, (answer.errors, variables)
     report = served.reports[-1]
@@ -176,7 +176,7 @@ async def test_a_page_passes_in_a_catalogue_of_crowded_days(served: Served) -> N
 class TestBudgets:
     @pytest.fixture
     def settings(self, settings: Settings) -> Settings:
-        """What an address without a token has by default, and next to nothing comes back."""
+        """The default budget of an address without a token, which recovers very slowly."""
         capacity = replace(UNBOUGHT, anonymous_budget_units=2_500, anonymous_budget_units_per_second=1e-6)
         return replace(settings, capacity=capacity)
 
@@ -220,7 +220,7 @@ async def test_no_window_is_refused_without_statistics(served: Served, example: 
 
 @pytest.mark.timeout(120)
 async def test_an_estimate_without_the_consumer_is_that_of_all_days(years: StoreOptions, served: Served) -> None:
-    """A consumer that does not keep up makes the query read every day: the estimate has to say so."""
+    """While the consumer lags, the query reads every day, and the estimate has to include that."""
     chance = random.Random(11)
     off: list[Any] = []
     served.clock.forward(minutes=10)

@@ -67,7 +67,7 @@ async def test_an_event_of_another_program_is_known_by_a_further_id(served: Serv
 
 
 async def test_two_events_that_list_the_same_further_id_are_two(served: Served, tmp_path: Path) -> None:
-    """As pr14099004 and pr14099000 do in a real feed."""
+    """The real feed contains this case: pr14099004 and pr14099000."""
     counts = await ingest(served, tmp_path, feature(id="pr1", ids=",at1,pr1,"), feature(id="pr2", ids=",at1,pr2,"))
     again = await ingest(served, tmp_path, feature(id="pr2", ids=",at1,pr2,"), feature(id="pr1", ids=",at1,pr1,"))
 
@@ -141,7 +141,7 @@ async def test_aliases_are_not_listed_counted_or_delivered(served: Served, caplo
     assert {(await events.event())["earthquakeDetected"]["eventId"] for _ in range(2)} == {US, "us2"}
     assert [day["natural"] for day in found.values()] == [{"4": [2, 4.5]}]
     assert {node["eventId"] for node in listed.data["earthquakes"]["nodes"]} == {US, "us2"}
-    # Nor is an alias taken for a damaged event.
+    # The reader does not treat the alias as a damaged event.
     assert [each.getMessage() for each in caplog.records if each.levelname in ("WARNING", "ERROR")] == []
 
 

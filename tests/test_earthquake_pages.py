@@ -76,7 +76,7 @@ async def page(served: Served, *, backward: bool = False, **variables: Any) -> P
 
 
 def days_of(answer: Answer) -> set[str]:
-    """The days that were read, apart from their statistics."""
+    """Return the days that the query read, besides their statistics."""
     read = [call for call in answer.calls if call.index]
     return {call.request["ExpressionAttributeValues"][":partition"]["S"] for call in read}
 
@@ -240,7 +240,7 @@ async def test_empty_days_are_read_ahead_side_by_side(served: Served, monkeypatc
 
     found = await page(served, least=4)
 
-    assert (found.events, found.calls, found.days) == (["us1"], 33, 31)  # two for statistics that are not there
+    assert (found.events, found.calls, found.days) == (["us1"], 33, 31)  # two reads for missing statistics
     assert max(waves) == 15
 
 
@@ -376,7 +376,7 @@ async def test_a_cursor_newer_than_the_window_starts_it_anew(served: Served) -> 
 
 
 async def complete(served: Served) -> None:
-    """Count what is stored: all days are complete then."""
+    """Count the stored events, so that all days are complete."""
     await StatisticsRebuild(served.store, served.clock).all_days()
 
 
@@ -471,7 +471,7 @@ async def test_days_of_earthquakes_alone_are_skipped_for_other_events(served: Se
 
 
 async def test_statistics_without_the_bound_of_other_events_skip_none_of_them(served: Served) -> None:
-    """Statistics that were counted before the bound was introduced have the counts of other events alone."""
+    """Statistics from before the bound was introduced contain only the counts of other events."""
     blast = quake("blast", timedelta(days=60), type="quarry blast")
     await served.store().write_all(EARTHQUAKES, puts=[event_item(blast)])
     await complete(served)

@@ -42,7 +42,7 @@ async def one(served: Served, id: str = "us1") -> Any:
 
 
 async def magnitudes(served: Served) -> tuple[float, float | None, list[float]]:
-    """Of the event, of its newest report, and of its revisions."""
+    """Return the magnitudes of the event, of its newest report and of its revisions."""
     event = await one(served)
     newest = event["latest"] and event["latest"]["magnitude"]
     return event["magnitude"], newest, [each["magnitude"] for each in event["revisions"]]
@@ -186,7 +186,7 @@ async def test_revisions_are_not_counted_listed_or_delivered(served: Served, tmp
 
 
 async def test_what_a_report_costs(served: Served) -> None:
-    """Of a known event one conditional write, as before; two reads more where the event was updated since."""
+    """A known event costs one conditional write, and two more reads if USGS has updated it since."""
     assert served.gateway.database is not None
     client, made = served.gateway.database.client, list[str]()
     await store(served, quake("us1", magnitude=9.0, updated_at_ms=TIME))

@@ -1,4 +1,4 @@
-"""Daily statistics of earthquakes: each event counts once, whoever stores it, and whatever is interrupted."""
+"""Daily statistics of earthquakes: each event counts once, by any writer and despite interruptions."""
 
 import asyncio
 from datetime import timedelta
@@ -105,7 +105,7 @@ async def test_what_was_interrupted_between_two_steps_is_repaired_when_it_comes_
     events = [quake("us1"), quake("us2", magnitude=6.5)]
     await store(served, *events)
     changes = changes_of((None, event_item(event)) for event in events)
-    await StatisticsWriter(served.store).note(changed_items(changes))  # and it ends before it counts
+    await StatisticsWriter(served.store).note(changed_items(changes))  # the process ends before it counts
     before = await counts(served)
 
     await CountEarthquakes(served.store).handle(changes)
@@ -261,7 +261,7 @@ async def test_a_stream_that_was_not_read_for_a_day_makes_the_statistics_incompl
 
 async def test_a_process_notes_that_it_keeps_up_once_it_has_read_the_stream(served: Served) -> None:
     idle = served.gateway.background.earthquake_statistics()
-    await idle.check()  # builds what there is not yet
+    await idle.check()  # builds the missing statistics
     served.clock.forward(minutes=1)
     before = await idle.check()
     noted_before = await coverage_of(served.store())

@@ -1,4 +1,4 @@
-"""MiniStack as the embedded engine, where dynoxide is not installed: from a copy of the project that has none."""
+"""MiniStack as the embedded engine if dynoxide is not installed, in a copy of the project without dynoxide."""
 
 import asyncio
 import json
@@ -54,7 +54,7 @@ REPORTED = '{ sightings(area: "Downtown", first: 25) { nodes { description } } }
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project in which dynoxide is not installed, and MiniStack is."""
+    """A copy of the project with MiniStack but without dynoxide."""
     copy = tmp_path_factory.mktemp("clone") / "project"
     shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
     (copy / ".venv-ministack").symlink_to(PYTHON.parent.parent)
@@ -69,11 +69,11 @@ def without_dynoxide(folder: Path, **given: str) -> dict[str, str]:
 
 
 class Ended(Exception):
-    """A subscription's last event, which is an error: its codes and messages."""
+    """The error that ended a subscription, with its codes and messages."""
 
 
 class Fallback:
-    """A gateway that serves from the copy."""
+    """Start a gateway from the copy, and stop it at the end."""
 
     def __init__(self, url: str, log: Path, http: aiohttp.ClientSession) -> None:
         self._url = url
@@ -101,7 +101,7 @@ class Fallback:
 
     @asynccontextmanager
     async def listening(self, subscription: str) -> AsyncIterator[AsyncIterator[Any]]:
-        """The data of a subscription's events, from now on. They raise `Ended`."""
+        """Yield the data of a subscription's events from now on. Raises `Ended` at an error event."""
         client = OverEvents(self._http, f"subscription {{ {subscription} }}", self._headers("Demo user"))
         async with client.connected(self._url) as received:
 
@@ -150,7 +150,7 @@ def run(project: Path, folder: Path, *arguments: str) -> subprocess.CompletedPro
 
 @pytest.mark.timeout(240)
 async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(project: Path, tmp_path: Path) -> None:
-    """Through the end of the engine by force, from the file it has written, and through a stop of the gateway."""
+    """The data survive a kill of the engine, by the file that it has written, and a stop of the gateway."""
     folder = tmp_path / "data"
     quake = feature(id="usfallback", time=int(datetime.now(UTC).timestamp() * 1000), mag=6.5)
     (tmp_path / "feed.json").write_bytes(feed(quake))
@@ -183,7 +183,7 @@ async def test_all_systems_are_served_with_subscriptions_and_the_data_stay(proje
             while (await anext(events))["earthquakeDetected"]["eventId"] != "usfallback":
                 pass
         async with gateway.listening("sightingReported { description }") as events:
-            await saved(folder, "usfallback")  # the last that was written
+            await saved(folder, "usfallback")  # the change written last
             await kill_engine(folder / "engine.json")
             with pytest.raises(Ended, match=r"UNAVAILABLE.*subscribe again"):
                 async for _ in events:
@@ -204,7 +204,7 @@ async def test_in_memory_nothing_is_kept_and_a_killed_engine_begins_again(projec
         assert not (folder / MiniStack.file).exists()
         await gateway.data(CREATE, "Admin")
         await kill_engine(folder / "memory.json")
-        await answered(gateway, REPORT)  # into tables that are made again
+        await answered(gateway, REPORT)  # into tables that were created again
         found = await gateway.data(REPORTED)
         assert {"description": "A tabby"} in found["sightings"]["nodes"]
         assert (await gateway.data("{ livestreams(first: 1) { nodes { title } } }"))["livestreams"]["nodes"] == []
@@ -226,7 +226,7 @@ async def saved(folder: Path, text: str) -> None:
 
 
 async def kill_engine(record: Path) -> None:
-    """Kill the engine that a data directory's record names, and wait until another one is named there."""
+    """Kill the engine that a data directory's record names, and wait until the record names another one."""
     killed = pid_in(record)
     os.kill(killed, signal.SIGKILL)
     async with asyncio.timeout(20):
@@ -239,7 +239,7 @@ def pid_in(record: Path) -> int:
 
 
 async def answered(gateway: Fallback, query: str) -> Any:
-    """The data of an operation, which is refused until the engine and its tables are there again."""
+    """Return the data of an operation. Retry while the engine and its tables are not available again."""
     async with asyncio.timeout(20):
         while "errors" in (answer := await gateway.post(query)):
             assert {error["extensions"]["code"] for error in answer["errors"]} <= {"UNAVAILABLE", "INTERNAL"}, answer

@@ -1,4 +1,4 @@
-"""The list of what engines cannot do names tests that there are."""
+"""The list of engines' limitations names existing tests."""
 
 from pathlib import Path
 

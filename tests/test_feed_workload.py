@@ -161,8 +161,8 @@ def handlers_of(served: Served, fan_out_bound: int = MOST_FOLLOWERS) -> list[Han
 async def pipeline(served: Served, handlers: Sequence[Handler] | None = None) -> AsyncIterator[None]:
     """An instance in this process.
 
-    Its leases live as long as in operation: with shorter ones, a machine that stands still for a moment makes it lose
-    its lease in each batch, and it gets nowhere. Leaving gives them back.
+    Its leases last as long as in production. With shorter ones, a short stall of the machine makes the instance lose
+    its lease in each batch and make no progress. The instance releases its leases at the end.
     """
     instance = served.gateway.background.feed_pipeline(
         handlers=handlers or handlers_of(served),

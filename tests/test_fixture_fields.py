@@ -57,7 +57,7 @@ async def test_a_list_tells_of_a_match_what_the_match_alone_tells(served: Served
         "no-follow-on": ("10", "20", "10"),
         "super-over": ("10", "20", "20", "10"),
     }
-    # Stored when its word was not known yet.
+    # stored when the gateway did not know its status yet
     await play(served, one("new"), status="Int.", phase=MatchPhase.UNKNOWN)
     for id, teams in sides.items():
         innings = tuple(
@@ -97,7 +97,7 @@ async def test_a_damaged_match_does_not_end_its_page(served: Served) -> None:
     assert answer.codes == ["INTERNAL"]
 
 
-# What only the system sees, and lineups
+# Fields for the system only, and lineups
 
 
 SECRETS = {

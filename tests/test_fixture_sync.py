@@ -98,7 +98,7 @@ async def test_fixtures_that_may_be_played_soon_are_stored_one_by_one(served: Se
         *["UpdateItem cricket-fixtures"] * 2,
     ]
     assert [match["version"] for match in answer.data["syncFixtures"]] == [0] * 4
-    # One that was to begin soon may be in play before the news that it is put off arrives.
+    # A match that was to begin soon may have begun before the report of its postponement arrives.
     later = await sync(served, given("m2", startTime=LATER))
     assert later.made == ["GetItem cricket-fixtures", "UpdateItem cricket-fixtures"]
 

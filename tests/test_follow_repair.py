@@ -22,7 +22,7 @@ COUNTS = f"{{ {' '.join(USERS)} }}"
 
 
 async def counts(served: Served) -> dict[str, tuple[int, int, list[str]]]:
-    """Followers, followed, and whom each follows."""
+    """Return for each user the number of followers, the number of followed users, and these users."""
     found = good(await served.ask(COUNTS, user="ada"))
     return {
         name: (one["followerCount"], one["followingCount"], [node["userId"] for node in one["following"]["nodes"]])

@@ -200,8 +200,8 @@ async def test_follows_and_unfollows_of_one_request_see_each_other(served: Serve
 
     followed = {name: value and value["user"]["followedByViewer"] for name, value in answer.data.items()}
     assert followed == {"first": True, "second": False, "third": None, "fourth": True}
-    # Both users and the follow are read before it, the user for the answer: what was written is not read again. Edges
-    # that another program may have written are looked for where there is no follow.
+    # Both users and the follow are read before the write, the user for the answer. Written items are not reread. Edges
+    # of other programs are read if there is no follow.
     assert answer.made == ["BatchGetItem feed", "GetItem feed", *["Query feed"] * 3, *["TransactWriteItems feed"] * 3]
     following, edges = await stored(served, "fan", "ada")
     assert (len(following), len(edges)) == (1, 1)

@@ -37,7 +37,7 @@ class Heard:
 
 
 class Going:
-    """A reader on a script, from positions on; without some, from the end of the stream."""
+    """A reader of a scripted stream that begins at the positions, or at the end of the stream without positions."""
 
     def __init__(self, script: Script, start: Mapping[str, str] | None) -> None:
         self.heard = Heard()

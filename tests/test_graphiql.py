@@ -616,7 +616,7 @@ def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
     # As nginx asks, and whoever takes the gateway for a proxy.
     assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.1") == ["Demo user", "Admin", "System"]
     assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.0") == []
-    # An upgrade of another version than HTTP/1.1 is no upgrade.
+    # The server ignores an upgrade in any version other than HTTP/1.1.
     assert _tokens_of(gateway, "GET /graphiql/config.json HTTP/1.0", "Connection: Upgrade", "Upgrade: x") == []
     assert _tokens_of(gateway, "GET http://example.com/graphiql/config.json HTTP/1.1") == []
     assert tokens(**{"X-Forwarded-For": "192.0.2.1"}) == []
@@ -626,7 +626,7 @@ def test_a_rebound_name_gets_no_token_over_the_wire(gateway: Process) -> None:
 
 
 def _tokens_of(gateway: Process, line: str, connection_field: str = "Connection: close", *fields: str) -> list[str]:
-    """Return the roles in the answer to a request that begins with this line, and names this machine as its host."""
+    """Return the roles in the answer to a request with this first line and this machine as its host."""
     address = urlsplit(gateway.url)
     with create_connection((address.hostname, address.port), timeout=20) as connection:
         head = "\r\n".join((line, f"Host: {address.netloc}", connection_field, *fields, "", ""))

@@ -55,9 +55,9 @@ async def put(served: Served, *items: Item) -> None:
 
 @dataclass(frozen=True)
 class Written:
-    """A post in the life of an author: when, in milliseconds, and whether it is private, or an entry of the feed.
+    """A post of an author, with its time in milliseconds, and whether it is private, or an entry of the feed.
 
-    Another program wrote a `whole` post, whose moment is the second.
+    Another program wrote a `whole` post, whose time is in whole seconds.
     """
 
     at: int
@@ -75,7 +75,7 @@ class Author:
 
 
 FEEDS = count()
-# Few moments, so that many posts share one, and few seconds, so that both forms do.
+# There are few moments, so that many posts share one, and few seconds, so that times of both formats coincide.
 MOMENTS = st.integers(0, 4) | st.sampled_from((500, 999, 1000, 1001, 1999, 2000))
 POSTS = st.lists(
     st.builds(Written, MOMENTS, st.sampled_from((False, False, True)), st.booleans(), st.booleans()),

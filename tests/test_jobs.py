@@ -1,4 +1,4 @@
-"""Jobs in the background: what becomes of those that fail."""
+"""Background jobs that fail are restarted, and their errors logged."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from pipelines import jobs
 async def test_a_job_that_fails_is_logged_and_begun_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, problem: Exception, traced: bool
 ) -> None:
-    """What passes by itself, such as a full disk, is logged in one line."""
+    """A temporary failure, such as a full disk, is logged in one line."""
     monkeypatch.setattr(jobs, "PAUSE_SECONDS", 0.0)
     begun, again = 0, asyncio.Event()
 

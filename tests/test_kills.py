@@ -235,7 +235,7 @@ class Viewer:
         self.versions.append(update["version"])
         self.events += [event["eventId"] for event in update["events"]]
         self.score = update["liveScore"]["innings"]
-        # Not by the part RESULT: a tick with many events is several versions, and each of them has the new state.
+        # Do not wait for the part RESULT: a poll with many events writes several versions, each with the new state.
         self.is_over = any(":result:" in event["eventId"] for event in update["events"])
 
 

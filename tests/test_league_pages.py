@@ -18,14 +18,14 @@ from datastore.matches.leagues import League, Leagues
 
 
 def within(matches: Sequence[Match], code: str, start: datetime, end: datetime) -> list[str]:
-    """The list as plain code makes it."""
+    """Return the expected list."""
     found = [match for match in matches if match.league_code == code and start <= match.start_time <= end]
     return [match.match_id for match in sorted(found, key=lambda match: (match.start_time, match.match_id))]
 
 
 @pytest.fixture
 async def sixty(served: Served) -> list[Match]:
-    """Sixty matches in three leagues over forty days, some of them at the very same time."""
+    """Sixty matches in three leagues over forty days, some of them at the same time."""
     chance = random.Random(60)
     matches = [
         one(
@@ -48,7 +48,7 @@ async def test_pages_of_a_league_are_the_list_both_ways(served: Served, sixty: l
         start = NOON + timedelta(days=chance.randint(-22, 10))
         end = start + timedelta(days=chance.randint(0, 30))
         arguments = {"code": code, "from": start.isoformat(), "to": end.isoformat()}
-        # Those of one moment have an order of the index's own, the same in both directions.
+        # The index orders matches at the same time by a key of its own, in both directions alike.
         whole = [id for page in await pages(served, 100, arguments) for id in page]
 
         forward = await pages(served, size, arguments)
@@ -97,7 +97,7 @@ DEFAULT_WINDOWS: list[tuple[dict[str, str], list[int]]] = [
     ({}, [-7, 0, 30]),
     ({"from": "2026-06-25T12:00:00Z"}, [0, 30]),
     ({"to": "2026-06-25T12:00:00Z"}, [-7, 0]),
-    # A start to come: thirty days from it. An end long ago: the week before it.
+    # With a start in the future, the window is the next thirty days; with an end in the past, the week before it.
     ({"from": "2026-07-20T12:00:00Z"}, [30, 31, 50]),
     ({"to": "2026-06-17T12:00:00Z"}, [-12, -8]),
 ]

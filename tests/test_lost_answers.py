@@ -119,7 +119,7 @@ async def test_a_mutation_whose_answers_were_lost_is_done_once_and_told_so(
         name: perhaps for name in ("deleteWatch", "deleteLeague") if name in names
     }
     assert {name: changed for name, (_, changed) in found.items() if changed} == {}
-    # It reads before it writes, and finds no such comment.
+    # The mutation reads before it writes, and finds no comment.
     assert {name for name, count in counts.items() if not count} == {"deleteComment"} & set(names)
 
 

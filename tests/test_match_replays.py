@@ -248,7 +248,7 @@ async def replayed_over(served: Served, recording: Recording, last_ball_id: int)
         await may_tick.wait()
         return await match(match_id)
 
-    # A match that is over and off the list has no updates to follow: it is put on the list before.
+    # A match that is over and unregistered sends no further updates, so register it first.
     provider.match = held  # type: ignore[method-assign]
     await instance.orchestrator.start(recording.match)
     async with subscribed(served, REVISED) as subscriber:

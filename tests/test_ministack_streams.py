@@ -1,4 +1,4 @@
-"""What MiniStack's streams keep in memory, and what a subscriber gets whose position was trimmed."""
+"""The bound of MiniStack's streams in memory, and subscribers whose position the engine has trimmed."""
 
 import asyncio
 import json
@@ -48,7 +48,7 @@ def store_options(engine: str) -> StoreOptions:
 
 @asynccontextmanager
 async def another(served: Served, store_options: StoreOptions) -> AsyncIterator[str]:
-    """The URL of another gateway on the same store, which has read nothing of the streams."""
+    """The URL of another gateway on the same store that has not read the streams."""
     settings = replace(served.gateway.settings, port=free_port())
     gateway = Tidied(settings, store_options, now=served.clock)
     async with gateway.running(), listening(gateway):
@@ -154,7 +154,7 @@ async def test_a_subscriber_whose_position_was_trimmed_gets_a_resync(
 
 
 class Hold:
-    """Reads of streams wait until they are released; everything else goes on."""
+    """Hold reads of streams until they are released. All other calls proceed."""
 
     def __init__(self) -> None:
         self.waiting = asyncio.Event()

@@ -410,7 +410,7 @@ async def test_a_deleted_post_costs_one_query_of_its_authors_notifications(datab
 
 
 def deleted_comment(comment: Item) -> Item:
-    """What is left of a comment that was deleted."""
+    """Return the tombstone of a deleted comment."""
     kept = {name: value for name, value in comment.items() if name not in ("text", "text_len", "mentions")}
     return {**kept, "deleted_at": "2026-06-25T12:00:00.000Z", "expiresAt": 1}
 

@@ -296,7 +296,7 @@ async def test_a_bucket_that_refuses_credentials_is_asked_with_those_that_are_fo
 
 @pytest.fixture(params=[timedelta(minutes=-20), timedelta(minutes=20)], ids=["clock ahead", "clock behind"])
 def far(request: pytest.FixtureRequest, server: S3Server) -> timedelta:
-    """How far S3's clock is ahead of this machine's."""
+    """The time by which S3's clock is ahead of this machine's."""
     server.later = request.param
     return server.later
 

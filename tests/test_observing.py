@@ -93,7 +93,7 @@ async def test_each_operation_has_one_line(served: Served, lines: Lines) -> None
         "units": units,
     }
     assert units > 0
-    # The days without events are looked up in the statistics.
+    # The query reads the statistics to find the days without events.
     assert line["patterns"] == ["QUAKE-2", "QUAKE-6", "QUAKE-P5"]
     assert line["cost"] == round(served.reports[-1].estimate, 1)
     assert line["bytes"] == len(json.dumps({"data": answer.data}, separators=(",", ":")))

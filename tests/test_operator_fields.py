@@ -1,4 +1,4 @@
-"""Fields of a fixture that an operator set: they stay, whatever the source tells, until they are cleared (FIX-5)."""
+"""Fields of a fixture that an operator set keep their values despite the source's reports until cleared (FIX-5)."""
 
 import asyncio
 import random
@@ -179,7 +179,7 @@ async def test_concurrent_writes_lose_no_field_of_an_operator(served: Served, se
             fixtures = Fixtures(served.store(), NOON)
             stored = await fixtures.latest("m1")
             assert stored is not None
-            with suppress(OperatorWrote):  # the next tick goes by what is stored
+            with suppress(OperatorWrote):  # the next poll reads the stored fields
                 await fixtures.write_live(replace(stored, note="poller", fence=1, version=stored.version + 1))
 
     await asyncio.gather(operate(), sync(), sync(), poll())

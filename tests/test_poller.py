@@ -125,7 +125,7 @@ async def test_a_tick_that_changed_nothing_writes_only_when_it_was(served: Serve
     with Counted(served) as counted:
         assert await one.poller.tick("m1") is Tick.UNCHANGED
 
-    # The two reads go out together.
+    # Both reads are sent in one batch.
     assert [counted.calls[0], *sorted(counted.calls[1:3]), *counted.calls[3:]] == [
         "PutItem cricket-locks",
         "GetItem active-matches",

@@ -1,4 +1,4 @@
-"""The check of every request that tests send: each rule is found broken by a request that breaks it alone."""
+"""The check of every request that tests send: it detects a request that breaks a single rule."""
 
 import os
 from collections.abc import Mapping
@@ -69,12 +69,12 @@ def writes(*items: dict[str, Any]) -> dict[str, Any]:
 
 
 def indexed(value: dict[str, Any]) -> dict[str, Any]:
-    """A write of an item with this value of an index's partition key."""
+    """Return a write of an item with this value of an index's partition key."""
     return {"TableName": INDEXED, "Item": {"PK": {"S": "a"}, "SK": {"S": "b"}, INDEX.partition: value}}
 
 
 def update(value: dict[str, Any]) -> dict[str, Any]:
-    """An update of the same item to this value."""
+    """Return an update of the same item to this value."""
     return {
         "TableName": INDEXED,
         "Key": {"PK": {"S": "a"}, "SK": {"S": "b"}},
@@ -98,7 +98,7 @@ import asyncio
 from datastore.client import Client
 asyncio.run(Client.call(None, "GetItem", {GET | {"ProjectionExpression": "name"}}))
 """
-# What breaks each rule, under a name that tests/engine_limitations.py knows it by, and what is found.
+# For each rule: its name, also used in tests/engine_limitations.py, a request that breaks it, and the expected message.
 BROKEN: Mapping[str, tuple[str, dict[str, Any], str]] = {
     "missing parameter": ("GetItem", {"Key": KEY}, "Missing required parameter"),
     "unknown parameter": ("GetItem", GET | {"Keys": [KEY]}, "Unknown parameter"),
@@ -192,7 +192,7 @@ def test_a_request_that_keeps_the_rules_is_not(name: str) -> None:
 
 
 def of(database: Database, request: dict[str, Any]) -> Any:
-    """The same request, to the tables of a test."""
+    """Return the same request to the tables of a test."""
     return orjson.loads(orjson.dumps(request).replace(b'"t__', f'"{database.prefix}'.encode()))
 
 

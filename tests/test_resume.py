@@ -123,7 +123,7 @@ async def test_versions_are_contiguous_however_often_one_is_cut_off(
     writing = asyncio.create_task(write_until(over, write))
     urls = [served.url, other.url][:processes]
 
-    # Writing goes on until then: what has_all waits for comes.
+    # The writer continues until then, so `has_all` gets the changes that it waits for.
     await cut_at_random(client, urls, lambda: len(versions) > CUTS, take)
     over.set()
     await writing
@@ -223,7 +223,7 @@ async def test_what_is_no_id_is_refused_by_name(served: Served, transport: type[
 async def test_an_id_that_was_altered_is_refused_by_name(
     served: Served, transport: type[Client], alter: Callable[[str], str]
 ) -> None:
-    """Without the signature it would be taken for a position further on, and nothing would come."""
+    """Without a signature the gateway would accept a later position and send nothing."""
     client = transport(served.http, QUAKES, {})
     async with client.connected(served.url) as events:
         await anext(events)

@@ -33,13 +33,13 @@ async def streams(engine: str, engines: Engines, proxy: Proxy) -> AsyncIterator[
 
 @pytest.fixture
 def store_options(engines: Engines, streams: SplitStream, proxy: Proxy) -> StoreOptions:
-    """By a way on which streams have several shards."""
+    """The engine behind a proxy whose streams have several shards."""
     return StoreOptions(store=proxy.url, prefix=engines.prefix)
 
 
 @pytest.fixture
 def split(served: Served, streams: SplitStream) -> Any:
-    """Splits a shard of a table's stream."""
+    """A function that splits a shard of a table's stream."""
     chance = random.Random(5)
     database = served.gateway.database
     assert database is not None

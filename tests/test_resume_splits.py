@@ -1,4 +1,4 @@
-"""Clients that resume where shards are split, at processes that share no bus: each event once, and in order per item.
+"""Clients that resume across shard splits, at processes without a bus: each event once, and in order per item.
 
 The streams are scripted, so that shards split, end and are listed when the test says so.
 """
@@ -28,7 +28,7 @@ SEEDS = range(12)
 
 
 class Splitting(Script):
-    """Keys are in one of the open shards, each of which may be split."""
+    """A model of a stream. Each key belongs to one of the open shards, each of which may be split."""
 
     width = 21
 
@@ -40,7 +40,7 @@ class Splitting(Script):
         return self.write(self.of[key], key)
 
     def split(self, shard: str) -> None:
-        """End a shard: its keys go to two others, or as many as it has."""
+        """End a shard. Its keys go to at most two children."""
         keys = [key for key, of in self.of.items() if of == shard]
         self.shards[shard].closed = True
         for half in filter(None, (keys[::2], keys[1::2])):
@@ -251,7 +251,7 @@ async def test_a_process_that_is_behind_waits_until_it_has_read_as_far(stack: As
 async def test_a_position_that_stays_ahead_of_the_stream_is_too_old(
     stack: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table was restored: its stream has not come so far, or begins again."""
+    """The table was restored, so its stream is behind the position or begins from the start."""
     monkeypatch.setattr(log_module, "AHEAD_SECONDS", 0.05)
     script = Splitting()
     client = Feeds(script, stack)

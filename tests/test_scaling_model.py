@@ -57,7 +57,7 @@ def test_what_viewers_take_of_gateways_and_of_the_bus() -> None:
 
 
 def test_one_process_relays_a_table() -> None:
-    """However many gateways there are."""
+    """The number of gateways does not matter."""
     name = "changes of a table a second, relayed by one process"
     for matches in (200, 20_000):
         load = Load("viewers", viewers=10_000, matches=matches)

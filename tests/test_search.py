@@ -53,7 +53,7 @@ async def write(served: Served, post_id: str, text: str, user: str = "ada", visi
 
 
 async def find(served: Served, query: str, user: str | None = None, **given: Any) -> list[str]:
-    """The ids of the posts of one page."""
+    """Return the ids of the posts on one page."""
     role = given.pop("role", Role.USER)
     answer = await served.ask(IDS, {"query": query, **given}, user=user, role=role)
     assert answer.errors is None
@@ -107,7 +107,10 @@ async def test_a_page_reads_its_posts_in_one_batch(world: Served) -> None:
     answer = await world.ask(IDS, {"query": "word", "first": 3}, user="bob")
 
     assert ids(answer) == ["p4", "p3", "p2"]
-    assert [call.operation for call in made] == ["Query", "BatchGetItem"]  # whom bob follows, and the posts
+    assert [call.operation for call in made] == [
+        "Query",
+        "BatchGetItem",
+    ]  # the read of bob's followees, and that of the posts
     assert [list(refused(GATEWAY, call.operation, call.request)) for call in made] == [[], []]
     made.clear()
     assert ids(await world.ask(IDS, {"query": "nothing"})) == []
@@ -129,7 +132,7 @@ async def test_posts_are_found_only_by_callers_who_may_see_them(world: Served) -
 
 
 async def test_hidden_posts_appear_in_no_page_cursor_or_count(world: Served) -> None:
-    """A page is as full as if hidden posts were not there, whatever the index says of them."""
+    """Hidden posts take no places on a page, even if the index does not know that they are hidden."""
     for number in range(12):
         await write(world, f"hidden{number}", "word", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
         await write(world, f"shown{number}", "word", "bob")
@@ -167,7 +170,7 @@ async def test_paging_goes_on_while_posts_come_and_go(world: Served) -> None:
     end = first.data["searchPosts"]["pageInfo"]["endCursor"]
 
     await write(world, "new", "word")
-    for gone in ("p5", "p2"):  # the one that the cursor stands on, and one that is still to come
+    for gone in ("p5", "p2"):  # the post at the cursor, and a later one
         assert (await world.ask(f'mutation {{ deletePost(postId: "{gone}") {{ postId }} }}', user="ada")).errors is None
     await sync(world)
 
@@ -291,7 +294,7 @@ async def test_damaged_items_do_not_stop_the_index(world: Served) -> None:
 
     answer = await world.ask(IDS, {"query": "word"})
     nodes = answer.data["searchPosts"]["nodes"]
-    assert nodes == [{"postId": "good"}, None]  # of a damaged post nothing shows but that it is damaged
+    assert nodes == [{"postId": "good"}, None]  # the answer shows nothing of a damaged post but the error
     assert answer.codes == ["INTERNAL"]
     done = await world.gateway.background.search_rebuild().run()
     assert (done.posts, done.users) == (2, 3)

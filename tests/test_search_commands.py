@@ -1,4 +1,4 @@
-"""The search index as its operators meet it: `serve`, `pipeline search` and `search`, as processes of their own."""
+"""The commands that use the search index: `serve`, `pipeline search` and `search`, each in its own process."""
 
 import json
 import signal

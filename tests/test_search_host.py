@@ -1,4 +1,4 @@
-"""The search index in OpenSearch: credentials, failures, bounds, and what a gateway answers while its host is away."""
+"""The search index in OpenSearch: credentials, failures, bounds, and a gateway's answers during an outage."""
 
 import asyncio
 import logging

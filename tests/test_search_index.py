@@ -270,7 +270,7 @@ async def test_writes_at_the_same_time_leave_the_newest(index: SearchIndex) -> N
     assert await find(index, "word") == ["a"]
 
 
-# What strangers write
+# Hostile and unusual texts
 
 OPERATORS = [
     '"',
@@ -301,7 +301,7 @@ KNOWN = {"a": "word other", "b": "NEAR or not and words", "c": "colon 東京 cr�
 
 
 def matching(query: Query) -> set[str]:
-    """The known posts that a plain comparison of words finds."""
+    """Return the posts that a plain comparison of words finds."""
     *others, last = query.terms
     if any(term.tag for term in query.terms):
         return set()

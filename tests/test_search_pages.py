@@ -1,4 +1,4 @@
-"""Pages of a search: full, complete and in order for each caller, whatever the index knows; and what they cost."""
+"""Pages of a search: full, complete and ordered for each caller, even with an outdated index; and their costs."""
 
 import random
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 class Counting:
-    """An index that notes how many candidates each of its searches returned."""
+    """An index that records the number of candidates of each search."""
 
     def __init__(self, index: SearchIndex) -> None:
         self._index = index
@@ -106,7 +106,7 @@ class World:
             await index.refresh()
 
     def visible(self, caller: str | None) -> list[str]:
-        """The ids of all matches that the caller may see, the newest first."""
+        """Return the ids of all matching posts that the caller may see, the newest first."""
         return [
             _id(item)
             for item in reversed(self.posts.values())
@@ -128,7 +128,7 @@ def searches_of(store: Store, index: Any, caller: str | None) -> Searches:
 
 
 async def pages(database: Database, index: SearchIndex, word: str, caller: str | None, size: int) -> list[Found[Post]]:
-    """All pages of a search, each read by a request of its own."""
+    """Return all pages of a search, each read by a separate request."""
     found: list[Found[Post]] = []
     after: Position | None = None
     while len(found) < MOST_PAGES:
@@ -162,7 +162,7 @@ async def test_paging_to_the_end_gives_the_visible_matches_in_order(
             assert all(limit == size + 1 for limit in counting.limits)
             for page in found[:-1]:
                 assert len(page.results) == size or page.is_cut_off
-            if not stale:  # what the index knows to be hidden is no candidate: each page is full at once
+            if not stale:  # posts that the index knows to be hidden are no candidates, so one round fills each page
                 assert not any(page.is_cut_off for page in found)
                 assert len(counting.limits) == len(found)
 
@@ -220,7 +220,7 @@ async def test_a_caller_who_follows_more_than_the_bound_finds_all_the_same(
 
 
 async def test_pages_are_full_where_most_posts_are_for_followers_of_others(world: Served) -> None:
-    """60 posts for followers whom the caller is not, and behind them 12 for everybody."""
+    """60 posts for the followers of users that the caller does not follow, then 12 public ones."""
     for number in range(12):
         await write(world, f"shown{number}", "word", "bob")
     for number in range(60):
@@ -263,7 +263,7 @@ async def test_the_cursor_of_a_page_without_posts_leads_on_and_tells_no_id(
     assert second.data["searchPosts"]["pageInfo"]["hasNextPage"] is False
 
 
-# What a search costs
+# The cost of a search
 
 
 @pytest.mark.parametrize("hidden", [0, 200])
@@ -290,7 +290,7 @@ async def test_a_search_is_charged_what_it_reads_and_its_estimate_is_near_it(wor
 
 
 async def test_a_word_of_hidden_posts_costs_as_much_as_one_that_nobody_wrote(world: Served) -> None:
-    """Else a budget would tell that there are such posts."""
+    """Otherwise the charge would reveal that hidden posts exist."""
     for number in range(9):
         await write(world, f"p{number}", "hidden", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
     await sync(world)

@@ -1,4 +1,4 @@
-"""The stand-in for OpenSearch refuses what is wrong, and a wrong request gives wrong results there."""
+"""The stand-in for OpenSearch refuses invalid requests, and a wrong query gets wrong results."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path

@@ -34,7 +34,7 @@ from pipelines.streams.metrics import StreamMetrics
 
 
 class Flaky(SqliteIndex):
-    """An index that can be away."""
+    """An index that can be made unavailable."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -78,7 +78,7 @@ class Syncing:
         )
 
     def kill(self) -> None:
-        """From now on nothing passes between it and the store: its leases are not given back."""
+        """Cut the instance off from the store, so that it releases no leases."""
         self._killed = True
 
     def __getattr__(self, name: str) -> object:
@@ -216,7 +216,7 @@ async def test_posts_of_other_programs_are_read_with_their_tags_once_a_batch(dat
 
 @pytest.mark.parametrize("follows", [True, False])
 async def test_an_index_that_is_away_holds_up_no_counts(database: Database, index: Flaky, follows: bool) -> None:
-    """Neither one that takes what the feed's consumer reads nor one that reads the stream itself."""
+    """This holds for a consumer that shares the feed consumer's reads, and for one that reads the stream itself."""
     index.away = True
     pipeline = FeedPipeline(
         database.client, database.prefix, lambda: store_of(database), instance_id="feed", now=now, pace=QUICK
@@ -256,7 +256,7 @@ async def test_a_dead_letter_of_the_index_is_replayed(database: Database, index:
 
 
 async def test_a_rebuild_beside_the_consumer_loses_and_revives_nothing(database: Database, index: Flaky) -> None:
-    """While it runs posts are written and deleted; in the end the index has what the table has."""
+    """Posts are written and deleted during the rebuild. In the end the index agrees with the table."""
     await put(database, *[post_item(f"p{number}") | {"text": "Hello " + "word " * 300} for number in range(60)])
     async with syncing(database, index):
         await finds(index, "hello", [f"p{number}" for number in range(60)])
@@ -334,7 +334,7 @@ async def test_an_index_is_built_once_for_a_table(database: Database, index: Fla
 
     await put(database, post_item("p2"))
     await rebuild(database, index).run_if_needed()
-    assert await index.found("hello") == ["p1"]  # that one is the consumer's
+    assert await index.found("hello") == ["p1"]  # the consumer wrote that one
 
     build = await index.begin()
     await index.finish(build, "arn:of:another:table", NOON)

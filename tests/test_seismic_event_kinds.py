@@ -146,7 +146,7 @@ async def test_optional_properties_that_cannot_be_stored_are_left_out(changes: d
 
 
 async def events(served: Served, arguments: str, *ids: str) -> None:
-    """Check that a subscriber with these arguments receives these of the events that are stored, and no others."""
+    """Check that a subscriber with these arguments receives exactly these of the stored events."""
     field = f"earthquakeDetected({arguments})" if arguments else "earthquakeDetected"
     listener = await served.listen(f"subscription {{{field} {{eventId}}}}")
     await served.settle(EARTHQUAKES)

@@ -1,4 +1,4 @@
-"""DescribeStream: how often the shards of a stream are listed, and how the children of an ended one are found."""
+"""DescribeStream calls: the intervals of listings, and the search for the children of an ended shard."""
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -15,7 +15,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.shard_listing import LISTING_INTERVALS, MOST_ASKED, ShardListing
 from datastore.streams import StreamReader
 
-# No interval passes in a test: what is found is found because a shard has ended.
+# No interval passes in a test, so a reader finds new shards only because a shard has ended.
 LATER = 600.0
 
 
@@ -28,7 +28,7 @@ def _has_told(sink: Numbers, numbers: list[int]) -> bool:
 
 
 async def follow_splits(script: Script, sink: Numbers) -> list[int]:
-    """Have a shard split in two, and one of those in two again, with a record in each."""
+    """Split a shard in two and one of its children in two, with a record in each shard."""
     reader = reader_of(script, sink)
     await reader.attached()
     script.calls.clear()
@@ -43,7 +43,7 @@ async def follow_splits(script: Script, sink: Numbers) -> list[int]:
 
 
 def many() -> Script:
-    """A stream of 20 shards, listed by two."""
+    """A stream of 20 shards whose listing has two shards a page."""
     return Script(**{f"s{number}": Shard() for number in range(20)})
 
 
@@ -64,7 +64,7 @@ async def test_an_engine_that_refuses_the_filter_has_its_stream_listed() -> None
 
 
 class Ignoring(Script):
-    """An engine that does not know the filter, and lists all."""
+    """An engine that ignores the filter and lists all shards."""
 
     def DescribeStream(self, payload: dict[str, object]) -> dict[str, object]:
         return super().DescribeStream({name: value for name, value in payload.items() if name != "ShardFilter"})

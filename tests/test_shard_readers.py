@@ -64,7 +64,7 @@ class Readers:
 def test_readers_share_the_reads_of_a_shard_and_few_calls_are_throttled(
     many: int, most_seconds: float, most_throttled: float
 ) -> None:
-    """The figures of docs/reliability.md."""
+    """Check the figures in docs/reliability.md."""
     readers = Readers(many, seed=many)
     readers.run(600)
     readers.read.clear()
@@ -110,7 +110,7 @@ def test_a_pace_returns_to_its_interval_and_is_bounded() -> None:
 
 
 def seconds_to_full_rate(pace: ReadPace) -> float:
-    """How long a reader takes that is alone from now on."""
+    """Return the time that a reader takes once it is the only one."""
     seconds = 0.0
     while pace.is_slowed:
         seconds += pace.pause()

@@ -29,7 +29,7 @@ GROUP = "following"
 
 
 class CountingWire:
-    """A wire that counts the GetRecords over it."""
+    """A wire that counts its GetRecords calls."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -164,7 +164,7 @@ async def test_what_was_written_before_is_read_by_the_follower_itself(database: 
 
 
 async def test_a_follower_works_where_the_leaders_group_reads(database: Database) -> None:
-    """The shard is read by another process's leader, then by this one's."""
+    """The leader of another process reads the shard, then the leader of this process."""
     group = await group_of(database)
     here, there = Noting(), Noting()
     first, second = Instance(database, Noting(), name="one"), Instance(database, Noting(), name="two")
@@ -188,7 +188,7 @@ async def test_a_follower_gives_a_shard_back_that_its_leader_loses(database: Dat
         async with Follower(database, first, handler, "of one").running() as follower:
             await until(lambda: bool(follower.consumer.working))
             async with second.running():
-                first.kill()  # its lease lapses, and it learns nothing of it
+                first.kill()  # its lease expires without its knowledge
                 first.consumer.elsewhere = frozenset(follower.consumer.working)  # as it would see
                 await until(lambda: not follower.consumer.working)
                 await until(lambda: bool(second.consumer.working))

@@ -1,4 +1,4 @@
-"""Hosts whose clock is far from the store's: changes and their times go by the store's clock, and none is missed."""
+"""Hosts whose clock differs from the store's: times follow the store's clock, and no change is missed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -31,7 +31,7 @@ NEAR = timedelta(seconds=3)
 
 @pytest.fixture(params=[timedelta(minutes=-10), timedelta(minutes=10)], ids=["clock ahead", "clock behind"])
 def ahead(request: pytest.FixtureRequest) -> timedelta:
-    """How far the store's clock is ahead of this machine's."""
+    """The time by which the store's clock is ahead of this machine's."""
     return request.param  # type: ignore[no-any-return]
 
 
@@ -184,9 +184,9 @@ def redis() -> Iterator[RedisServer]:
 async def test_one_who_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
     stack: AsyncExitStack, redis: RedisServer, ahead: timedelta
 ) -> None:
-    """A process that joins the bus knows of an idle shard that its iterator is good, so 15 minutes old at most."""
+    """A process that joins the bus knows that the iterator of an idle shard is valid, so at most 15 minutes old."""
     script = Script(a=Shard(), b=Shard())
-    script.ahead = 3 * ahead  # further than an iterator lives
+    script.ahead = 3 * ahead  # longer than an iterator is valid
     hosts = Hosts(script, "t__", redis, stack)
     first, second = hosts.process(), hosts.process()
     await hosts.follow(first)
@@ -207,7 +207,7 @@ async def test_one_who_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
 
 
 def store_at(ahead: timedelta) -> Fault:
-    """The engine as if its clock were ahead: the Date of answers, and the times of records."""
+    """A proxy of the engine with a clock that is ahead, in the Date of answers and the times of records."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         status, _, content = await proxy.ask(seen)

@@ -1,4 +1,4 @@
-"""Where a reader of a stream continues: texts of sequence numbers, and positions that the stream does not accept."""
+"""The positions of a stream's reader: texts of sequence numbers, and positions that the stream refuses."""
 
 import asyncio
 import logging
@@ -49,7 +49,7 @@ async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
 
 
 class Reading:
-    """A reader on a script, stopped when it is left."""
+    """Run a reader of a scripted stream, and stop it at the end."""
 
     def __init__(self, script: Script, **start: str) -> None:
         self._script = script
@@ -117,7 +117,7 @@ async def test_an_iterator_that_is_refused_is_replaced(script: Script) -> None:
 
 
 async def test_a_joined_position_whose_iterator_has_expired_is_changes_lost(script: Script) -> None:
-    """It is not known how long ago it was noted: going by the time would skip what came since."""
+    """The age of the position is unknown, so resuming by time would skip later changes."""
     script.write("a", "x", age=timedelta(minutes=12))
     script.generation = 1
     async with Reading(script, a=joined("o", "a 0 0")) as going:
@@ -169,7 +169,7 @@ async def test_a_shard_that_was_joined_without_records_is_read_from_its_start_on
 
 
 async def test_a_shard_that_was_joined_without_records_and_trimmed_is_changes_lost() -> None:
-    """On any other store; MiniStack trims what goes beyond a bound, however young it is."""
+    """This holds for other stores. MiniStack trims by number, whatever the age of a record."""
     script = Forgetful(a=Shard())
     going = Going(script, None)
     try:

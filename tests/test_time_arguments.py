@@ -1,4 +1,4 @@
-"""Moments in arguments: a date alone is its first moment, and a moment without an offset is in UTC."""
+"""Times in arguments: a date alone means its midnight, and a time without an offset is in UTC."""
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone

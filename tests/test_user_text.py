@@ -69,7 +69,7 @@ Place = tuple[str | int, ...]
 SCHEMA: GraphQLSchema = api.build()._schema
 
 
-# Fields of inputs that do not go with the others.
+# Fields of inputs that exclude the other fields.
 ALONE = {("UpdateFixtureInput", "clear")}
 
 

@@ -118,7 +118,7 @@ KINDS = [
         "Match",
         '{ it: match(id: "far") { value: round version: revision } }',
         by_input("updateFixture", 'id: "far"', "round").replace(" version }", " version: revision }"),
-        # No put: a sync leaves what an update set.
+        # There is no put: a sync keeps the fields that an update set.
         role=Role.SYSTEM,
         made=("UpdateItem cricket-fixtures",),
     ),

@@ -1,7 +1,7 @@
 """The table `earthquake-events` as its document lists it, written by another program: alone, and beside our own items.
 
-The document's events have no `type`, `updated` or further ids, its days no statistics. Everything this gateway keeps
-beside has to do without them.
+The document's events have no `type`, `updated` or further ids, and its days have no statistics. The gateway has to
+work without these attributes of its own.
 """
 
 from collections.abc import Sequence
@@ -110,7 +110,7 @@ def good(answer: Answer) -> Any:
 
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
-    """The document's items are there; the ids of this gateway's own events, newest first, if they are mixed."""
+    """Store the document's items. Return the ids of this gateway's own events if mixed, newest first, else none."""
     for item in DOCUMENT:
         await put_item(served, item)
     if request.param == "alone":
@@ -161,7 +161,7 @@ async def test_they_are_found_by_id(served: Served, ours: Sequence[str], id: str
 
 
 async def test_they_are_known_to_an_ingest(served: Served, ours: Sequence[str], tmp_path: Path) -> None:
-    """Of the same event, under the same id or another, nothing of the document's item changes."""
+    """A report of the same event, under the same or another id, changes nothing of the document's item."""
     before = [item for item in await scan_all(served) if item["sk"] == "EVENT"]
     path = tmp_path / "feed.geojson"
     time = epoch_ms(NOON - timedelta(hours=1))
@@ -236,7 +236,7 @@ async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
 
 
 async def test_a_newer_report_of_theirs_is_a_revision(served: Served, ours: Sequence[str]) -> None:
-    """QUAKE-N1, QUAKE-N2: their event stays as it is."""
+    """QUAKE-N1, QUAKE-N2: a revision leaves the other program's event unchanged."""
     before = good(await served.ask(REVISIONS))["earthquake"]
     report = quake("ci1", timedelta(hours=1), magnitude=4.9, updated_at_ms=epoch_ms(NOON))
     assert not await Earthquakes(served.store(), served.clock()).insert(report)

@@ -59,7 +59,7 @@ async def rank_of(served: Served, author: str) -> tuple[int, int, int]:
 
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
-    """The document's items are there; the ids of this gateway's own posts, the newest first, if they are mixed."""
+    """Store the document's items. Return the ids of this gateway's own posts if mixed, newest first, else none."""
     write(served, *DOCUMENT)
     if request.param == "alone":
         return []

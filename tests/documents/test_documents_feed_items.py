@@ -1,4 +1,4 @@
-"""Users, notifications and feed entries that are all key, as the document of `feed` lists them."""
+"""Users, notifications and feed entries without attributes besides their keys, as the document of `feed` lists them."""
 
 from datetime import timedelta
 from typing import Any
@@ -142,7 +142,7 @@ async def test_entries_of_ours_read_no_posts_for_their_authors(served: Served) -
 
 
 async def arriving(served: Served, query: str, user: str, *items: dict[str, Any]) -> Any:
-    """The first event of a subscription, once items were written."""
+    """Write items. Return the first event of a subscription after that."""
     listener = await served.listen(query, user=user, role=Role.USER)
     await served.settle(FEED, 1)
     write(served, *items)

@@ -42,7 +42,7 @@ SIDES = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
 
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
-    """The document's items are there; the ids of this gateway's own match, if they are mixed."""
+    """Store the document's items. Return the ids of this gateway's own match if mixed, else none."""
     return await prepared(served, request.param)
 
 
@@ -271,7 +271,7 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
     match = await Fixtures(served.store(), served.clock()).by_id("m1")
     assert match is not None
     assert (match.league_code, match.home_team_id) == (told.league_code, told.home_team_id)
-    # It is polled, by another program: how it stands is not the sync's to write.
+    # Another program polls the match, so the sync must not write its state.
     assert "scores" not in await stored(served, SYNC_FIXTURES, fixture("m1"))
     assert await stored(served, TICK, active_match("m1")) == state
     cached = await FixtureCache(served.store(), served.clock()).get("m1")
@@ -302,7 +302,7 @@ async def test_the_providers_answer_takes_the_place_of_what_they_cached(served: 
 
 
 class Phones:
-    """Takes pushes, and rejects the tokens that it is given."""
+    """A push service that rejects the given tokens."""
 
     def __init__(self, *rejected: str) -> None:
         self.shown: list[tuple[str, str]] = []

@@ -37,7 +37,7 @@ from resolvers.access import Role
 
 @pytest.fixture(params=["alone", "mixed"])
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
-    """The document's items are there; the ids of this gateway's own match, if they are mixed."""
+    """Store the document's items. Return the ids of this gateway's own match if mixed, else none."""
     return await prepared(served, request.param)
 
 
@@ -251,7 +251,7 @@ async def test_an_active_match_is_taken_over_and_polled_on(served: Served, ours:
     assert snapshot["isSnapshot"]
 
     await instance.orchestrator.reconcile()
-    assert "m1" not in instance.orchestrator.polled  # whoever registered it may be at work
+    assert "m1" not in instance.orchestrator.polled  # the program that registered it may be polling
     await instance.orchestrator.aclose()
     served.clock.now += timedelta(minutes=5)
     seen = await ActiveMatches(served.store(), served.clock()).latest("m1")
@@ -338,7 +338,7 @@ async def test_subscribers_receive_their_changes(served: Served, ours: list[str]
     assert (await everybody.event())["liveScores"]["ended"] == ["m1"]
     theirs = {"matchId": "m7", "leagueCode": "BBL", "startTime": seconds(NOON)}
     write(served, (FIXTURES, theirs), (ACTIVE_MATCHES, ACTIVE | {"matchId": "m7"}))
-    # The match of another league, which came before, was not for these subscribers.
+    # These subscribers did not get the earlier update of another league's match.
     assert ids((await other.event())["liveScores"]["updates"]) == ["m7"]
 
 

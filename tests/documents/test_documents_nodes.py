@@ -29,7 +29,7 @@ MOMENT = seconds(NOON)
 
 @dataclass(frozen=True)
 class Case:
-    """A documented item: the parts of its global id, some fields as the API answers them, and a caller who may."""
+    """A documented item: the parts of its global id, some fields of the answer, and a caller with access."""
 
     parts: tuple[str, ...]
     shown: Mapping[str, Any]

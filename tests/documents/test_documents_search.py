@@ -14,7 +14,7 @@ __all__ = ["ours"]
 async def test_posts_without_text_are_found_by_their_tags(served: Served, ours: Sequence[str]) -> None:
     await sync(served)
 
-    # Both have one posting tag. Newest first: theirs are of whole seconds.
+    # Each side has one post with the tag. The documented one has a time in whole seconds.
     assert await find(served, "#dynamodb") == [*ours, "abc123", "older"]
     assert await find(served, "#dynamodb", user="u001") == [*ours, "abc123", "older", "fans", "secret"]
 

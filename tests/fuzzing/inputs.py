@@ -243,7 +243,7 @@ def event_id(choices: Choices) -> Any:
     if choices.chance(4):
         return choices.pick(sockets.PLACES)
     known = choices.pick(("", "~", "~a,b", "~a%3Ab:1.2-3_4~5", "~\n", "~" + "x" * 1_990, "~é", "~ "))
-    if choices.chance(4):  # as releases wrote it that signed none
+    if choices.chance(4):  # unsigned, as in earlier releases
         text = f"{choices.pick(('a1', 'z' * 33, 'A'))}.{choices.pick(('0', 'b' * 17))}.{choices.pick(('1z', '', 'é'))}"
     else:
         sizes = (0, 1, 3, 15, 26, 40, 300, 3_000)
@@ -272,7 +272,7 @@ def check_event_id(example: Any) -> Any:
 
 
 def position(choices: Choices) -> bytes:
-    """Return the bytes of a position, as they stand in an id beneath its signature."""
+    """Return the bytes of a position as they are in the signed part of an id."""
     content = _PLACE.encode()
     if choices.chance(4):
         content += bytes(choices.below(256) for _ in range(choices.below(40)))
@@ -282,7 +282,7 @@ def position(choices: Choices) -> bytes:
 
 
 def check_position(example: bytes) -> Any:
-    """Hold that the bytes of a position are read to what they say, or refused."""
+    """Check that the parser returns the position in the bytes, or refuses them."""
     try:
         place = decode(example)
     except ValueError:

@@ -43,7 +43,7 @@ ONE_FOR_ALL = frozenset({"Service", "GraphQLWebSocket", "GraphQLHTTP"})
 # Pieces smaller than that are handed over in one turn of the loop after another, and looked at when all have been.
 MANY_BYTES = 4_096
 
-# The address of a client, and that of another whose request must be answered meanwhile.
+# The address of the hostile client, and that of a client whose requests the server must still answer.
 CLIENT, NEIGHBOUR = "192.0.2.1", "198.51.100.7"
 HEALTHY = b"POST /echo HTTP/1.1\r\nHost: here\r\nContent-Length: 2\r\n\r\nok"
 
@@ -75,7 +75,7 @@ class Conversation:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the client is there and calls of the application are under way."""
+        """Whether the client is connected and calls of the application are under way."""
         return self.recorder.is_busy and not self.wire.lost
 
     @property
@@ -260,7 +260,7 @@ class Rig:
             connection.shutdown()
 
     def _be_silent(self, conversations: Sequence[Conversation]) -> None:
-        """Let all calls end, and then the clients be silent for as long as they may."""
+        """Let all calls end, then let the clients stay silent until their timeouts."""
         waited = 0.0
         while waited < self._served.busy_seconds and any(conversation.is_busy for conversation in conversations):
             self.loop.advance(1.0)
