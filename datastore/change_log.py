@@ -93,7 +93,7 @@ class _Waiting:
 
 
 class Log(History):
-    """A `Sink`: keeps what it is told for a while, within bounds, and hands it on to `publish`, in order.
+    """A `Sink` that keeps recent changes within bounds and passes each on to `publish`, in order.
 
     `lost` is called with the error that ended the changes. Only `reach` and `more` wait. `bounds` are those of
     `History`.

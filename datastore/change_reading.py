@@ -68,9 +68,9 @@ class _Found:
 class OlderChanges:
     """A reader of the changes that a log lacks: see `change_log.ReadOlder`.
 
-    One reading of a shard lasts at most `seconds` while it is answered. What fails is asked again for `patience`
-    seconds, and what is throttled at a lower rate (datastore/read_pace.py). `empty_seconds`: for how long a shard has
-    nothing more before that is its end.
+    One reading of a shard lasts at most `seconds` while the store answers. Failed calls are repeated for `patience`
+    seconds, throttled ones at a lower rate (datastore/read_pace.py). A shard without new records for `empty_seconds`
+    has been read to its end.
     """
 
     def __init__(

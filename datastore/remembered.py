@@ -30,10 +30,10 @@ class _Read:
 
 
 class RememberedScans:
-    """One per process. However many ask at a time, one Scan is made; a write through this process drops it at once.
+    """A process's cache of Scans. Concurrent callers share one Scan. A write by this process invalidates it at once.
 
-    `open_store` gives the Scan a store, and so a deadline, of its own: it outlives whoever asked first. What another
-    process writes is seen when the time is over: 30 seconds, or the pattern's `shared_ms`.
+    `open_store` opens a store with its own deadline for the Scan, so that the Scan outlives the first caller. Writes of
+    other processes become visible when the entry expires, after 30 seconds or the pattern's `shared_ms`.
     """
 
     def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime]) -> None:
@@ -86,7 +86,7 @@ class RememberedScans:
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def _begin(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> _Read:
-        asker.meter.check(pattern.operations[0])  # otherwise those who wait would get the error of this request
+        asker.meter.check(pattern.operations[0])  # otherwise the waiting callers would get the error of this request
 
         async def read_all() -> Value:
             store = self._open_store()

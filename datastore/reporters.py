@@ -5,7 +5,7 @@ day (UTC). Two accounts that confirm each other's reports therefore need a day f
 
 The profile has a counter for each day with such reports, `confirmed20260625`. The transaction that stores the first
 confirmation of a sighting adds one to it: each report counts once, and no read comes before. The cap applies when the
-profile is read. Reports of a gold reporter are counted no longer, so a profile has some 50 counters at the most.
+profile is read. Reports of a gold reporter are no longer counted, so a profile has at most about 50 counters.
 
 Until this rule 10 and 50 reports of any kind made the tier. A profile of that time keeps the tier that it had when its
 owner reports for the first time under the rule (`tierSince`).

@@ -33,9 +33,9 @@ class Shard:
     def resume(self, now: datetime) -> dict[str, str]:
         """Return the parameters of GetShardIterator that continue at this place. `now` is the store's time.
 
-        A shard that was joined at its end and has shown no record yet has no sequence to continue after, and its end
-        has moved on: it is read from its start, without what is older than the last answer. That may repeat changes
-        from up to CLOCK_SKEW before, and loses none.
+        A shard that was joined at its end and has shown no record has no sequence to continue after. It is read from
+        its start, without records older than the last answer. This may repeat changes from up to CLOCK_SKEW earlier,
+        and loses none.
 
         Raises:
             Trimmed: The last answer was longer ago than the stream keeps records, or another reader had it, so that

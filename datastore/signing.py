@@ -87,8 +87,8 @@ class CredentialSource:
     async def renew(self, seconds: float | None = None) -> bool:
         """Find the credentials again after some were refused. Return whether they differ from the refused ones.
 
-        They are looked for every few seconds at most, and once for all callers. Raises `TimeoutError` if it is not
-        known in so many seconds.
+        The search runs at most every few seconds, and once for all waiting callers. Raises `TimeoutError` if it takes
+        longer than the given seconds.
         """
         if self._finding is None or time.monotonic() >= self._found_at + RETRY_SECONDS:
             self._found_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""The debts of subscribers who share the execution of events: equal parts, settled when they reach a least amount."""
+"""The shared cost of events: subscribers owe equal shares, which are charged once they reach a minimum."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence

@@ -21,7 +21,7 @@ from edge.requests import Budgets
 from edge.upload_form import MOST_AROUND, Opening
 from resolvers.access import Identity, Role
 
-# What an upload costs its uploader, in read units: the read of its reservation, and one for each so many bytes.
+# The cost of an upload in read units: the read of its reservation, and one unit for each block of bytes.
 RESERVATION_UNITS, BYTES_PER_UNIT = 1.0, 65_536
 
 
@@ -37,10 +37,10 @@ class UploadAdmission:
 
 
 class Upload:
-    """The file of one form: checked against its token and its reservation before, and against its size while it comes.
+    """The file of one form: checked against its token and reservation first, and against its size as it arrives.
 
-    `length` is that of the form, as its client announced it, and `address` the client's. What is to be undone in the
-    end is put on the `stack`.
+    `length` is the length of the form that the client announced, and `address` the client's. Cleanups are pushed on
+    the `stack`.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from datastore.versions import expecting, updated, version, versioned
 
 
 class User(Struct, frozen=True, gc=False):
-    """Somebody in the feed. The pipeline counts: `posts` are those that others may see.
+    """A user of the feed. The pipeline maintains the counts: `posts` counts those that others may see.
 
     A user item of another program may have nothing but its keys: `name` is then the user's id, and `created_at` is
     None.

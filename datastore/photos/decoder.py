@@ -74,8 +74,8 @@ class Decoder:
     def examine(self, file: str, content: bytes, declared: PictureType) -> Picture:
         """What a file shows; see `picture_decoding.examine`. One call at a time.
 
-        Raises `BadUserInput` for what is no picture, and for one that takes too much time or memory or has the process
-        crash; `Unavailable` when the machine is at fault.
+        Raises `BadUserInput` if the file is no picture, takes too much time or memory, or crashes the process, and
+        `Unavailable` if the machine is at fault.
         """
         process = self._started()
         try:

@@ -1,7 +1,7 @@
 """Notifications of likes, comments, follows and mentions by other users; none of a user's own actions.
 
-Each is told once under a mark that says what it is about, not which record brought it: who likes, takes it back and
-likes again within a window is one liker, and who follows again on the same day is not told of again.
+A notification is deduplicated by a mark that names its cause, not its stream record. A user who likes, unlikes and
+likes again within a window counts as one liker, and a second follow on the same day causes no second notification.
 
 The unread notifications of a deleted post or comment are deleted. Their keys follow from the item that was deleted;
 those of likes that were taken back before are found among the author's. A record and the deletion of its item are

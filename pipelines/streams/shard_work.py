@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often what is done, in seconds; `batch` is the most records handled at once.
+    """The intervals of a consumer in seconds. `batch` is the most records handled at once.
 
-    A consumer that follows another one in its process reads a shard itself where nothing comes for `follow_seconds`.
+    A consumer that follows another one in its process reads a shard itself after `follow_seconds` without a page.
     """
 
     poll_seconds: float = 0.25
@@ -56,7 +56,7 @@ class LeaseLost(Exception):
 
 
 class ShardWork:
-    """Works until the shard has ended, its lease is lost, or it is told to stop.
+    """The work on one shard until the shard has ended, its lease is lost, or the consumer stops it.
 
     `open_leases` gives the leases with a fresh store, `held_at` is the loop's time before the lease was taken, and
     `wait` how long its former holder may still be at work. `now` is the store's time.

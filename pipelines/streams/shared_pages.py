@@ -1,8 +1,8 @@
 """One reader of a shard for two consumers of a process.
 
-The leading consumer publishes each page that it reads. The following one has a position of its own: it takes what was
-published behind that, and reads the shard itself only where it is further behind, or where the leading one does not
-get on. Neither waits for the other.
+The leader publishes each page that it reads. The follower has its own position: it takes the published records after
+that, and reads the shard itself only if it is further behind or the leader makes no progress. Neither waits for the
+other.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from datastore.shards import BATCH, Page, ShardCursor, Trimmed, sequence_of
 
-# What is kept of a shard for a consumer that is behind: two full pages. What is dropped it reads itself.
+# The most records kept for a follower that is behind: two full pages. It reads dropped records itself.
 MOST_RECORDS = 2 * BATCH
 
 Record = dict[str, Any]
@@ -75,7 +75,7 @@ class SharedShard:
     def take(self, position: str | None, limit: int) -> list[Record] | None:
         """Return up to `limit` records behind a position, none where there is nothing new, None where some are missing.
 
-        What is before the position is dropped: the one consumer that follows has had it.
+        Records before the position are dropped, since the only follower has received them.
         """
         self._is_followed = True
         number = _number(position)
@@ -110,7 +110,7 @@ class SharedPages:
         self._shards: dict[tuple[str, str], SharedShard] = {}
 
     def open(self, stream: str, shard_id: str, position: str | None) -> SharedShard:
-        """Begin to share what is read of a shard from a position on."""
+        """Begin to share the pages of a shard from a position on."""
         self._shards[stream, shard_id] = shard = SharedShard(position)
         return shard
 
@@ -143,11 +143,11 @@ class LeadingCursor:
 
 
 class FollowingCursor:
-    """Takes what the leading consumer has read of a shard, and reads the rest itself.
+    """A follower's cursor: takes the pages that the leader has read, and reads the rest itself.
 
-    It reads where the other does not read the shard in this process, where it is behind what is kept, and where
-    nothing comes for `patience` seconds although the other is not at the shard's end: a batch may hold that up. At the
-    end it calls nothing: as long as the other finds nothing there, there is nothing.
+    It reads if the leader does not read the shard in this process, if the position is before the kept pages, and if no
+    page arrives for `patience` seconds while the leader, perhaps delayed by a batch, is not at the shard's end. At the
+    end it makes no calls, since the leader would find new records.
     """
 
     def __init__(self, cursor: ShardCursor, pages: SharedPages, stream: str, shard_id: str, *, patience: float) -> None:

@@ -1,7 +1,7 @@
 """The table `active-matches`: the matches that are polled, and the state that the next tick is compared with.
 
-Every change of a match's live state adds one to `version`. Whoever takes a match over adds one to `fence`, and every
-write of its pollers holds only while the fence is theirs.
+Every change of a match's live state adds one to `version`. A poller that takes over a match adds one to `fence`, and
+its writes succeed only while the fence has that value.
 
 The index `live-matchId-index` is sparse: an item has the attribute `live` while its match is live, and loses it with
 the write that ends the match or lets it rest. All matches share one partition of it. That takes 1,000 write units a
