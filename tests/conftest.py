@@ -356,3 +356,15 @@ async def listening(gateway: Gateway) -> AsyncIterator[None]:
                     await asyncio.sleep(0.001)
         if server.server_state.connections or server.server_state.tasks:
             await server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def patterns_are_used(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that makes no call of an access pattern that it declares with `pattern_coverage.covers`."""
+    if not getattr(request.function, "covers", ()):
+        yield
+        return
+    from pattern_coverage import checked
+
+    with checked(request.getfixturevalue("served"), request.function):
+        yield

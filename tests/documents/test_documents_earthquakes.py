@@ -13,6 +13,7 @@ import pytest
 from conftest import NOON, Answer, Served
 from earthquake_counts import counted, counting
 from earthquake_samples import put_item, quake, scan_all, store
+from pattern_coverage import covers
 from usgs_samples import feature, feed
 
 from datastore.earthquakes import Earthquakes
@@ -124,6 +125,7 @@ def ids(connection: Any) -> list[str]:
     return [node["eventId"] for node in connection["nodes"]]
 
 
+@covers("QUAKE-2", "QUAKE-3")
 async def test_a_window_lists_them_newest_first_and_page_by_page(served: Served, ours: Sequence[str]) -> None:
     whole = good(await served.ask(WINDOW))["earthquakes"]
     found, cursor = list[str](), None
@@ -152,6 +154,7 @@ async def test_a_window_lists_them_newest_first_and_page_by_page(served: Served,
     }
 
 
+@covers("QUAKE-5")
 @pytest.mark.parametrize("id", THEIRS)
 async def test_they_are_found_by_id(served: Served, ours: Sequence[str], id: str) -> None:
     node = global_id("Earthquake", id)
@@ -160,6 +163,7 @@ async def test_they_are_found_by_id(served: Served, ours: Sequence[str], id: str
     assert (found["earthquake"]["eventId"], found["node"]) == (id, {"id": node})
 
 
+@covers("QUAKE-1")
 async def test_they_are_known_to_an_ingest(served: Served, ours: Sequence[str], tmp_path: Path) -> None:
     """A report of the same event, under the same or another id, changes nothing of the document's item."""
     before = [item for item in await scan_all(served) if item["sk"] == "EVENT"]
@@ -180,6 +184,7 @@ async def test_they_are_known_to_an_ingest(served: Served, ours: Sequence[str], 
     assert [item for item in after if item["eventId"] not in ("us8", "us9")] == before
 
 
+@covers("QUAKE-4")
 async def test_the_request_log_of_a_day_is_read(served: Served, ours: Sequence[str]) -> None:
     ingests = good(await served.ask(LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
     queries = good(await served.ask(QUERY_LOGS, user="root", role=Role.ADMIN))["requestLogs"]["nodes"]
@@ -202,6 +207,7 @@ async def test_the_request_log_of_a_day_is_read(served: Served, ours: Sequence[s
     ]
 
 
+@covers("QUAKE-S1")
 async def test_subscribers_receive_them(served: Served, ours: Sequence[str]) -> None:
     events = await served.listen(f"subscription {{ earthquakeDetected {{ {FIELDS} }} }}")
     await served.settle(EARTHQUAKES)
@@ -215,6 +221,7 @@ async def test_subscribers_receive_them(served: Served, ours: Sequence[str]) -> 
     assert {one["eventId"] for one in received} == {"ci4", "us4"}
 
 
+@covers("FEED-P1", "QUAKE-6", "QUAKE-P1", "QUAKE-P2", "QUAKE-P3", "QUAKE-P4", "QUAKE-P5")
 async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
     """A rebuild counts the stored events, and the consumer those in the stream."""
     async with counting(served) as pipeline:
@@ -235,6 +242,7 @@ async def test_they_are_counted(served: Served, ours: Sequence[str]) -> None:
     }
 
 
+@covers("QUAKE-N1", "QUAKE-N2")
 async def test_a_newer_report_of_theirs_is_a_revision(served: Served, ours: Sequence[str]) -> None:
     """QUAKE-N1, QUAKE-N2: a revision leaves the other program's event unchanged."""
     before = good(await served.ask(REVISIONS))["earthquake"]

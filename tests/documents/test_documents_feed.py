@@ -4,18 +4,23 @@ The document lists `LIKE {created_at}`, `COMMENT {user_id, created_at, text_len}
 visibility, media_ref}`, tags that are all key, and follow edges. Moments have whole seconds.
 """
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from command_line import run_here
 from conftest import NOON, Served
 from consumers import letters_of
 from feed_changes import feed_changes, store_of
 from feed_documents import Pipeline, comment, delete, edge, good, like, post, tag, user, write
+from feed_process import utc_now
 from feed_steps import done, enter
 from feed_steps import write as write_post
+from pattern_coverage import covers
 
+from datastore.database import StoreOptions
 from datastore.dead_letters import DeadLetters, letter_of
 from datastore.feeds.home_feeds import source_item
 from datastore.moments import iso
@@ -71,6 +76,7 @@ async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     return ["ours2", "ours1"]
 
 
+@covers("FEED-001", "FEED-004", "FEED-005", "FEED-006")
 async def test_a_post_is_read_with_its_likes_and_comments(served: Served, ours: Sequence[str]) -> None:
     found = good(await served.ask(POST))["post"]
 
@@ -137,6 +143,7 @@ async def test_a_post_without_index_keys_is_read_by_its_id(served: Served) -> No
         ("root", Role.ADMIN, ["abc123", "older", "fans", "secret"], ["abc123", "older", "fans"]),
     ],
 )
+@covers("FEED-002", "FEED-007")
 async def test_lists_show_what_a_viewer_may_see(
     served: Served, ours: Sequence[str], viewer: str | None, role: Role, author: list[str], tag: list[str]
 ) -> None:
@@ -167,6 +174,7 @@ async def test_pages_of_our_own_tags_read_no_posts(served: Served) -> None:
     assert (await served.ask(BY_TAG)).made == ["Query feed.GSI2"]
 
 
+@covers("FEED-009", "FEED-010", "FEED-P2", "FEED-P5", "FEED-P7")
 async def test_they_are_counted_and_their_author_is_notified(served: Served, ours: Sequence[str]) -> None:
     pipeline = Pipeline(served)
     await pipeline.run()
@@ -181,6 +189,7 @@ async def test_they_are_counted_and_their_author_is_notified(served: Served, our
     ]
 
 
+@covers("FEED-P4", "FEED-P6")
 async def test_what_they_counted_is_taken_back(served: Served, ours: Sequence[str]) -> None:
     pipeline = Pipeline(served)
     await pipeline.run()
@@ -196,6 +205,7 @@ async def test_what_they_counted_is_taken_back(served: Served, ours: Sequence[st
     assert [rank["posts"] for rank in good(await served.ask(TRENDING))["trendingTags"]] == ([len(ours)] if ours else [])
 
 
+@covers("FEED-W6")
 async def test_comments_are_deleted_by_their_authors_and_the_posts(served: Served) -> None:
     write(served, *DOCUMENT, comment("abc123", "c002"))
     remove = 'mutation ($id: ID!) { deleteComment(postId: "abc123", commentId: $id) { commentId } }'
@@ -208,6 +218,7 @@ async def test_comments_are_deleted_by_their_authors_and_the_posts(served: Serve
     assert (by_author, by_posts_author) == ({"commentId": "c001"}, {"commentId": "c002"})
 
 
+@covers("FEED-N1", "FEED-W2", "FEED-W3")
 async def test_users_like_and_comment_on_them(served: Served, ours: Sequence[str]) -> None:
     add = 'mutation { addComment(input: {postId: "abc123", text: "Hi"}) { text } }'
     liked = 'mutation { likePost(postId: "abc123") { userId createdAt post { likedByViewer } } }'
@@ -218,6 +229,7 @@ async def test_users_like_and_comment_on_them(served: Served, ours: Sequence[str
     assert await done(served, 'mutation { unlikePost(postId: "abc123") { userId } }', "u002") == {"userId": "u002"}
 
 
+@covers("FEED-P3")
 async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
     write(served, *DOCUMENT)
     pipeline = Pipeline(served)
@@ -236,6 +248,24 @@ async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
     assert good(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
 
 
+async def test_the_command_replays_them(served: Served, store_options: StoreOptions) -> None:
+    """`dlq replay`: a like that failed before its post was stored counts afterwards."""
+    write(served, *map(user, ("u001", "u002")), post("abc123"))
+    pipeline = Pipeline(served)
+    await pipeline.run()
+    write(served, like("abc123"))
+    (change,) = (await feed_changes(pipeline.database))[-1:]
+    letter = letter_of("feed", "counters", encode_change(change), KeyError("post_author"), 6, utc_now())
+    await DeadLetters(store_of(pipeline.database)).bury(letter)
+
+    store = ("--store", store_options.store, "--prefix", store_options.prefix)
+    ended = await asyncio.to_thread(run_here, "dlq", "replay", letter.id, *store)
+
+    assert (ended.returncode, ended.stdout) == (0, "1 replayed, 0 failed\n")
+    assert good(await served.ask(COUNTS))["post"] == {"likeCount": 1, "commentCount": 0}
+
+
+@covers("FEED-W1")
 async def test_a_post_of_ours_among_them_is_as_it_was(served: Served) -> None:
     write(served, *DOCUMENT)
     await enter(served, "ada")
@@ -292,6 +322,7 @@ async def followers(served: Served) -> list[tuple[str, str]]:
     return [(node["userId"], node["followedAt"]) for node in nodes]
 
 
+@covers("FEED-003", "FEED-008", "FEED-N3", "FEED-P8")
 async def test_an_edge_is_listed_counted_and_fanned_out_to(served: Served, ours: Sequence[str]) -> None:
     pipeline = Pipeline(served)
     await pipeline.run()
@@ -310,6 +341,7 @@ async def test_an_edge_is_listed_counted_and_fanned_out_to(served: Served, ours:
     assert await ids(served, BY_TAG, "u002") == [*ours, "abc123", "older", "fans"]
 
 
+@covers("FEED-W4")
 @pytest.mark.parametrize("handled", [True, False])
 async def test_an_edge_is_unfollowed(served: Served, handled: bool) -> None:
     write(served, *DOCUMENT, EDGE)

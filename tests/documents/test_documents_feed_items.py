@@ -7,6 +7,7 @@ import pytest
 from conftest import NOON, Served
 from feed_documents import Pipeline, bare_user, comment, edge, entry, good, like, notification, post, user, write
 from feed_steps import done, enter
+from pattern_coverage import covers
 
 from datastore.keyspace.feeds.table import FEED
 from resolvers.access import Role
@@ -51,6 +52,7 @@ async def test_a_user_of_keys_alone_posts_follows_and_takes_a_name(served: Serve
     assert renamed == {"name": "Nine", "createdAt": None}
 
 
+@covers("FEED-009", "FEED-N4", "FEED-W5")
 @pytest.mark.parametrize("mixed", [False, True])
 async def test_notifications_of_keys_alone_are_listed_and_read(served: Served, mixed: bool) -> None:
     write(served, user("u001"), notification("u001", "n1"), notification("u001", "n2", NOON - SECOND))
@@ -149,6 +151,7 @@ async def arriving(served: Served, query: str, user: str, *items: dict[str, Any]
     return await listener.event()
 
 
+@covers("FEED-S1")
 @pytest.mark.parametrize("visibility", ["public", "private"])
 async def test_an_entry_of_keys_alone_arrives(served: Served, visibility: str) -> None:
     write(served, user("u001"), user("u002"), post("p", visibility=visibility))

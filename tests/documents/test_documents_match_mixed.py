@@ -1,6 +1,5 @@
 """Patterns of the matches on tables that hold documented items and items of this gateway at the same time."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +9,7 @@ from cricket_pipeline import Instance
 from fixture_steps import one
 from match_documents import ACTIVE, DEVICE, FIXTURE, LATER, NOW, good, ids, prepared, system, write
 from msgspec.structs import replace
-from pattern_coverage import checked, covers
+from pattern_coverage import covers
 from test_active_matches import replay
 
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, TICK, active_match
@@ -26,12 +25,6 @@ from pipelines.matches.poller import Tick
 from resolvers.access import Role
 
 SIDES = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
-
-
-@pytest.fixture(autouse=True)
-def patterns_are_used(request: pytest.FixtureRequest, served: Served) -> Iterator[None]:
-    with checked(served, request.function):
-        yield
 
 
 @pytest.fixture(autouse=True)

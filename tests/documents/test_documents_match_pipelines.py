@@ -1,13 +1,13 @@
 """Pipelines and mutations on the eleven tables of matches as their document lists them: alone, and beside our items."""
 
-from collections.abc import AsyncIterable, Iterator
+from collections.abc import AsyncIterable
 from typing import Any
 
 import pytest
 from conftest import NOON, Served
 from match_documents import FIXTURE, LATER, TOKEN, good, ids, prepared, seconds, system, write
 from msgspec.structs import replace
-from pattern_coverage import checked, covers
+from pattern_coverage import covers
 from test_active_matches import replay
 
 from datastore.attributes import Item
@@ -44,12 +44,6 @@ SIDES = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     """Store the document's items. Return the ids of this gateway's own match if mixed, else none."""
     return await prepared(served, request.param)
-
-
-@pytest.fixture(autouse=True)
-def patterns_are_used(request: pytest.FixtureRequest, served: Served) -> Iterator[None]:
-    with checked(served, request.function):
-        yield
 
 
 async def stored(served: Served, pattern: AccessPattern, key: Key) -> Item:

@@ -1,6 +1,5 @@
 """Reads, mutations and subscriptions on the matches of another program: alone, and beside our items."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -21,7 +20,7 @@ from match_documents import (
     write,
 )
 from msgspec.structs import replace
-from pattern_coverage import checked, covers
+from pattern_coverage import covers
 from test_active_matches import replay
 
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
@@ -39,12 +38,6 @@ from resolvers.access import Role
 async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
     """Store the document's items. Return the ids of this gateway's own match if mixed, else none."""
     return await prepared(served, request.param)
-
-
-@pytest.fixture(autouse=True)
-def patterns_are_used(request: pytest.FixtureRequest, served: Served) -> Iterator[None]:
-    with checked(served, request.function):
-        yield
 
 
 @covers("FIX-1", "FIX-2", "FIX-3", "AM-1")

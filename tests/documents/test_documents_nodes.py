@@ -29,8 +29,9 @@ MOMENT = seconds(NOON)
 
 @dataclass(frozen=True)
 class Case:
-    """A documented item: the parts of its global id, some fields of the answer, and a caller with access."""
+    """A documented item: its pattern, the parts of its global id, some fields of the answer, a caller with access."""
 
+    pattern: str
     parts: tuple[str, ...]
     shown: Mapping[str, Any]
     caller: str | None = None
@@ -38,25 +39,25 @@ class Case:
 
 
 CASES = {
-    "Sighting": Case(("Downtown", seconds(NOON - timedelta(seconds=1)), "abc1"), {"sightingId": "abc1"}),
-    "UserProfile": Case(("u_abc123",), {"userId": "u_abc123", "trustTier": "BRONZE"}),
-    "Watch": Case(("u_abc123", "Downtown", "Sneakers", "w1"), {"watchId": "w1"}, "u_abc123"),
-    "User": Case(("u001",), {"userId": "u001", "name": "U001"}),
-    "Post": Case(("abc123",), {"postId": "abc123", "text": ""}),
-    "Comment": Case(("abc123", "c001"), {"commentId": "c001", "textLength": 42}),
-    "Notification": Case(("u001", f"{MOMENT}#n1"), {"kind": None, "actorCount": 0}, "u001"),
-    "Earthquake": Case(("ci1",), {"eventId": "ci1", "magnitude": 4.5}),
-    "Match": Case(("m1",), {"matchId": "m1", "leagueCode": "IPL"}),
-    "ActiveMatch": Case(("m1",), {"matchId": "m1", "instanceId": "i-0abc"}, "ops", Role.SYSTEM),
-    "Team": Case(("10",), {"teamId": "10"}),
-    "League": Case(("L",), {"leagueId": "L", "active": True}),
-    "MatchFollow": Case(("m1", "ada"), {"teamId": "10"}, "ada"),
-    "DisplayState": Case(("m1", "10"), {"matchId": "m1", "teamId": "10"}),
-    "Photo": Case((photos.PHOTO, photos.AT), {"imageId": photos.PHOTO, "description": "Photo description"}),
-    "Person": Case((photos.PERSON,), {"name": "Person Name", "faceCount": 1}),
-    "Face": Case((photos.FACE, photos.PHOTO), {"faceId": photos.FACE, "confidence": 0.98}),
-    "Livestream": Case((photos.STREAM,), {"title": "Live Stream Title"}),
-    "PhotoUser": Case(("",), {"displayName": "User Name"}),
+    "Sighting": Case("BLIP-N1", ("Downtown", seconds(NOON - timedelta(seconds=1)), "abc1"), {"sightingId": "abc1"}),
+    "UserProfile": Case("BLIP-2", ("u_abc123",), {"userId": "u_abc123", "trustTier": "BRONZE"}),
+    "Watch": Case("BLIP-N2", ("u_abc123", "Downtown", "Sneakers", "w1"), {"watchId": "w1"}, "u_abc123"),
+    "User": Case("FEED-001", ("u001",), {"userId": "u001", "name": "U001"}),
+    "Post": Case("FEED-004", ("abc123",), {"postId": "abc123", "text": ""}),
+    "Comment": Case("FEED-N2", ("abc123", "c001"), {"commentId": "c001", "textLength": 42}),
+    "Notification": Case("FEED-N4", ("u001", f"{MOMENT}#n1"), {"kind": None, "actorCount": 0}, "u001"),
+    "Earthquake": Case("QUAKE-5", ("ci1",), {"eventId": "ci1", "magnitude": 4.5}),
+    "Match": Case("FIX-1", ("m1",), {"matchId": "m1", "leagueCode": "IPL"}),
+    "ActiveMatch": Case("AM-1", ("m1",), {"matchId": "m1", "instanceId": "i-0abc"}, "ops", Role.SYSTEM),
+    "Team": Case("TM-1", ("10",), {"teamId": "10"}),
+    "League": Case("LG-1", ("L",), {"leagueId": "L", "active": True}),
+    "MatchFollow": Case("FOL-1", ("m1", "ada"), {"teamId": "10"}, "ada"),
+    "DisplayState": Case("DSC-1", ("m1", "10"), {"matchId": "m1", "teamId": "10"}),
+    "Photo": Case("SPARKS-2", (photos.PHOTO, photos.AT), {"imageId": photos.PHOTO, "description": "Photo description"}),
+    "Person": Case("SPARKS-N1", (photos.PERSON,), {"name": "Person Name", "faceCount": 1}),
+    "Face": Case("SPARKS-N2", (photos.FACE, photos.PHOTO), {"faceId": photos.FACE, "confidence": 0.98}),
+    "Livestream": Case("SPARKS-N3", (photos.STREAM,), {"title": "Live Stream Title"}),
+    "PhotoUser": Case("SPARKS-1", ("",), {"displayName": "User Name"}),
 }
 
 
@@ -96,8 +97,10 @@ def test_every_type_of_nodes_has_a_case() -> None:
 async def test_a_documented_item_is_read_by_its_global_id(served: Served, kind: str) -> None:
     case = CASES[kind]
 
-    found = good(await node(served, kind, " ".join(case.shown)))["node"]
+    answer = await node(served, kind, " ".join(case.shown))
+    found = good(answer)["node"]
 
+    assert case.pattern in {id for call in answer.calls for id in call.patterns}
     assert found is not None
     assert found["__typename"] == kind
     assert {name: found[name] for name in case.shown} == case.shown

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import Answer, Served
+from pattern_coverage import covers
 from photo_items import ask_as, user_id
 from photo_steps import BOX, CREATE, DELETE, RENAME, TAG, UNTAG, UPDATE, done
 
@@ -147,6 +148,7 @@ def photo_shown(photo: dict[str, Any]) -> None:
     }
 
 
+@covers("SPARKS-1", "SPARKS-4")
 async def test_users_are_read(served: Served, mixed: bool) -> None:
     """SPARKS-1, SPARKS-4."""
     fields = "displayName uploadLimit uploadCount createdAt"
@@ -161,6 +163,7 @@ async def test_users_are_read(served: Served, mixed: bool) -> None:
     assert len(everybody) == 1 + mixed
 
 
+@covers("SPARKS-2", "SPARKS-3", "SPARKS-5", "SPARKS-N1", "SPARKS-N3")
 async def test_photos_are_read(served: Served, mixed: bool) -> None:
     """SPARKS-2, SPARKS-3, SPARKS-5, SPARKS-7."""
     ask = [f'photo(id: "{PHOTO}"', f'photo(id: "{PHOTO}", takenAt: "{AT}"', f'photo(id: "{PHOTO}", consistent: true']
@@ -174,6 +177,7 @@ async def test_photos_are_read(served: Served, mixed: bool) -> None:
     assert await nodes(served, f'photosOfPerson(personId: "{OTHER}")', "imageId") == []
 
 
+@covers("SPARKS-7")
 async def test_a_person_s_faces_are_told_with_each_photo(served: Served, mixed: bool) -> None:
     """SPARKS-7."""
     answer = await served.ask(
@@ -183,6 +187,7 @@ async def test_a_person_s_faces_are_told_with_each_photo(served: Served, mixed: 
     assert good(answer)["photosOfPerson"]["edges"] == [{"faces": [{"faceId": FACE}], "node": {"imageId": PHOTO}}]
 
 
+@covers("SPARKS-6")
 async def test_persons_are_listed(served: Served, mixed: bool) -> None:
     """SPARKS-6."""
     persons = await nodes(served, "persons", "personId name faceCount thumbnailUrl createdAt")
@@ -197,6 +202,7 @@ async def test_persons_are_listed(served: Served, mixed: bool) -> None:
     assert len(persons) == 2 + mixed
 
 
+@covers("SPARKS-8")
 async def test_the_latest_livestream_is_found(served: Served, mixed: bool) -> None:
     """SPARKS-8."""
     fields = "livestreamId title description streamUrl startTime endTime createdAt"
@@ -213,6 +219,7 @@ async def test_the_latest_livestream_is_found(served: Served, mixed: bool) -> No
     }
 
 
+@covers("SPARKS-P1", "SPARKS-W1")
 async def test_a_photo_is_changed_and_deleted_with_its_faces(served: Served, mixed: bool) -> None:
     """SPARKS-W1."""
     changed = await done(served, UPDATE, EMAIL, input={"imageId": PHOTO, "description": "Changed"})
@@ -225,6 +232,7 @@ async def test_a_photo_is_changed_and_deleted_with_its_faces(served: Served, mix
     assert {"name": "Person Name", "faceCount": 0} in await nodes(served, "persons", "name faceCount")
 
 
+@covers("SPARKS-N2", "SPARKS-P2")
 async def test_faces_come_and_go(served: Served, mixed: bool) -> None:
     """SPARKS-W1: theirs stands beside ours, and each is counted once."""
     ask = f'{{ photo(id: "{PHOTO}") {{ faces {{ faceId personId }} personIds }} }}'
@@ -276,6 +284,7 @@ async def test_a_livestream_of_ours_comes_after_theirs_or_before(served: Served,
     assert latest["livestreamId"] == max(STREAM, made["livestreamId"])
 
 
+@covers("SPARKS-S1")
 async def test_subscribers_receive_their_livestreams(served: Served, mixed: bool) -> None:
     """SPARKS-S1."""
     listener = await served.listen("subscription { livestreamChanged { livestreamId title } }")

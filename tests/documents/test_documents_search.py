@@ -6,11 +6,13 @@ import pytest
 from conftest import Served
 from documents.test_documents_feed import DOCUMENT, ours
 from feed_documents import good, write
+from pattern_coverage import covers
 from test_search import IDS, USERS, find, sync
 
 __all__ = ["ours"]
 
 
+@covers("FEED-N5")
 async def test_posts_without_text_are_found_by_their_tags(served: Served, ours: Sequence[str]) -> None:
     await sync(served)
 
@@ -33,6 +35,7 @@ async def test_pages_over_them_are_full(served: Served, ours: Sequence[str]) -> 
     assert found == [*ours, "abc123", "older"]
 
 
+@covers("FEED-N6")
 @pytest.mark.usefixtures("ours")
 async def test_their_users_are_found_by_name(served: Served) -> None:
     await sync(served)

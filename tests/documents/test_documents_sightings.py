@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from conftest import NOON, Answer, Served
+from pattern_coverage import covers
 
 from datastore.attributes import encode_item
 from datastore.keyspace.sightings import BLIP
@@ -91,6 +92,7 @@ def ids(connection: Any) -> list[str]:
     return [node["sightingId"] for node in connection["nodes"]]
 
 
+@covers("BLIP-1", "BLIP-2")
 async def test_an_area_lists_them_newest_first_and_page_by_page(served: Served, ours: Sequence[str]) -> None:
     whole = good(await served.ask(SIGHTINGS))["sightings"]
     found, cursor = list[str](), None
@@ -119,12 +121,14 @@ async def test_an_area_lists_them_newest_first_and_page_by_page(served: Served, 
     }
 
 
+@covers("BLIP-4")
 async def test_trending_counts_them(served: Served, ours: Sequence[str]) -> None:
     (trend,) = good(await served.ask(TRENDING))["trending"]
 
     assert (trend["score"], ids(trend["sightings"])) == (3 + len(ours), [*ours, "abc1", "abc2", "abc3"])
 
 
+@covers("BLIP-5")
 async def test_they_are_confirmed_once_by_each_user(served: Served, ours: Sequence[str]) -> None:
     asked = [
         ("grace", "abc1"),
@@ -144,6 +148,7 @@ async def test_they_are_confirmed_once_by_each_user(served: Served, ours: Sequen
     assert good(await served.ask(PROFILE))["userProfile"]["confirmedReports"] == 1
 
 
+@covers("BLIP-2", "BLIP-6")
 async def test_a_profile_is_read_and_goes_on(served: Served, ours: Sequence[str]) -> None:
     before = good(await served.ask(PROFILE))["userProfile"]
     good(await served.ask(REPORT, user="u_abc123"))
@@ -154,6 +159,7 @@ async def test_a_profile_is_read_and_goes_on(served: Served, ours: Sequence[str]
     assert after == fresh | {"reportTotal": 1, "streakDays": 1}
 
 
+@covers("BLIP-3", "BLIP-7")
 async def test_watches_are_read_made_and_deleted(served: Served, ours: Sequence[str]) -> None:
     make = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId area category createdAt } }'
     delete = 'mutation { deleteWatch(area: "Downtown", category: "Sneakers", watchId: "w1") { watchId } }'
@@ -167,6 +173,7 @@ async def test_watches_are_read_made_and_deleted(served: Served, ours: Sequence[
     assert (both, deleted, left) == ([there, made], {"watchId": "w1"}, [made])
 
 
+@covers("BLIP-8")
 async def test_the_demo_is_seeded_beside_them(served: Served, ours: Sequence[str]) -> None:
     seeded = await served.ask("mutation { seedDemo { sightingId area } }", user="root", role=Role.ADMIN)
     listed = good(await served.ask(SIGHTINGS, {"first": 100}))["sightings"]
@@ -175,6 +182,7 @@ async def test_the_demo_is_seeded_beside_them(served: Served, ours: Sequence[str
     assert {*ids(listed)} == {*ours, "abc1", "abc2", "abc3", *downtown}
 
 
+@covers("BLIP-S1", "BLIP-S2")
 async def test_subscribers_hear_of_them(served: Served, ours: Sequence[str]) -> None:
     fields = "{ sightingId area category reporterId reportedAt }"
     everybody = await served.listen(f"subscription {{ sightingReported {fields} }}")
