@@ -65,7 +65,7 @@ def _tokens(source: str) -> list[str]:
 
 
 class _Script:
-    """Reads the script and runs it at once; what is not executed is read for its syntax alone."""
+    """An interpreter that runs the script while parsing it. It only parses branches that are not taken."""
 
     def __init__(self, tokens: list[str], names: dict[str, Any]) -> None:
         self._tokens = tokens

@@ -8,8 +8,8 @@ from conftest import Served
 from test_contract import every_call
 
 Test = TypeVar("Test", bound=Callable[..., Any])
-# Patterns whose calls bear the id of another one: a subscription begins with the read of the state, and what was told
-# is written with the state.
+# Patterns whose calls have the id of another one: a subscription begins with the read of the state, and the published
+# events are written with the state.
 PART_OF = {"CRIC-S1": "AM-1", "AM-5": "AM-4"}
 # Subscriptions that read nothing but the table's stream.
 FROM_STREAM = {"BLIP-S1", "QUAKE-S1"}

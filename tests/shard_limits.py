@@ -57,8 +57,8 @@ class ShardLimits:
 
     async def _pass(self, proxy: Proxy, seen: Seen, shard: str | None, read: Read | None = None) -> web.StreamResponse:
         status, headers, content = await proxy.ask(seen)
-        told = json.loads(content)
-        following = told.get("ShardIterator") or told.get("NextShardIterator")
+        answer_body = json.loads(content)
+        following = answer_body.get("ShardIterator") or answer_body.get("NextShardIterator")
         if shard is not None and following is not None:
             self._shards[following] = shard
         if read is not None:

@@ -121,8 +121,8 @@ async def test_what_is_played_while_it_is_synced_is_not_lost(
         return found
 
     monkeypatch.setattr(Fixtures, "latest", read_just_before_a_tick)
-    told = one(round="Final", status="Finished", phase=MatchPhase.FINISHED)
-    [answered] = await Fixtures(served.store(), NOON).sync([told], polled=())
+    reported = one(round="Final", status="Finished", phase=MatchPhase.FINISHED)
+    [answered] = await Fixtures(served.store(), NOON).sync([reported], polled=())
     monkeypatch.undo()
 
     after = await Fixtures(served.store(), NOON).latest("m1")

@@ -79,12 +79,12 @@ async def test_the_next_tick_publishes_a_note_although_the_provider_has_nothing_
 
 
 async def test_an_operator_takes_a_field_away_and_gives_it_back(served: Served) -> None:
-    told = one(note="Rain is near", round="Final", start=NOON + timedelta(days=3))
-    await put(served, told)
-    await FixtureCache(served.store(), NOON).put(MatchSnapshot(told))
+    reported = one(note="Rain is near", round="Final", start=NOON + timedelta(days=3))
+    await put(served, reported)
+    await FixtureCache(served.store(), NOON).put(MatchSnapshot(reported))
 
     removed = await update(served, note=None)
-    await put(served, replace(told, round="Semi-final"))
+    await put(served, replace(reported, round="Semi-final"))
     synced = await shown(served)
     cleared = await update(served, clear=["NOTE"])
 

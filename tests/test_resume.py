@@ -326,7 +326,7 @@ async def told_all(served: Served) -> None:
         while records := (await cursor.read()).records:
             newest = int(records[-1]["dynamodb"]["SequenceNumber"])
         async with asyncio.timeout(10):
-            while read_up_to(followed.log) < newest:  # noqa: ASYNC110 - it tells no event
+            while read_up_to(followed.log) < newest:  # noqa: ASYNC110 - it has no event to await
                 await asyncio.sleep(0.01)
 
 

@@ -68,8 +68,8 @@ def test_the_schema_lints_clean() -> None:
     linted = subprocess.run([NODE, eslint, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert linted.returncode in (0, 1), linted.stderr
     (report,) = json.loads(linted.stdout)
-    told = [(message["ruleId"], *message["message"].split("`")[1:4:2]) for message in report["messages"]]
-    assert told == [
+    reported = [(message["ruleId"], *message["message"].split("`")[1:4:2]) for message in report["messages"]]
+    assert reported == [
         ("@graphql-eslint/relay-arguments", field, argument)
         for field in FORWARD_ONLY
         for argument in ("last", "before")

@@ -133,7 +133,7 @@ async def test_a_host_that_is_away_is_asked_no_more_until_a_probe_is_answered(
 
     await server.start()
     async with asyncio.timeout(10):
-        while index.is_away:  # noqa: ASYNC110 - the breaker tells no event
+        while index.is_away:  # noqa: ASYNC110 - the breaker has no event to await
             await asyncio.sleep(0.005)
     assert await index.search(Kind.POSTS, WORD, 1) == []
 

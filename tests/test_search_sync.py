@@ -109,7 +109,7 @@ async def syncing(
 async def finds(index: Flaky, text: str, ids: Sequence[str]) -> None:
     """Wait until a search finds these posts."""
     async with asyncio.timeout(20):
-        while sorted(await index.found(text)) != sorted(ids):  # noqa: ASYNC110 - the stream tells no event
+        while sorted(await index.found(text)) != sorted(ids):  # noqa: ASYNC110 - the stream has no event to await
             await asyncio.sleep(0.01)
 
 

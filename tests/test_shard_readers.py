@@ -170,7 +170,7 @@ async def gateways(
     return found
 
 
-async def told(listener: Listener, many: int) -> list[str]:
+async def received_ids(listener: Listener, many: int) -> list[str]:
     return [(await listener.event())["earthquakeDetected"]["eventId"] for _ in range(many)]
 
 
@@ -197,7 +197,7 @@ async def test_gateways_without_a_bus_share_a_shard_and_tell_each_event_once(
         for number, id in enumerate(ids):
             await put_raw(three[number % GATEWAYS], id)
 
-        assert [await told(listener, len(ids)) for listener in listeners] == [ids] * GATEWAYS
+        assert [await received_ids(listener, len(ids)) for listener in listeners] == [ids] * GATEWAYS
         assert [await figure(served, "gateway_stream_shards_read") for served in three] == [1] * GATEWAYS
         assert min([await figure(served, "gateway_stream_reads_throttled_total") for served in three]) > 0
         assert min([await figure(served, "gateway_stream_read_interval_seconds") for served in three]) > POLL_SECONDS
@@ -224,19 +224,19 @@ async def test_one_gateway_reads_by_the_bus_and_all_share_the_shard_while_redis_
         ids = [f"us{number}" for number in range(15)]
         for id in ids[:5]:
             await put_raw(three[0], id)
-        by_bus = [await told(listener, 5) for listener in listeners]
+        by_bus = [await received_ids(listener, 5) for listener in listeners]
         assert (len(limits.read), limits.throttled.total(), warnings(caplog)) == (1, 0, [])
 
         redis.kill()
         await until_all_are_throttled(limits, 1)
         for id in ids[5:10]:
             await put_raw(three[0], id)
-        directly = [await told(listener, 5) for listener in listeners]
+        directly = [await received_ids(listener, 5) for listener in listeners]
         redis.start()
         await until(lambda: [reads_directly(served) for served in three] == [False] * GATEWAYS)
         for id in ids[10:]:
             await put_raw(three[0], id)
-        again = [await told(listener, 5) for listener in listeners]
+        again = [await received_ids(listener, 5) for listener in listeners]
 
         assert (by_bus, directly, again) == ([ids[:5]] * GATEWAYS, [ids[5:10]] * GATEWAYS, [ids[10:]] * GATEWAYS)
         assert sum([await figure(served, "gateway_stream_shards_read") for served in three]) == 1

@@ -211,11 +211,11 @@ def store_at(ahead: timedelta) -> Fault:
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         status, _, content = await proxy.ask(seen)
-        told: dict[str, Any] = orjson.loads(content)
-        for one in told.get("Records", ()):
+        body_out: dict[str, Any] = orjson.loads(content)
+        for one in body_out.get("Records", ()):
             one["dynamodb"]["ApproximateCreationDateTime"] += ahead.total_seconds()
         date = format_datetime(datetime.now(UTC) + ahead, usegmt=True)
-        return web.Response(status=status, headers={"Date": date}, body=orjson.dumps(told))
+        return web.Response(status=status, headers={"Date": date}, body=orjson.dumps(body_out))
 
     return answer
 

@@ -218,34 +218,34 @@ async def of_provider(served: Served) -> ReplayProvider:
 @covers("LG-2", "LG-4", "LOCK-1", "LOCK-2")
 async def test_a_sync_completes_their_leagues_and_leaves_what_is_active(served: Served, ours: list[str]) -> None:
     provider = await of_provider(served)
-    (told,) = await provider.leagues()
-    write(served, (LEAGUES, {"leagueId": told.league_id, "active": False}))
+    (provided,) = await provider.leagues()
+    write(served, (LEAGUES, {"leagueId": provided.league_id, "active": False}))
     job = LeagueSyncJob(provider, served.store, "one", served.clock)
 
     first, second = [await job.run() for _ in range(2)]
 
     assert (first, second) == (Synced(fetched=1, written=1), Synced(fetched=1))
-    league = await Leagues(served.store(), served.clock()).by_id(told.league_id)
+    league = await Leagues(served.store(), served.clock()).by_id(provided.league_id)
     assert league is not None
-    assert (league.name, league.code, league.active) == (told.name, told.code, False)
+    assert (league.name, league.code, league.active) == (provided.name, provided.code, False)
     others = await Leagues(served.store(), served.clock()).all()
-    assert {one.league_id for one in others} == {"L", told.league_id}
+    assert {one.league_id for one in others} == {"L", provided.league_id}
 
 
 @covers("TM-2", "TM-3", "TS-1", "TS-2", "LG-3")
 async def test_a_sync_completes_their_teams_and_seasons(served: Served, ours: list[str]) -> None:
     provider = await of_provider(served)
     (match,) = await provider.live()
-    told = {team.team_id: team for team in await provider.teams()}
+    provided = {team.team_id: team for team in await provider.teams()}
     await LeagueSyncJob(provider, served.store, "one", served.clock).run()
     job = TeamSyncJob(provider, served.store, "one", served.clock)
 
     first, second = [await job.run() for _ in range(2)]
 
-    every = len(told) + 2
+    every = len(provided) + 2
     assert (first, second) == (Synced(fetched=every, written=every), Synced(fetched=every))
     team = good(await served.ask(f'{{ team(id: "{match.home_team_id}") {{ name }} old: team(id: "10") {{ name }} }}'))
-    assert team == {"team": {"name": told[match.home_team_id].name}, "old": {"name": "10"}}
+    assert team == {"team": {"name": provided[match.home_team_id].name}, "old": {"name": "10"}}
     rows = good(await served.ask(f'{{ seasonTeams(seasonId: "{match.season_id}") {{ nodes {{ teamId played }} }} }}'))
     assert [row["played"] for row in rows["seasonTeams"]["nodes"]] == [0, 0]
 
@@ -255,7 +255,7 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
     served: Served, ours: list[str]
 ) -> None:
     provider = await of_provider(served)
-    (told,) = await provider.live()
+    (provided,) = await provider.live()
     state = await stored(served, TICK, active_match("m1"))
     job = FixtureSyncJob(provider, served.store, "one", served.clock)
 
@@ -264,13 +264,13 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
     assert (first, second) == (Synced(fetched=1, written=1), Synced(fetched=1))
     match = await Fixtures(served.store(), served.clock()).by_id("m1")
     assert match is not None
-    assert (match.league_code, match.home_team_id) == (told.league_code, told.home_team_id)
+    assert (match.league_code, match.home_team_id) == (provided.league_code, provided.home_team_id)
     # Another program polls the match, so the sync must not write its state.
     assert "scores" not in await stored(served, SYNC_FIXTURES, fixture("m1"))
     assert await stored(served, TICK, active_match("m1")) == state
     cached = await FixtureCache(served.store(), served.clock()).get("m1")
     assert cached is not None
-    assert cached.snapshot.match.home_team_id == told.home_team_id
+    assert cached.snapshot.match.home_team_id == provided.home_team_id
 
 
 @covers("FXC-1", "FXC-2", "FXC-3", "FXC-4", "FXC-5")
