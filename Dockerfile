@@ -7,7 +7,7 @@ ARG NODE=22
 FROM node:${NODE}-bookworm-slim AS web
 WORKDIR /build
 COPY package.json package-lock.json ./
-RUN npm ci --include=optional --no-fund --no-audit --loglevel=error
+RUN npm ci --no-fund --no-audit --loglevel=error
 COPY web web
 # The engine is an optional package: on a machine that it is not made for, the image goes without.
 RUN npm run --silent build && mkdir -p node_modules/@dynoxide
@@ -31,15 +31,14 @@ COPY --from=packages /opt/venv /opt/venv
 COPY --from=web /build/node_modules/@dynoxide node_modules/@dynoxide
 COPY --from=web /build/web/dist web/dist
 COPY web/examples web/examples
-COPY gateway.py console.py runtime.py background.py ./
-COPY commands commands
-COPY compiled compiled
+COPY gateway.py ./
 COPY datastore datastore
-COPY edge edge
+COPY jit jit
 COPY pipelines pipelines
 COPY resolvers resolvers
+COPY runtime runtime
 COPY schema schema
-COPY workers workers
+COPY server server
 # The root may be read-only, so all bytecode is made here.
 RUN /opt/venv/bin/python -m compileall -q -j 0 --invalidation-mode unchecked-hash /app
 ENV PATH=/opt/venv/bin:$PATH \

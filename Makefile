@@ -11,7 +11,7 @@ setup: $(VENV)/.ready node_modules/.ready web/dist/index.html engine
 
 # npm has dynoxide for Linux on x64 alone. Without it MiniStack is the embedded engine.
 engine: $(VENV)/.ready node_modules/.ready
-	@$(BIN)/python -m datastore.engine_programs || $(MAKE) --no-print-directory .venv-ministack/.ready
+	@$(BIN)/python -m datastore.engine.programs || $(MAKE) --no-print-directory .venv-ministack/.ready
 
 $(VENV)/.ready: requirements-dev.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed")'
@@ -66,7 +66,7 @@ ENGINE_READY_ministack := .venv-ministack/.ready
 # The commands under test are processes of their own: with their bytecode kept they start in half the time.
 test: export ENGINE := $(ENGINE)
 test: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pycache__/.ready $(ENGINE_READY_$(ENGINE))
-	@[ -n "$(ENGINE)" ] || $(BIN)/python -m datastore.engine_programs || echo "dynoxide is not installed here: the tests run on MiniStack."
+	@[ -n "$(ENGINE)" ] || $(BIN)/python -m datastore.engine.programs || echo "dynoxide is not installed here: the tests run on MiniStack."
 	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The same with all operations left to graphql-core, nothing compiled.

@@ -14,7 +14,11 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_command
 
-from commands import (
+from datastore.database import StoreOptions
+from datastore.engine.access_key import VARIABLE as ENGINE_KEY
+from datastore.engine.programs import BINARY
+from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
+from runtime.cli import (
     documents,
     engine,
     feeds,
@@ -29,14 +33,10 @@ from commands import (
     tables,
     token,
 )
-from console import OneLine, usage_mistake
-from datastore.database import StoreOptions
-from datastore.engine_access import VARIABLE as ENGINE_KEY
-from datastore.engine_programs import BINARY
-from edge.application import application
-from edge.settings import VARIABLES, Settings
-from pipelines.matches.setup import VARIABLES as MATCH_VARIABLES
-from runtime import Gateway
+from runtime.cli.output import OneLine, usage_mistake
+from runtime.container import Gateway
+from server.app import application
+from server.settings import VARIABLES, Settings
 
 
 def create_app(settings: Settings | None = None, store: StoreOptions | None = None) -> Starlette:
@@ -45,7 +45,7 @@ def create_app(settings: Settings | None = None, store: StoreOptions | None = No
     What is not given comes from the environment: the variables and defaults are those of `serve`, and its mistakes end
     the process with the same line. The store is opened when the server starts, and closed when it stops.
 
-    How connections are carried is up to the server, and `serve` sets `UVICORN_OPTIONS` (edge/http/protocol). A
+    How connections are carried is up to the server, and `serve` sets `UVICORN_OPTIONS` (server/http/protocol). A
     server of your own should too, or it takes heads of any size at any pace, keeps the connections of peers that do not
     read, and takes messages of 16 MB: `uvicorn.run(create_app(), **UVICORN_OPTIONS)`, or the options in the README.
     """

@@ -2,7 +2,7 @@
 
 import os
 
-from datastore.engine_access import VARIABLE, new_key
+from datastore.engine.access_key import VARIABLE, new_key
 
 # The engine of a run, and all that are compared on it, in whatever process and language, take the key from here.
 ENGINE_KEY = os.environ.setdefault(VARIABLE, new_key())

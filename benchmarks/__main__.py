@@ -32,8 +32,8 @@ from benchmarks.rivals import PeersMissing
 from benchmarks.server import serving
 from benchmarks.workloads import WORKLOADS
 from datastore.database import StoreOptions, open_database
-from datastore.engine_process import EngineFailed
-from datastore.engine_programs import EngineMissing
+from datastore.engine.process import EngineFailed
+from datastore.engine.programs import EngineMissing
 
 
 @dataclass(frozen=True, slots=True)

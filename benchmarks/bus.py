@@ -23,15 +23,15 @@ from benchmarks.child import Child
 from benchmarks.measuring import median_ratio
 from benchmarks.rivals import PeersMissing
 from benchmarks.text_table import table
-from datastore.attributes import encode_item
-from datastore.bus.host import Bus
-from datastore.changes import ChangeFeed
+from datastore.change_streams.change_feed import ChangeFeed
+from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.relay.bus import Bus
+from datastore.change_streams.shards.shard_reader import Wire
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database, StoreOptions, open_database
-from datastore.following import Following
+from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.sightings import BLIP
-from datastore.redis_failures import REDIS_AWAY
-from datastore.shards import Wire
-from datastore.streams import Change
+from datastore.redis.failures import REDIS_AWAY
 
 POLL_SECONDS = 0.02
 AWS_POLL_SECONDS = 0.25

@@ -22,12 +22,12 @@ from botocore.credentials import Credentials
 from benchmarks import ENGINE_KEY
 from benchmarks.data import AREA, NOON, PAGE, open_store, sighting_keys
 from benchmarks.measuring import Call, closed_loop, cpu_per_call, median_ratio
-from datastore.attributes import decode_item, encode_item
-from datastore.client import Client, Endpoint
+from datastore.dynamodb.client import Client, Endpoint
+from datastore.dynamodb.codec import decode_item, encode_item
+from datastore.dynamodb.http1 import Answer, Origin, Pool
+from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.sightings import BLIP
-from datastore.signing import CredentialSource
-from datastore.wire import Answer, Origin, Pool
 
 OURS = "Store"
 BARE = "Client"

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from random import Random
 
-from datastore.client import Client
-from datastore.earthquake_events import Earthquake
-from datastore.earthquakes import Earthquakes
-from datastore.keyspace.parts import Key
-from datastore.metering import Deadline
-from datastore.moments import epoch_ms
-from datastore.reporters import TrustTier, UserProfile
-from datastore.sightings import Sighting, Sightings, new_sighting
-from datastore.store import Store
-from edge.settings import AREAS, CATEGORIES
+from datastore.dynamodb.client import Client
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.earthquakes.events import Earthquake
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import epoch_ms
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from datastore.sightings.reporters import TrustTier, UserProfile
+from datastore.sightings.sightings import Sighting, Sightings, new_sighting
+from server.settings import AREAS, CATEGORIES
 
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
 """The time in the measured gateway. It stands still, so that sightings do not fade between two rounds."""

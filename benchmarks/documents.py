@@ -8,8 +8,8 @@ from typing import Any
 import schema
 from benchmarks.hostile_documents import shapes
 from benchmarks.text_table import table
-from edge.answers import described
-from edge.documents.prepared import Documents, Rejected
+from server.documents.document_cache import Documents, Rejected
+from server.operations.outcome import described
 
 SIZES = (1_024, 2_048, 4_096, 8_192, 16_384)
 LONGEST_TOLD = 60

@@ -13,10 +13,10 @@ from benchmarks.feed_pipeline import Cost, Pipeline, consuming
 from benchmarks.queries import Measured, QueryResult
 from benchmarks.queries import measure as measure_queries
 from benchmarks.server import Server, serving
-from datastore.client import Client
+from datastore.dynamodb.client import Client
 from datastore.feeds.fan_out import FanOuts
 from datastore.keyspace.feeds import home_feeds as keys
-from datastore.moments import iso
+from datastore.model.timestamps import iso
 
 AUTHOR, STAR, SMALL = "author", "star", "small"
 READER, READER_OF_STAR = "reader", "reader-of-star"

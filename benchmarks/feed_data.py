@@ -10,17 +10,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.data import NOON, SEED, open_store
-from datastore.client import Client
 from datastore.database import Database, StoreOptions, open_database
+from datastore.dynamodb.client import Client
 from datastore.feeds.comments import Comments
 from datastore.feeds.follows import Follow, Follows, edge_item
 from datastore.feeds.likes import Likes
 from datastore.feeds.posts import Post, Posts
 from datastore.feeds.users import Users
 from datastore.feeds.visibility import Sight, Viewer, Visibility
-from datastore.ids import uuid7
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import UPDATE_USER, user
+from datastore.model.ids import uuid7
 
 FOLDER = next((folder for folder in (Path("/dev/shm"),) if folder.is_dir()), None)  # None: where all go
 LONG_AGO = NOON - timedelta(days=30)
@@ -35,7 +35,7 @@ WORDS = (
 async def engine_on_file() -> AsyncIterator[Database]:
     """An engine with empty tables and an index of its stream, without which writes slow down as records pile up.
 
-    It has that on a file only (datastore/engine_process.py); the file is in memory where there is a folder for that.
+    It has that on a file only (datastore/engine/process.py); the file is in memory where there is a folder for that.
     """
     with TemporaryDirectory(dir=FOLDER) as folder:
         async with open_database(StoreOptions(data_dir=Path(folder))) as database:

@@ -16,12 +16,12 @@ from benchmarks.child import Child, obey, started
 from benchmarks.data import NOON, open_store
 from benchmarks.measuring import run
 from benchmarks.server import READS
-from datastore.client import Client
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.client import Client
 from datastore.keyspace.feeds import pipeline as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.metering import Call, Deadline
-from datastore.store import Store
+from datastore.session.metering import Call, Deadline
+from datastore.session.store import Store
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.pipeline import FeedPipeline
 

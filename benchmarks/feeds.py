@@ -12,10 +12,10 @@ from benchmarks.feed_pipeline import Pipeline, consuming
 from benchmarks.queries import Measured, QueryResult
 from benchmarks.queries import measure as measure_queries
 from benchmarks.server import Server, serving
-from datastore.client import Client
+from datastore.dynamodb.client import Client
 from datastore.feeds.posts import Post
 from datastore.feeds.visibility import Visibility
-from datastore.moments import iso
+from datastore.model.timestamps import iso
 
 SIZE = 25
 REQUESTS = 20

@@ -13,10 +13,10 @@ from datastore.matches.cricket import Match, MatchSnapshot, from_json, to_json
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import TeamSeason
 from datastore.matches.teams import Team
-from pipelines.matches.cricsheet import read
-from pipelines.matches.demo_match import demo_match
-from pipelines.matches.playback import Playback
-from pipelines.matches.recordings import Recording
+from pipelines.demo.match import demo_match
+from pipelines.matches.providers.cricsheet.reader import read
+from pipelines.matches.providers.playback import Playback
+from pipelines.matches.providers.recordings import Recording
 
 # A match stands somewhere between the first overs and the last when it begins to be polled.
 EARLIEST, LATEST = 0.05, 0.85

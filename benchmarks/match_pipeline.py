@@ -21,12 +21,12 @@ from benchmarks.invented_matches import InventedMatches, MatchClock
 from benchmarks.measuring import run
 from datastore.database import StoreOptions, open_database
 from datastore.matches.active_matches import ActiveMatches
-from datastore.metering import Call, Deadline
-from datastore.store import Store
-from pipelines.matches.deliveries import LoggedDelivery
-from pipelines.matches.orchestrator import TICK_SECONDS
+from datastore.session.metering import Call, Deadline
+from datastore.session.store import Store
+from pipelines.matches.live.orchestrator import TICK_SECONDS
+from pipelines.matches.live.poller import LiveChange, Tick
 from pipelines.matches.pipeline import CricketPipeline
-from pipelines.matches.poller import LiveChange, Tick
+from pipelines.matches.push.push_delivery import LoggedDelivery
 
 START_SECONDS = 60.0
 RECONCILES = 5

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.matches import CHANGED, UNCHANGED, Calls, NewsResult, TickResult
 from benchmarks.naive_tick import NAIVE, OURS, TickCost
 from benchmarks.text_table import table
-from pipelines.matches.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
+from pipelines.matches.live.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
 
 MEGABYTE = 1024 * 1024
 

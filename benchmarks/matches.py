@@ -17,7 +17,7 @@ from benchmarks.match_pipeline import polling
 from benchmarks.measuring import percentile
 from benchmarks.server import READS, Server, serving
 from datastore.database import StoreOptions, open_database
-from pipelines.matches.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
+from pipelines.matches.live.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
 
 # A ball every 3.4 seconds, 6.9 at the end of an over: about half of all ticks bring something.
 SPEED = 8.75

@@ -20,18 +20,18 @@ from benchmarks.clients import ACCOUNT
 from benchmarks.invented_matches import InventedMatches, MatchClock, invented
 from benchmarks.measuring import median_ratio
 from benchmarks.server import READS
-from datastore.client import Client
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.client import Client
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import RECENT_BALLS, MatchSnapshot, from_json, to_json
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import live_score_of
-from datastore.metering import Call, Deadline
-from datastore.store import Store
-from pipelines.matches.playback import Playback
-from pipelines.matches.poller import LiveChange, ScorePoller, Tick
+from datastore.session.metering import Call, Deadline
+from datastore.session.store import Store
+from pipelines.matches.live.poller import LiveChange, ScorePoller, Tick
+from pipelines.matches.providers.playback import Playback
 
 OURS, NAIVE = "ScorePoller", "boto3, whole items"
 TICKS_OF_ROUND = 10

@@ -17,8 +17,8 @@ from benchmarks.measuring import run
 from benchmarks.server import Server, free_port, serving
 from benchmarks.text_table import table
 from datastore.database import StoreOptions, open_database
-from datastore.engine_process import Child
-from datastore.engine_programs import find_program
+from datastore.engine.process import Child
+from datastore.engine.programs import find_program
 
 QUERY = '{ earthquake(eventId: "none") { eventId } }'
 AWAY_SECONDS = 8.0

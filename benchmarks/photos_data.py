@@ -8,16 +8,17 @@ from io import BytesIO
 from PIL import Image
 
 from benchmarks.data import NOON, SEED, open_store
-from datastore.attributes import Item
-from datastore.client import Client
-from datastore.ids import uuid7
-from datastore.keyspace.photos import library, users
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.codec import Item
+from datastore.keyspace.photos import photos as library
+from datastore.keyspace.photos import users
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import iso
+from datastore.model.ids import uuid7
+from datastore.model.timestamps import iso
+from datastore.photos.face_tags import face_item
 from datastore.photos.faces import BoundingBox, Face
-from datastore.photos.library import FaceOnPhoto, Photo, photo_item
 from datastore.photos.persons import Person, person_item
-from datastore.photos.tagging import face_item
+from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
 
 PHOTOS = 300
 FACES_EACH = 2

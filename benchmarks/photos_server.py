@@ -11,8 +11,8 @@ import aiohttp
 
 from benchmarks.data import NOON
 from benchmarks.server import SECRET_VARIABLE, Server, free_port, started, stop
-from edge.identity import Tokens, TokenSettings
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.security.jwt import Tokens, TokenSettings
 
 
 @asynccontextmanager

@@ -26,7 +26,7 @@ from benchmarks.measuring import percentile, run
 from benchmarks.server import free_port
 from benchmarks.topics import earthquakes
 from datastore.database import StoreOptions, open_database
-from datastore.engine_access import VARIABLE
+from datastore.engine.access_key import VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
 ASKED = {"query": "{ areas earthquakes(first: 5) { nodes { eventId magnitude } } }"}

@@ -24,8 +24,8 @@ from benchmarks.speed import filled_store
 from benchmarks.text_table import table
 from benchmarks.workload_data import VIEWER
 from benchmarks.workloads import WORKLOADS, Workload
-from edge.identity import Tokens, TokenSettings
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.security.jwt import Tokens, TokenSettings
 
 START_SECONDS = 60.0
 MEASURED = [workload for workload in WORKLOADS if workload.name in ("W1", "W2")]

@@ -3,11 +3,11 @@
 CPU is in seconds of the machine that docs/benchmarks.md names: on another one, measure them again.
 """
 
-from datastore.bus.scripts import BYTES_KEPT, CHANGES_KEPT
+from datastore.change_streams.relay.lua import BYTES_KEPT, CHANGES_KEPT
+from datastore.change_streams.shards.listing import LISTING_INTERVALS
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from datastore.shard_listing import LISTING_INTERVALS
-from edge.capacity.settings import Capacity
-from pipelines.matches.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
+from pipelines.matches.live.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
+from server.admission.settings import Capacity
 
 MONTH_SECONDS = 730 * 3600
 
@@ -119,22 +119,22 @@ def change_bytes() -> float:
 
 
 def tick_seconds() -> float:
-    """How often a match is polled: pipelines/matches/orchestrator.py."""
+    """How often a match is polled: pipelines/matches/live/orchestrator.py."""
     return TICK_SECONDS
 
 
 def sockets_of_a_process() -> int:
-    """GATEWAY_MAX_WEBSOCKETS: edge/capacity/settings.py."""
+    """GATEWAY_MAX_WEBSOCKETS: server/admission/settings.py."""
     return Capacity().websockets
 
 
 def lag_seconds() -> float:
-    """How late an event loop may be before operations are refused: edge/capacity/settings.py."""
+    """How late an event loop may be before operations are refused: server/admission/settings.py."""
     return Capacity().lag_seconds
 
 
 def changes_kept() -> tuple[int, int]:
-    """How many changes of a table, and how many bytes, the bus keeps: datastore/bus/scripts.py."""
+    """How many changes of a table, and how many bytes, the bus keeps: datastore/change_streams/relay/lua.py."""
     return CHANGES_KEPT, BYTES_KEPT
 
 
@@ -144,13 +144,13 @@ def relayed_changes() -> float:
 
 
 def stream_reads() -> float:
-    """Reads of a shard a second for subscribers, by the one process that reads it: background.py, POLL_SECONDS."""
+    """Reads of a shard a second for subscribers, by the one process that reads it: runtime/jobs.py, POLL_SECONDS."""
     return 4.0
 
 
 def listing_seconds() -> float:
-    """Seconds between two listings of a whole stream by a process: datastore/shard_listing.py."""
-    return LISTING_INTERVALS * 10.0  # `discover_interval` of datastore/changes.py
+    """Seconds between two listings of a whole stream by a process: datastore/change_streams/shards/listing.py."""
+    return LISTING_INTERVALS * 10.0  # `discover_interval` of datastore/change_streams/change_feed.py
 
 
 def followed_tables() -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.data import NOON
 from datastore.feeds.search_entries import post_entry, version_of
-from datastore.moments import iso
+from datastore.model.timestamps import iso
 from datastore.search import Audience, Entry, Kind
 from datastore.search.queries import query_of
 from datastore.search.sqlite_index import SqliteIndex

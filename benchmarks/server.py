@@ -29,15 +29,15 @@ from benchmarks.data import NOON
 from benchmarks.measuring import run
 from datastore.database import StoreOptions
 from datastore.keyspace import TABLES
-from datastore.metering import Call
-from edge.application import application
-from edge.capacity.settings import Capacity
-from edge.http.protocol import UVICORN_OPTIONS
-from edge.identity import Tokens, TokenSettings
-from edge.server import settle_garbage_collector
-from edge.settings import Settings
-from resolvers.access import Role
-from runtime import Gateway
+from datastore.session.metering import Call
+from resolvers.shared.authorization import Role
+from runtime.container import Gateway
+from server.admission.settings import Capacity
+from server.app import application
+from server.http.protocol import UVICORN_OPTIONS
+from server.security.jwt import Tokens, TokenSettings
+from server.settings import Settings
+from server.uvicorn import settle_garbage_collector
 
 READS = {"GetItem", "BatchGetItem", "Query"}
 USER = "reporter-00"

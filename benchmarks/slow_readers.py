@@ -14,10 +14,10 @@ from benchmarks.socket_servers import OURS
 from benchmarks.subscribers import FIRST, PER_SECOND, Delivered, Trial, measured, open_many_files
 from benchmarks.text_table import table
 from benchmarks.topics import Publish, Says, Topic, earthquakes
-from datastore.client import Client
-from datastore.earthquake_events import Earthquake
-from datastore.earthquakes import Earthquakes
-from datastore.moments import epoch_ms
+from datastore.dynamodb.client import Client
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.earthquakes.events import Earthquake
+from datastore.model.timestamps import epoch_ms
 
 # So that a reader's buffers are full after some seconds.
 TEXT_CHARACTERS = 4000

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from benchmarks.rivals import FOLDER
 from benchmarks.server import Server, free_port, serving, stop
-from datastore.declarations import Table
+from datastore.model.access_patterns import Table
 
 OURS = "this gateway"
 GRAPHQL_WS, STRAWBERRY = "graphql-ws", "Strawberry"

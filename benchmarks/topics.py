@@ -9,18 +9,18 @@ from msgspec.structs import replace
 
 from benchmarks.data import NOON, open_store
 from benchmarks.invented_matches import invented
-from datastore.client import Client
-from datastore.declarations import Table
-from datastore.earthquake_events import Earthquake
-from datastore.earthquakes import Earthquakes
+from datastore.dynamodb.client import Client
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.earthquakes.events import Earthquake
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
-from datastore.moments import epoch_ms
-from pipelines.matches.changes import MatchWatch
-from pipelines.matches.playback import Playback
+from datastore.model.access_patterns import Table
+from datastore.model.timestamps import epoch_ms
+from pipelines.matches.live.diff import MatchWatch
+from pipelines.matches.providers.playback import Playback
 
 BEGINS_AFTER = 60  # states: in the first innings, with all that a client shows
 SCORE = "version changed liveScore { status innings { runs wickets overs } }"

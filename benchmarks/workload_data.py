@@ -5,14 +5,14 @@ from datetime import datetime, timedelta
 
 from benchmarks.data import NOON, open_store
 from benchmarks.feed_data import Writer, all_of
-from datastore.client import Client
+from datastore.dynamodb.client import Client
 from datastore.feeds.home_feeds import entry_item
 from datastore.feeds.posts import Post
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.cricket import Match, Venue
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.teams import Team, Teams
-from datastore.moments import iso
+from datastore.model.timestamps import iso
 
 VIEWER = "viewer-00"
 AUTHORS = [f"writer-{number:02}" for number in range(25)]

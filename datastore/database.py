@@ -14,17 +14,17 @@ import botocore.config
 import botocore.exceptions
 from botocore.credentials import ReadOnlyCredentials
 
-from datastore import table_updates, tables
-from datastore.aws_endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
-from datastore.boto_signing import sign_at_store_time
-from datastore.client import Client, Endpoint
-from datastore.engine import Engine
-from datastore.engine_access import KeyUnusable, key_in_environment
-from datastore.engine_programs import find_program
+from datastore.dynamodb.boto_signing import sign_at_store_time
+from datastore.dynamodb.client import Client, Endpoint
+from datastore.dynamodb.endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
+from datastore.dynamodb.http1 import Origin, ProxyUnusable
+from datastore.dynamodb.sigv4 import CredentialSource
+from datastore.engine.access_key import KeyUnusable, key_in_environment
+from datastore.engine.engine import Engine
+from datastore.engine.programs import find_program
+from datastore.infrastructure import table_updates, tables
+from datastore.infrastructure.table_differences import Difference
 from datastore.keyspace import TABLES
-from datastore.signing import CredentialSource
-from datastore.table_differences import Difference
-from datastore.wire import Origin, ProxyUnusable
 
 logger = logging.getLogger(__name__)
 

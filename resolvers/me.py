@@ -2,9 +2,9 @@
 
 import strawberry
 
-from datastore.reporters import UserProfile
-from resolvers.access import Identity
-from resolvers.context import Info
+from datastore.sightings.reporters import UserProfile
+from resolvers.shared.authorization import Identity
+from resolvers.shared.context import Info
 
 
 async def me(info: Info) -> Identity | None:

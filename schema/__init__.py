@@ -13,10 +13,10 @@ from schema.feeds import FeedMutations, FeedQueries, FeedSubscriptions
 from schema.matches import NODES as MATCH_NODES
 from schema.matches import MatchMutations, MatchQueries, MatchSubscriptions
 from schema.me import MeQueries
-from schema.moments import SCALARS
 from schema.nodes import NodeQueries
 from schema.photos import NODES as PHOTO_NODES
 from schema.photos import PhotoMutations, PhotoQueries, PhotoSubscriptions
+from schema.scalars import SCALARS
 from schema.sightings import Sighting, SightingMutations, SightingQueries, SightingSubscriptions, UserProfile, Watch
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import strawberry
 
-from datastore import earthquake_events
-from datastore import earthquakes as records
-from datastore.declarations import Extent
-from datastore.earthquake_regions import SeismicRegion
-from datastore.earthquake_revisions import MOST_REVISIONS
-from datastore.earthquake_totals import Grouping
+from datastore.earthquakes import earthquakes as records
+from datastore.earthquakes import events as earthquake_events
+from datastore.earthquakes.regions import SeismicRegion
+from datastore.earthquakes.revisions import MOST_REVISIONS
+from datastore.earthquakes.totals import Grouping
 from datastore.keyspace import earthquake_statistics as statistics
 from datastore.keyspace import earthquakes as patterns
-from resolvers import earthquake_statistics as resolve_statistics
-from resolvers import earthquakes as resolve
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
+from resolvers.earthquakes import earthquakes as resolve
+from resolvers.earthquakes import statistics as resolve_statistics
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.fields import ask, listen
 

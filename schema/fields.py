@@ -5,10 +5,10 @@ from typing import Any
 
 import strawberry
 
-from datastore.declarations import NOT_SAID, AccessPattern, Extent
-from datastore.hub import Policy
-from datastore.pages import SortOrder
-from schema.conflicts import TellCurrent
+from datastore.change_streams.broadcast import Policy
+from datastore.model.access_patterns import NOT_SAID, AccessPattern, Extent
+from datastore.session.pagination import SortOrder
+from schema.version_conflicts import TellCurrent
 
 VERSION = (
     "Grows with every change that an update can make, for `expectedVersion`; 0 where nothing was changed here yet. "

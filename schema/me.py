@@ -6,12 +6,12 @@ from datastore.keyspace import sightings as patterns
 from datastore.keyspace.feeds import users
 from datastore.keyspace.matches import devices, live_activities
 from datastore.keyspace.photos import users as photo_users
-from resolvers import access
 from resolvers import me as resolve
 from resolvers.feeds import users as resolve_users
 from resolvers.matches import devices as resolve_devices
 from resolvers.matches import live_activities as resolve_live_activities
 from resolvers.photos import users as resolve_photo_users
+from resolvers.shared import authorization as access
 from schema.connections import Connection
 from schema.feeds.users import User
 from schema.fields import ask

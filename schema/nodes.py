@@ -5,9 +5,10 @@ import strawberry
 from datastore.keyspace import earthquakes, sightings
 from datastore.keyspace.feeds import comments, notifications, posts, users
 from datastore.keyspace.matches import active_matches, display_states, fixtures, leagues, match_follows, teams
-from datastore.keyspace.photos import faces, library, livestreams, persons
+from datastore.keyspace.photos import faces, livestreams, persons
+from datastore.keyspace.photos import photos as library
 from datastore.keyspace.photos import users as photo_users
-from resolvers import nodes as resolve
+from resolvers.shared import node_ids as resolve
 from schema.connections import Node
 from schema.fields import ask
 

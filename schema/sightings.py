@@ -6,12 +6,12 @@ from typing import Any
 
 import strawberry
 
-from datastore import reporters, watches
-from datastore import sightings as records
-from datastore.declarations import Extent
 from datastore.keyspace import sightings as patterns
-from resolvers import nodes
-from resolvers import sightings as resolve
+from datastore.model.access_patterns import Extent
+from datastore.sightings import reporters, watches
+from datastore.sightings import sightings as records
+from resolvers.shared import node_ids as nodes
+from resolvers.sightings import sightings as resolve
 from schema.connections import Connection, Node
 from schema.fields import ask, listen
 

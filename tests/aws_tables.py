@@ -5,9 +5,9 @@ import pytest
 from aiohttp import web
 from fault_proxy import Proxy, Seen, forward, refuse
 
-from datastore import table_updates
-from datastore.aws_endpoints import STREAMS_VARIABLE, TABLES_VARIABLE
-from datastore.backoff import Backoff
+from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.infrastructure import table_updates
 
 
 class Aws:

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from fault_proxy import corrupt, cut_body, cut_json, damage, garble, plain, refuse, reset
 
-from datastore.client import Client
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.client import Client
 from datastore.keyspace.sightings import BLIP
-from datastore.metering import Deadline
-from datastore.store import Store
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
 
 PUT_NEW = AccessPattern("T-1", "", BLIP, ("PutItem",), Who.ANY, condition="attribute_not_exists(PK)")
 READ = AccessPattern("T-2", "", BLIP, ("GetItem",), Who.ANY)

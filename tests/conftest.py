@@ -20,22 +20,22 @@ from request_rules import RequestWatch
 from rights import refused
 from store_engines import ENGINE, ROOT, Engines, engines_for_tests, free_port, make_tables
 
-from datastore.client import Client
 from datastore.database import Database, StoreOptions, open_database
-from datastore.declarations import Table
-from datastore.keyspace.roles import GATEWAY
-from datastore.metering import Call
+from datastore.dynamodb.client import Client
+from datastore.infrastructure.iam_roles import GATEWAY
+from datastore.model.access_patterns import Table
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.store import Store
-from edge.application import application
-from edge.capacity.settings import Capacity
-from edge.documents.executor import GatewayExecutor
-from edge.http.protocol import UVICORN_OPTIONS
-from edge.requests import Report
-from edge.settings import Settings
+from datastore.session.metering import Call
+from datastore.session.store import Store
 from pipelines.photos.janitor import Janitor
-from resolvers.access import Role
-from runtime import Gateway
+from resolvers.shared.authorization import Role
+from runtime.container import Gateway
+from server.admission.settings import Capacity
+from server.app import application
+from server.documents.executor import GatewayExecutor
+from server.http.protocol import UVICORN_OPTIONS
+from server.operations.lifecycle import Report
+from server.settings import Settings
 
 REAL_DATA = ROOT.parent / "shared" / "data"
 SECRET = "a secret for tests, long enough to sign with"

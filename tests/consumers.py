@@ -9,23 +9,23 @@ from typing import Any
 
 from feed_changes import store_of
 
-from datastore.attributes import encode_item
-from datastore.backoff import Backoff
-from datastore.client import Client
+from datastore.change_streams.dead_letters import DeadLetter, every_letter
+from datastore.change_streams.leases import Lease, lease_from
+from datastore.change_streams.shards.shard_reader import Wire, stream_of
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
-from datastore.dead_letters import DeadLetter, every_letter
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.codec import encode_item
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds import pipeline as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.leases import Lease, lease_from
-from datastore.shards import Wire, stream_of
-from datastore.store import Store
-from datastore.streams import Change
-from pipelines.streams.batches import Batches
-from pipelines.streams.consumer import Consumer
-from pipelines.streams.handlers import Handler
-from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.shard_work import Pace
+from datastore.session.store import Store
+from pipelines.consumer.batches import Batches
+from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.handlers import Handler
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.shard_worker import Pace
 
 NO_MORE = "The process is no more."
 AT_ONCE = Backoff(first=0.0, most=0.0, tries=6)

@@ -6,10 +6,10 @@ from typing import Any
 
 from conftest import Served
 
-from datastore.store import Store
-from pipelines.matches.orchestrator import MatchOrchestrator
-from pipelines.matches.poller import LiveChange, ScorePoller
-from pipelines.matches.providers import Provider
+from datastore.session.store import Store
+from pipelines.matches.live.orchestrator import MatchOrchestrator
+from pipelines.matches.live.poller import LiveChange, ScorePoller
+from pipelines.matches.providers.provider import Provider
 
 
 class Instance:

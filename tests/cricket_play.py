@@ -14,8 +14,8 @@ from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.teams import Team, Teams
-from pipelines.matches.poller import Tick
-from pipelines.matches.replay import ReplayProvider
+from pipelines.matches.live.poller import Tick
+from pipelines.matches.providers.replay import ReplayProvider
 
 Json = dict[str, Any]
 

@@ -9,14 +9,14 @@ from datetime import UTC, date, datetime, timedelta
 from process_clock import process_clock
 
 from datastore.database import StoreOptions, open_database
-from datastore.metering import Deadline
-from datastore.store import Store
-from pipelines.matches.cricsheet import read
-from pipelines.matches.deliveries import LoggedDelivery
-from pipelines.matches.demo_match import demo_match
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.demo.match import demo_match
 from pipelines.matches.pipeline import CricketPipeline, Pace
-from pipelines.matches.recordings import Recording
-from pipelines.matches.replay import ReplayProvider
+from pipelines.matches.providers.cricsheet.reader import read
+from pipelines.matches.providers.recordings import Recording
+from pipelines.matches.providers.replay import ReplayProvider
+from pipelines.matches.push.push_delivery import LoggedDelivery
 
 
 def recording(match_id: str) -> Recording:

@@ -22,9 +22,9 @@ from process_clock import ProcessClock
 from store_engines import free_port, make_tables, new_prefix
 
 from datastore.database import Database, StoreOptions, open_database
-from datastore.engine_access import VARIABLE, bearing
-from datastore.engine_directory import EngineDirectory
-from datastore.objects.opening import LOCAL_FOLDER
+from datastore.engine.access_key import VARIABLE, bearing
+from datastore.engine.directory import EngineDirectory
+from datastore.objects.factory import LOCAL_FOLDER
 
 READY_SECONDS = 40.0
 ENGINE_KEY = "k" * 32

@@ -9,12 +9,12 @@ from typing import Any
 from conftest import NOON, Served
 from earthquake_samples import scan_all
 
-from datastore.attributes import Item
-from datastore.day_bounds import is_natural
-from datastore.earthquake_regions import region_of
-from datastore.earthquake_statistics import magnitude_class
-from datastore.streams import Change
-from pipelines.earthquake_statistics import EarthquakeStatisticsPipeline
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import Item
+from datastore.earthquakes.day_bounds import is_natural
+from datastore.earthquakes.regions import region_of
+from datastore.earthquakes.statistics import magnitude_class
+from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
 
 Counts = dict[str, dict[str, dict[str, list[float]]]]
 

@@ -7,11 +7,11 @@ from typing import Any
 from conftest import NOON, Served
 from msgspec.structs import replace
 
-from datastore.attributes import Item, decode_item, encode_item
-from datastore.earthquake_events import Earthquake
-from datastore.earthquakes import Earthquakes
+from datastore.dynamodb.codec import Item, decode_item, encode_item
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.earthquakes.events import Earthquake
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.moments import day_bucket, epoch_ms
+from datastore.model.timestamps import day_bucket, epoch_ms
 
 MODEL = Earthquake("us1", epoch_ms(NOON), 4.5, "1 km N of Here", 33.25, -116.5, 9.75, "USGS", epoch_ms(NOON))
 

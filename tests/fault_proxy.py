@@ -15,9 +15,9 @@ import orjson
 from aiohttp import web
 from botocore.credentials import Credentials
 
-from datastore.backoff import Backoff
-from datastore.client import Client, Endpoint
-from datastore.signing import CredentialSource
+from datastore.dynamodb.client import Client, Endpoint
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.sigv4 import CredentialSource
 
 QUICK = Backoff(first=0.001, most=0.004, tries=4)
 LOCAL = Credentials("local", "local")

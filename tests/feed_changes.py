@@ -4,14 +4,14 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from datastore.attributes import Item, decode_item, encode_item
-from datastore.client import Client
+from datastore.change_streams.shards.stream_reader import Change, decode_change
 from datastore.database import Database
-from datastore.declarations import Table
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.codec import Item, decode_item, encode_item
 from datastore.keyspace.feeds.table import FEED
-from datastore.metering import Deadline
-from datastore.store import Store
-from datastore.streams import Change, decode_change
+from datastore.model.access_patterns import Table
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
 
 
 def store_of(database: Database, client: Client | None = None) -> Store:

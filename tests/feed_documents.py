@@ -7,9 +7,9 @@ from typing import Any
 from conftest import NOON, Answer, Served
 from feed_changes import feed_changes, store_of
 
-from datastore.attributes import encode_item
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.feeds.table import FEED
-from datastore.streams import Change
 from pipelines.feeds.handlers import feed_handlers
 
 

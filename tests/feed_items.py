@@ -6,12 +6,12 @@ from typing import Any
 
 from conftest import NOON
 
-from datastore.attributes import Item
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.feeds import comments, follows, likes, posts, users
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key
-from datastore.moments import iso
-from datastore.streams import Change
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import iso
 
 _sequence = itertools.count(1)
 

@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from process_clock import process_clock
 
 from datastore.database import StoreOptions, open_database
-from datastore.metering import Deadline
-from datastore.store import Store
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.consumer.shard_worker import Pace
 from pipelines.feeds.pipeline import FeedPipeline
-from pipelines.streams.shard_work import Pace
 
 QUICK = Pace(poll_seconds=0.02, lease_seconds=0.6, hold_seconds=0.2, discover_seconds=0.2, batch=100)
 

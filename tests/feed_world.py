@@ -10,27 +10,27 @@ from conftest import Clock
 from feed_changes import items_of
 from rights import refused
 
-from datastore.attributes import Item
-from datastore.client import Client
+from datastore.change_streams.shards.stream_reader import Change, decode_change
 from datastore.database import Database
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.prepared_request import Prepared
 from datastore.feeds.follows import Follow, Follows, edge_item, following_from, is_following
 from datastore.feeds.home_feeds import HomeFeeds, entry_from, is_entry, is_source, source_from
 from datastore.feeds.posts import Post, Posts, is_live, is_post, post_from
 from datastore.feeds.users import Users
 from datastore.feeds.visibility import Sight, Viewer, Visibility
+from datastore.infrastructure.iam_roles import LAMBDA_FEED, Role
 from datastore.keyspace.feeds.home_feeds import entry_parts
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import AUTHOR, UPDATE_USER, user
-from datastore.keyspace.parts import key_of
-from datastore.keyspace.roles import LAMBDA_FEED, Role
-from datastore.metering import Call, Deadline, Meter
-from datastore.moments import iso
-from datastore.pages import Span
-from datastore.requests import Prepared
-from datastore.shared_reads import ProcessReads
-from datastore.store import Store
-from datastore.streams import Change, decode_change
+from datastore.model.composite_keys import key_of
+from datastore.model.timestamps import iso
+from datastore.session.metering import Call, Deadline, Meter
+from datastore.session.pagination import Span
+from datastore.session.read_cache import ProcessReads
+from datastore.session.store import Store
 
 Hook = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 Happening = Callable[[], Awaitable[object]]

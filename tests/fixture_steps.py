@@ -6,7 +6,7 @@ from typing import Any
 from conftest import NOON, Answer, Served
 from msgspec.structs import replace
 
-from datastore.attributes import decode_item
+from datastore.dynamodb.codec import decode_item
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import fixture
 from datastore.matches.cricket import (
@@ -18,7 +18,7 @@ from datastore.matches.cricket import (
     Scorecard,
 )
 from datastore.matches.fixtures import Fixtures
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
 
 SYNC = """mutation ($fixtures: [FixtureInput!]!) {
   syncFixtures(fixtures: $fixtures) {

@@ -15,15 +15,15 @@ from typing import Any
 
 from process_clock import process_clock
 
-from datastore.bus.host import Bus
-from datastore.change_history import History
-from datastore.photos import releases
-from datastore.versions import PUT_VERSIONS
-from edge import identity
+from datastore.change_streams.relay.bus import Bus
+from datastore.change_streams.replay.history import History
+from datastore.photos import reservation_expiry as releases
+from datastore.session.optimistic_locking import PUT_VERSIONS
 from gateway import cli
 from pipelines.photos import janitor
 from resolvers.photos import uploads
-from runtime import Gateway
+from runtime.container import Gateway
+from server.security import jwt as identity
 
 
 def main(*arguments: str) -> None:

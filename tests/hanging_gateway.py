@@ -10,12 +10,12 @@ from typing import Any
 
 from starlette.types import Receive, Scope, Send
 
-import background
-import commands.processes
-import edge.server
-import workers.heartbeats
-from edge.application import Behind, application
+import runtime.cli.processes
+import runtime.jobs
+import runtime.supervisor.heartbeats
+import server.uvicorn
 from gateway import cli
+from server.app import Behind, application
 
 
 def spin() -> None:
@@ -54,12 +54,12 @@ class Spinning:
 
 
 def main() -> None:
-    vars(edge.server)["application"] = Hanging
-    commands.processes.PROGRAM = Path(__file__)
+    vars(server.uvicorn)["application"] = Hanging
+    runtime.cli.processes.PROGRAM = Path(__file__)
     if silent := os.environ.get("SILENT_SECONDS"):
-        workers.heartbeats.SILENT_SECONDS = float(silent)
+        runtime.supervisor.heartbeats.SILENT_SECONDS = float(silent)
     if os.environ.get("PIPELINE_SPINS"):
-        vars(background)["FeedPipeline"] = vars(background)["CricketPipeline"] = Spinning
+        vars(runtime.jobs)["FeedPipeline"] = vars(runtime.jobs)["CricketPipeline"] = Spinning
     cli()
 
 

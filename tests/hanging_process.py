@@ -2,7 +2,7 @@
 
 import threading
 
-from edge.server import end_process_in
+from server.uvicorn import end_process_in
 
 end_process_in(0.1)
 threading.Event().wait()

@@ -15,11 +15,11 @@ import aiohttp
 from deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Deployment, until
 from remote import Remote
 
+from datastore.change_streams.leases import Leases
+from datastore.change_streams.shards.shard_reader import stream_of
 from datastore.errors import DomainError
 from datastore.keyspace.feeds.table import FEED
-from datastore.leases import Leases
 from datastore.matches.active_matches import ActiveMatches
-from datastore.shards import stream_of
 
 # As a service manager does.
 RESTART_SECONDS = 0.1

@@ -7,15 +7,15 @@ from typing import Any
 from feed_changes import items_of
 from mixed_load import Fact
 
-from datastore.attributes import Item
 from datastore.database import Database
+from datastore.dynamodb.codec import Item
 from datastore.feeds.likes import is_like
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
 from datastore.keyspace.matches.teams import TEAMS
-from datastore.keyspace.parts import split
 from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.sightings import BLIP
+from datastore.model.composite_keys import split
 
 
 async def everything(database: Database) -> dict[Fact, Any]:

@@ -12,8 +12,7 @@ from cricket_pipeline import Instance
 from fixture_steps import one
 from test_active_matches import replay
 
-from datastore.attributes import encode_item
-from datastore.declarations import Table
+from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.matches.devices import DEVICES
 from datastore.keyspace.matches.display_states import DISPLAY_STATES
@@ -27,7 +26,8 @@ from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
-from resolvers.access import Role
+from datastore.model.access_patterns import Table
+from resolvers.shared.authorization import Role
 
 
 def seconds(moment: datetime) -> str:

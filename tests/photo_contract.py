@@ -6,9 +6,9 @@ from conftest import NOON, Served
 from photo_items import ADA, face, livestream, person, photo, put, tagged, user
 from PIL import Image
 
-from datastore.declarations import Operation, Who
-from datastore.ids import uuid7
-from resolvers.access import Role
+from datastore.model.access_patterns import Operation, Who
+from datastore.model.ids import uuid7
+from resolvers.shared.authorization import Role
 
 P1, P2 = person("p1", "Grace", faceCount=1), person("p2", "Alan")
 F1 = face("f1", "i1", "p1")

@@ -6,9 +6,9 @@ from typing import Any
 from conftest import Served
 from photo_items import ADA, ask_as
 
-from datastore.attributes import decode_item
+from datastore.dynamodb.codec import decode_item
 from datastore.keyspace.photos.table import SPARKS
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
 
 BOX = {"left": 0.1, "top": 0.2, "width": 0.3, "height": 0.4}
 TAG = """mutation ($input: TagFaceInput!, $at: DateTime) { tagFace(input: $input, takenAt: $at) {

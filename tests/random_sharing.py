@@ -11,8 +11,8 @@ from executor_differences import nulled
 from graphql import ExecutionResult, GraphQLSchema, OperationDefinitionNode, execute, parse, validate
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from compiled import operation_of
-from compiled.strawberry_fields import StrawberryExecutor
+from jit import operation_of
+from jit.strawberry_fields import StrawberryExecutor
 
 
 @dataclass(frozen=True)

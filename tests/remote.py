@@ -14,10 +14,10 @@ from conftest import SECRET, Answer, Clock, Served
 from process_clock import ProcessClock
 
 from datastore.database import Database
-from datastore.metering import Deadline
-from datastore.store import Store
-from edge.identity import Tokens, TokenSettings
-from resolvers.access import Role
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from resolvers.shared.authorization import Role
+from server.security.jwt import Tokens, TokenSettings
 
 PASSING = {"THROTTLED", "UNAVAILABLE", "TIMEOUT"}
 LOST = {"message": "lost", "extensions": {"code": "UNAVAILABLE", "mayHaveBeenApplied": True}}

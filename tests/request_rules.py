@@ -14,10 +14,10 @@ import botocore.session
 import orjson
 from botocore.validate import ParamValidator
 
-from datastore.client import ITEM_OPERATIONS, Client
-from datastore.declarations import Table
+from datastore.dynamodb.client import ITEM_OPERATIONS, Client
+from datastore.dynamodb.prepared_request import Prepared
 from datastore.keyspace import TABLES
-from datastore.requests import Prepared
+from datastore.model.access_patterns import Table
 
 CHECKED = ITEM_OPERATIONS | {"CreateTable"}
 # Attributes of an index (Projection's "Array Members"), and of all indexes of a table together.

@@ -5,8 +5,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
+from datastore.infrastructure.iam_roles import Role
 from datastore.infrastructure.policies import named, policy
-from datastore.keyspace.roles import Role
 
 REGION, ACCOUNT = "eu-central-1", "123456789012"
 TABLES = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/"

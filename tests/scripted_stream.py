@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from datastore.client import RequestRefused
+from datastore.dynamodb.client import RequestRefused
 
 
 @dataclass

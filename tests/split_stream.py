@@ -11,8 +11,8 @@ import orjson
 from aiohttp import web
 from fault_proxy import Proxy, Seen
 
-from datastore.client import RequestRefused
-from datastore.shards import Wire
+from datastore.change_streams.shards.shard_reader import Wire
+from datastore.dynamodb.client import RequestRefused
 
 SLOTS = 8
 MOST_OPEN = 4

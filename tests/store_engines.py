@@ -18,13 +18,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from datastore import tables
-from datastore.client import RequestRefused
 from datastore.database import Database, StoreOptions, open_database
-from datastore.declarations import Table
-from datastore.engine_process import index_stream
-from datastore.engine_programs import SERVER, Dynoxide, EngineMissing, find_binary, find_program
+from datastore.dynamodb.client import RequestRefused
+from datastore.engine.process import index_stream
+from datastore.engine.programs import SERVER, Dynoxide, EngineMissing, find_binary, find_program
+from datastore.infrastructure import tables
 from datastore.keyspace import TABLES
+from datastore.model.access_patterns import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 DYNAMODB_LOCAL = ROOT / "build" / "dynamodb-local"

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import workers.heartbeats
-import workers.slot
-import workers.worker
-from workers.supervisor import Supervisor
+import runtime.supervisor.heartbeats
+import runtime.supervisor.slot
+import runtime.supervisor.worker
+from runtime.supervisor.supervisor import Supervisor
 
 STAND_IN = Path(__file__).with_name("standing_in.py")
 # Who hangs is killed after so long.
@@ -43,13 +43,13 @@ def take(terminal: str) -> None:
 
 
 def main(folder: str, count: str, port: str, terminal: str = "", *rest: str) -> None:
-    workers.worker.START_SECONDS = float(os.environ.get("START_SECONDS", START_SECONDS))
-    workers.slot.FIRST_DELAY = 0.01
+    runtime.supervisor.worker.START_SECONDS = float(os.environ.get("START_SECONDS", START_SECONDS))
+    runtime.supervisor.slot.FIRST_DELAY = 0.01
     if silent := os.environ.get("SILENT_SECONDS"):
-        workers.heartbeats.SILENT_SECONDS = float(silent)
-        workers.heartbeats.BEAT_SECONDS = workers.worker.STACKS_SECONDS = float(silent) / 20
+        runtime.supervisor.heartbeats.SILENT_SECONDS = float(silent)
+        runtime.supervisor.heartbeats.BEAT_SECONDS = runtime.supervisor.worker.STACKS_SECONDS = float(silent) / 20
     leave = dict.fromkeys(LEAVE, float(os.environ["LEAVE_SECONDS"])) if "LEAVE_SECONDS" in os.environ else LEAVE
-    for module in (workers.slot, workers.supervisor):
+    for module in (runtime.supervisor.slot, runtime.supervisor.supervisor):
         vars(module).update(leave)
     if terminal:
         take(terminal)

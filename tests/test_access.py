@@ -5,8 +5,8 @@ from conftest import Served
 from photo_items import ADA
 from test_contract import ASK, CONTRACT
 
-from datastore.declarations import Who
-from resolvers.access import Role
+from datastore.model.access_patterns import Who
+from resolvers.shared.authorization import Role
 
 WHO = {name: who for _, name, _, who in CONTRACT}
 OUTCOMES: dict[Who, dict[Role | None, list[str]]] = {

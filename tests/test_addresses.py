@@ -17,9 +17,9 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Message, Scope
 
-from edge.capacity.addresses import behind_proxies, network_of
-from edge.capacity.settings import Capacity, capacity_of
-from edge.settings import Misconfigured, Settings, from_environment
+from server.admission.client_address import behind_proxies, network_of
+from server.admission.settings import Capacity, capacity_of
+from server.settings import Misconfigured, Settings, from_environment
 
 
 async def seen(peer: str, trusted: tuple[str, ...], *headers: tuple[bytes, bytes]) -> tuple[str, str]:

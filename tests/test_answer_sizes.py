@@ -14,17 +14,17 @@ from test_sighting_subscriptions import foreign_sighting, raw_put
 
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
-from edge.answers import MAX_ANSWER_CHARACTERS, Allowance, is_too_large
-from edge.capacity.places import Places
-from edge.capacity.settings import Capacity
-from edge.documents.variables import characters_in
-from edge.http.bodies import Bodies
-from edge.http.headers import Headers
-from edge.http.refusals import ClientGone, Refused
-from edge.operations import Caller, Operation, Transport
-from edge.requests import ANSWER_BYTES_PER_UNIT, FREE_EVENT_BYTES, LEAST_UNITS, VALUES_PER_UNIT, Request
-from edge.settings import Settings
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.admission.quotas import Places
+from server.admission.settings import Capacity
+from server.documents.variables import characters_in
+from server.http.body import Bodies
+from server.http.headers import Headers
+from server.http.refusals import ClientGone, Refused
+from server.operations.lifecycle import ANSWER_BYTES_PER_UNIT, FREE_EVENT_BYTES, LEAST_UNITS, VALUES_PER_UNIT, Request
+from server.operations.outcome import MAX_ANSWER_CHARACTERS, Allowance, is_too_large
+from server.operations.request import Caller, Operation, Transport
+from server.settings import Settings
 
 SIGHTING = (
     "area category description confidence freshness reportedAt expiresAt reporter {trustTier streakDays reportTotal}"
@@ -148,9 +148,9 @@ def test_the_same_text_counts_wherever_it_stands() -> None:
 async def test_an_answer_of_too_many_characters_is_refused(
     served: Served, monkeypatch: pytest.MonkeyPatch, unmeasured: int
 ) -> None:
-    monkeypatch.setattr("edge.answers.MAX_ANSWER_CHARACTERS", 50)
-    monkeypatch.setattr("edge.execution.MAX_ANSWER_CHARACTERS", 50)
-    monkeypatch.setattr("edge.execution.UNMEASURED_VALUES", unmeasured)
+    monkeypatch.setattr("server.operations.outcome.MAX_ANSWER_CHARACTERS", 50)
+    monkeypatch.setattr("server.operations.runner.MAX_ANSWER_CHARACTERS", 50)
+    monkeypatch.setattr("server.operations.runner.UNMEASURED_VALUES", unmeasured)
 
     answer = await served.ask("{areas categories}")
 

@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from store_engines import ROOT
 from time_ahead import jump
 
-from datastore.backoff import Backoff
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
 from datastore.matches.display import DisplayBatter, DisplayBowler, DisplaySide, DisplayState
-from pipelines.matches.apns import ApnsDelivery, ApnsLimits
-from pipelines.matches.apns_credentials import ApnsCredentials, CredentialsError
-from pipelines.matches.apns_payload import collapse_id, content_state, end, start, update
-from pipelines.matches.deliveries import LoggedDelivery, Outcome, Push, Sent
+from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.apns_credentials import ApnsCredentials, CredentialsError
+from pipelines.matches.push.apns_payload import collapse_id, content_state, end, start, update
+from pipelines.matches.push.push_delivery import LoggedDelivery, Outcome, Push, Sent
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from datastore.attributes import decode, decode_item, encode, encode_item, stored_bytes
-from datastore.client import RequestRefused
 from datastore.database import Database
+from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.codec import decode, decode_item, encode, encode_item, stored_bytes
 
 KEY = {"PK": {"S": "A"}, "SK": {"S": "B"}}
 ENGINE_SETTINGS = settings(

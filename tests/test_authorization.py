@@ -15,12 +15,12 @@ from test_contract import ASK, FOLLOWER_SETUP, OTHER_SETUP, SETUP, SYSTEM_SETUP,
 from test_notifications import notification_item
 
 import schema as api
-from datastore.declarations import AccessPattern, Who
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
-from resolvers.access import Role
+from datastore.model.access_patterns import AccessPattern, Who
+from resolvers.shared.authorization import Role
 
 LET_IN: list[str] = []
 SIGN_IN, FORBIDDEN, MISSING = ["UNAUTHENTICATED"], ["FORBIDDEN"], ["NOT_FOUND"]

@@ -12,12 +12,12 @@ from command_line import refused_in_a_line, run_here
 from conftest import SECRET
 from fault_proxy import Proxy
 
-from background import pipeline_pace
-from datastore.aws_endpoints import STREAMS_VARIABLE, TABLES_VARIABLE, addresses, is_aws, partition_of
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
+from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE, addresses, is_aws, partition_of
 from datastore.objects.none import NoObjects
-from edge.settings import Settings
-from runtime import Gateway, followed_every
+from runtime.container import Gateway, followed_every
+from runtime.jobs import pipeline_pace
+from server.settings import Settings
 
 VPC = "https://vpce-0a1b-2c3d.dynamodb.eu-central-1.vpce.amazonaws.com"
 CHINA_VPC = "https://vpce-0a1b-2c3d.dynamodb.cn-north-1.vpce.amazonaws.com.cn"

@@ -10,17 +10,17 @@ from consumers import AT_ONCE, SOON, Noting, letters_of, now, record, until
 from fault_proxy import Proxy, refuse
 from feed_changes import store_of
 
-from datastore.backoff import Backoff
-from datastore.client import Client, RequestRefused
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
 from datastore.keyspace.feeds.pipeline import BURY
 from datastore.keyspace.feeds.table import FEED
-from datastore.streams import Change
-from pipelines.streams import outages
-from pipelines.streams.batches import RETRIES, Batches
-from pipelines.streams.handlers import Handler
-from pipelines.streams.metrics import StreamMetrics
+from pipelines.consumer import failures as outages
+from pipelines.consumer.batches import RETRIES, Batches
+from pipelines.consumer.handlers import Handler
+from pipelines.consumer.metrics import StreamMetrics
 
 
 def batches_of(

@@ -90,7 +90,7 @@ async def test_calls_are_as_few_in_whatever_order_the_lists_come_in(
     expected = await served.ask(SEVERAL, user="joe")
 
     for turns in [1] * 12 + [60]:
-        monkeypatch.setattr("datastore.loading.COMPILED_TURNS", turns)
+        monkeypatch.setattr("datastore.session.point_reads.COMPILED_TURNS", turns)
         answer = await served.ask(SEVERAL, user="joe")
         assert (answer.data, answer.errors) == (expected.data, None)
         assert Counter(call.operation for call in answer.calls) == {"Query": 5, "BatchGetItem": 2}

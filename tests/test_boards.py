@@ -10,16 +10,16 @@ from conftest import NOON
 from fault_proxy import Proxy, forward, lose_answer
 from feed_changes import items_of, store_of
 
-from datastore import effects
-from datastore.client import Client
+from datastore.change_streams import exactly_once as effects
+from datastore.change_streams.exactly_once import Effect, Write
 from datastore.database import Database
-from datastore.effects import Effect, Write
+from datastore.dynamodb.client import Client
 from datastore.errors import Throttled
-from datastore.feeds.boards import Board, Boards, Member
+from datastore.feeds.leaderboard_snapshots import Board, Boards, Member
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
-from datastore.moments import to_seconds
-from pipelines.feeds.boards import CONFLICTS, KEPT, SHOWN, Period, Renewal, merge
+from datastore.model.timestamps import to_seconds
+from pipelines.feeds.leaderboard_refresh import CONFLICTS, KEPT, SHOWN, Period, Renewal, merge
 
 DAY: Period = (keys.TAGS, "2026-06-25")
 MONTH: Period = (keys.AUTHORS, "2026-06")

@@ -24,15 +24,15 @@ from fault_proxy import (
     until,
 )
 
-from datastore.backoff import Backoff
-from datastore.breaker import Breaker, State, Terms
-from datastore.client import Client
 from datastore.database import Database
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.budget import RetryBudget
+from datastore.dynamodb.retry.circuit_breaker import Breaker, State, Terms
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
-from datastore.retry_budget import RetryBudget
-from datastore.wire import Limits
 
 SOON = Terms(patience=0.1, first=0.01, interval=0.02)
 # It stays with those who wait.

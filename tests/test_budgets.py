@@ -18,16 +18,16 @@ from virtual_time import VirtualLoop, in_virtual_time
 
 from datastore.errors import Throttled
 from datastore.keyspace.sightings import BLIP
-from edge.answers import Allowance, Stage
-from edge.capacity.addresses import payer
-from edge.capacity.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
-from edge.capacity.redis_budgets import CONNECTIONS, RedisBuckets
-from edge.capacity.settings import Capacity
-from edge.documents.costs import Estimated
-from edge.operations import Caller
-from edge.requests import LEAST_UNITS, OverBudget
-from edge.settings import Settings
-from resolvers.access import Identity, Role
+from resolvers.shared.authorization import Identity, Role
+from server.admission.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
+from server.admission.client_address import payer
+from server.admission.redis_budgets import CONNECTIONS, RedisBuckets
+from server.admission.settings import Capacity
+from server.documents.cost.analysis import Estimated
+from server.operations.lifecycle import LEAST_UNITS, OverBudget
+from server.operations.outcome import Allowance, Stage
+from server.operations.request import Caller
+from server.settings import Settings
 
 REDIS = os.environ.get("GATEWAY_TEST_REDIS_URL", "redis://127.0.0.1:6379/0")
 NEARLY = 1e-6

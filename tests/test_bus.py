@@ -11,9 +11,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from redis_server import RedisServer
 
-from datastore.bus.connection import BusAway, BusRefuses, Connection, LeaseLost, OutOfOrder, Relayed, State
-from datastore.bus.scripts import BYTES_KEPT, CHANGES_KEPT, ENTRY_BYTES
-from datastore.positions import Reached, joined, lacking
+from datastore.change_streams.relay.lua import BYTES_KEPT, CHANGES_KEPT, ENTRY_BYTES
+from datastore.change_streams.relay.redis_connection import (
+    BusAway,
+    BusRefuses,
+    Connection,
+    LeaseLost,
+    OutOfOrder,
+    Relayed,
+    State,
+)
+from datastore.change_streams.shards.checkpoints import Reached, joined, lacking
 
 HERE = joined("o", "iterator")
 

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from datastore.bus.connection import Relayed, State
-from datastore.bus.deduplication import Deduplicator
-from datastore.change_log import Log
-from datastore.places import key_of
-from datastore.positions import START, Reached
-from datastore.streams import Change, decode_change
+from datastore.change_streams.relay.deduplication import Deduplicator
+from datastore.change_streams.relay.redis_connection import Relayed, State
+from datastore.change_streams.replay.replay_log import Log
+from datastore.change_streams.replay.resume_token import key_of
+from datastore.change_streams.shards.checkpoints import START, Reached
+from datastore.change_streams.shards.stream_reader import Change, decode_change
 
 
 def now() -> datetime:

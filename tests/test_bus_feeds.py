@@ -11,8 +11,8 @@ from bus_hosts import Hosts, Process, direct, number_of, reads_settle, take, unt
 from redis_server import RedisServer
 
 from datastore.database import Database
-from datastore.declarations import Table
 from datastore.errors import TableMissing
+from datastore.model.access_patterns import Table
 
 
 @pytest.fixture

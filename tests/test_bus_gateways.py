@@ -21,11 +21,11 @@ from test_match_updates import advance, begun
 from test_resume import CUTS, cut_at_random, write_until
 
 from datastore.database import StoreOptions, open_database
-from datastore.declarations import Table
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.model.access_patterns import Table
+from resolvers.shared.authorization import Role
+from server.settings import Settings
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 SCORES = "subscription { liveScores { isSnapshot updates { matchId version conflated } } }"

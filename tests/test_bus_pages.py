@@ -8,8 +8,15 @@ from contextlib import asynccontextmanager
 import pytest
 from redis_server import RedisServer
 
-from datastore.bus.connection import ENTRIES, PAGE_BYTES, PAST_BYTES, BusSlow, Connection, Relayed
-from datastore.bus.scripts import ENTRY_BYTES
+from datastore.change_streams.relay.lua import ENTRY_BYTES
+from datastore.change_streams.relay.redis_connection import (
+    ENTRIES,
+    PAGE_BYTES,
+    PAST_BYTES,
+    BusSlow,
+    Connection,
+    Relayed,
+)
 
 KEY = "{gateway:bus:t__}Blip:changes"
 
@@ -95,7 +102,7 @@ async def test_pages_that_come_too_slowly_become_smaller_and_grow_again(redis: R
 
 
 async def test_a_page_has_one_entry_at_least(redis: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.bus.connection.BLOCK_SECONDS", 0.01)
+    monkeypatch.setattr("datastore.change_streams.relay.redis_connection.BLOCK_SECONDS", 0.01)
     line = Line(redis.port)
     line.bytes_per_second = 1
     async with line.open() as url:

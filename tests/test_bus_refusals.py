@@ -13,11 +13,11 @@ from scripted_stream import Script, Shard
 from store_engines import ROOT
 from test_bus_pages import Line
 
-import datastore.streams as module
-from datastore.bus.connection import Connection
+import datastore.change_streams.shards.stream_reader as module
+from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.relay.redis_connection import Connection
+from datastore.change_streams.shards.checkpoints import Reached
 from datastore.errors import Unavailable
-from datastore.following import Following
-from datastore.positions import Reached
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ async def probes(process: Process) -> Any:
 
 @pytest.fixture
 async def two(hosts: Hosts, script: Script, monkeypatch: pytest.MonkeyPatch) -> Two:
-    monkeypatch.setattr("datastore.bus.host.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("datastore.change_streams.relay.bus.RETRY_SECONDS", 0.05)
     processes = [hosts.process() for _ in range(2)]
     two = Two(script, processes, [await hosts.follow(process) for process in processes])
     await two.are_told()
@@ -121,7 +121,7 @@ async def test_a_name_that_leads_to_another_redis_is_followed(
     script: Script, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one it led to lives on, as a replica: only who connects anew gets away from it."""
-    monkeypatch.setattr("datastore.bus.host.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("datastore.change_streams.relay.bus.RETRY_SECONDS", 0.05)
     line, new = Line(redis.port), RedisServer()
     async with line.open() as url, AsyncExitStack() as stack:
         stack.callback(new.close)
@@ -150,7 +150,7 @@ async def test_the_outage_is_told_once_and_its_end(
     await two.go_away()
     redis.client.replicaof("NO", "ONE")
     await two.come_back()
-    told = [record.getMessage() for record in caplog.records if record.name == "datastore.bus.host"]
+    told = [record.getMessage() for record in caplog.records if record.name == "datastore.change_streams.relay.bus"]
     assert [line.partition(":")[0] for line in sorted(told)] == [
         *["The bus is away, tables' streams are read directly"] * 2,
         *["The bus is back."] * 2,
@@ -209,7 +209,7 @@ async def test_a_holder_that_cannot_read_the_table_leaves_it_to_another(two: Two
 
 
 async def test_a_table_that_nobody_can_read_is_told_once_and_goes_on(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.bus.holding.REFUSED_SECONDS", 0.2)
+    monkeypatch.setattr("datastore.change_streams.relay.leader.REFUSED_SECONDS", 0.2)
     cuts = [Cut(process) for process in two.processes]
     for cut in cuts:
         cut.is_cut = True
@@ -227,7 +227,7 @@ async def test_who_cannot_read_a_table_does_not_want_it_for_a_while(
     two: Two, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each release leaves a word on the bus, which would push out what is kept there."""
-    monkeypatch.setattr("datastore.bus.holding.REFUSED_SECONDS", 60)
+    monkeypatch.setattr("datastore.change_streams.relay.leader.REFUSED_SECONDS", 60)
     (key,) = redis.client.scan_iter("*:changes")
     kept = redis.client.xlen(key)
     cuts = [Cut(process) for process in two.processes]

@@ -9,7 +9,7 @@ from bus_hosts import Hosts, direct, on_bus, reads_settle, take, until
 from redis_server import RedisServer
 from scripted_stream import Script, Shard
 
-from datastore.streams import ChangesLost
+from datastore.change_streams.shards.stream_reader import ChangesLost
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def test_a_fresh_process_that_begins_the_order_anew_leaves_no_gap_to_other
 async def test_shards_that_are_gone_are_forgotten(
     hosts: Hosts, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.streams.RETENTION", timedelta(0))
+    monkeypatch.setattr("datastore.change_streams.shards.stream_reader.RETENTION", timedelta(0))
     one, other = hosts.process(), hosts.process()
     await hosts.follow(one)
     events = await hosts.follow(other)

@@ -13,8 +13,8 @@ from bus_hosts import KEYS, Hosts, Process, take
 from redis_server import RedisServer
 from split_stream import SplitStream
 
+from datastore.change_streams.change_subscription import Following
 from datastore.database import Database
-from datastore.following import Following
 from datastore.keyspace.sightings import BLIP
 
 # BUS_EVENTS=200 takes some minutes.

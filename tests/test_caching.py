@@ -14,17 +14,17 @@ from store_engines import ROOT, free_port
 from transports import get, persisted
 
 import schema as api
-from datastore.declarations import Who
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EVENT
-from edge.capacity.settings import Capacity
-from edge.documents.ages import Ages
-from edge.documents.manifest import sha256_of
-from edge.documents.prepared import Documents
-from edge.documents.settings import DocumentSettings, DocumentsMode
-from edge.http.caching import NAMED_SECONDS
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.model.access_patterns import Who
+from resolvers.shared.authorization import Role
+from server.admission.settings import Capacity
+from server.documents.cache_control import Ages
+from server.documents.document_cache import Documents
+from server.documents.persisted.manifest import sha256_of
+from server.documents.settings import DocumentSettings, DocumentsMode
+from server.http.cache import NAMED_SECONDS
+from server.settings import Settings
 
 QUAKE = 'query Quake($id: ID! = "us1") { earthquake(eventId: $id) { eventId place } }'
 DOCUMENTS = {

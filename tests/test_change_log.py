@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datastore import change_log
-from datastore.change_log import Log, PlaceRefused, Wanted
-from datastore.change_runs import Entry
+from datastore.change_streams.replay import replay_log as change_log
+from datastore.change_streams.replay.replay_log import Log, PlaceRefused, Wanted
+from datastore.change_streams.replay.resume_token import MOST_SHARDS, Place, decode, idle, key_of
+from datastore.change_streams.replay.runs import Entry
+from datastore.change_streams.shards.checkpoints import joined
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Unavailable
-from datastore.places import MOST_SHARDS, Place, decode, idle, key_of
-from datastore.positions import joined
-from datastore.streams import Change
 
 NOW = 1_790_000_000
 STREAM = key_of("arn", "")

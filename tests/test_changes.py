@@ -18,21 +18,21 @@ import orjson
 import pytest
 from scripted_stream import Script, Shard
 
-from datastore import changes as changes_module
-from datastore import streams as module
-from datastore.change_log import PlaceRefused, Wanted
-from datastore.change_reading import OlderChanges
-from datastore.changes import ChangeFeed
-from datastore.client import RequestRefused
-from datastore.declarations import Table
-from datastore.engine_programs import EngineMissing, find_binary
+from datastore.change_streams import change_feed as changes_module
+from datastore.change_streams.broadcast import Keeping, Policy
+from datastore.change_streams.change_feed import ChangeFeed
+from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.replay.backfill import OlderChanges
+from datastore.change_streams.replay.replay_log import PlaceRefused, Wanted
+from datastore.change_streams.replay.resume_token import key_of
+from datastore.change_streams.shards import stream_reader as module
+from datastore.change_streams.shards.read_pace import FIRST_INTERVAL_SECONDS, JITTER
+from datastore.change_streams.shards.shard_reader import StreamMissing
+from datastore.change_streams.shards.stream_reader import Change, ChangesLost, StreamReader
+from datastore.dynamodb.client import RequestRefused
+from datastore.engine.programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
-from datastore.following import Following
-from datastore.hub import Keeping, Policy
-from datastore.places import key_of
-from datastore.read_pace import FIRST_INTERVAL_SECONDS, JITTER
-from datastore.shards import StreamMissing
-from datastore.streams import Change, ChangesLost, StreamReader
+from datastore.model.access_patterns import Table
 
 BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 MUTE = Table("Mute", "pk", "sk")
@@ -568,7 +568,7 @@ async def test_trimmed_changes_are_told_after_what_came_before() -> None:
 
 
 async def test_an_outage_longer_than_the_retention_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.shard_places.RETENTION", timedelta(0))
+    monkeypatch.setattr("datastore.change_streams.shards.shard_iterator.RETENTION", timedelta(0))
     script = Script(a=Shard())
     async with scripted(script).follow(BLIP, number_of) as events:
         script.generation += 1

@@ -28,14 +28,14 @@ from fault_proxy import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastore.backoff import Backoff
-from datastore.client import Client, RequestRefused
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP
-from datastore.metering import Meter
-from datastore.requests import Prepared
-from datastore.wire import Limits
+from datastore.session.metering import Meter
 
 # --- Trying again -----------------------------------------------------------------------------------------------------
 

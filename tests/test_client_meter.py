@@ -9,13 +9,13 @@ import pytest
 from client_faults import FINAL, PUT_NEW, store_on
 from fault_proxy import QUICK, Proxy, hang, plain, refuse
 
-from datastore.attributes import Item
-from datastore.client import ITEM_OPERATIONS, Client, ConditionFailed, RequestRefused, TransactionCancelled
 from datastore.database import Database, StoreOptions, open_database
+from datastore.dynamodb.client import ITEM_OPERATIONS, Client, ConditionFailed, RequestRefused, TransactionCancelled
+from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP
-from datastore.metering import WRITE_PRICE, Meter
-from datastore.store import Action
+from datastore.session.metering import WRITE_PRICE, Meter
+from datastore.session.store import Action
 
 
 def _requests(table: str) -> Iterator[tuple[str, dict[str, Any]]]:

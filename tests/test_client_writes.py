@@ -7,14 +7,14 @@ import pytest
 from client_faults import CONSISTENT, PUT_NEW, READ, TRANSIENT, store_on
 from fault_proxy import Fault, Proxy, cut_body, damage, forget_token, hang, lose_answer, plain, refuse, reset
 
-from datastore.client import Client, TransactionCancelled
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.client import Client, TransactionCancelled
 from datastore.errors import Throttled, Timeout, Unavailable
-from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
-from datastore.metering import Deadline, Meter
-from datastore.store import Action, Store, Written
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key
+from datastore.session.metering import Deadline, Meter
+from datastore.session.store import Action, Store, Written
 
 COUNTED = AccessPattern(
     "TEST-W9",

@@ -15,11 +15,11 @@ from deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Part, until
 from feed_process import instance_of
 from test_kills import World, deployed
 
+from datastore.change_streams.leases import Lease, Leases
+from datastore.change_streams.shards.shard_reader import stream_of
 from datastore.keyspace.feeds.table import FEED
-from datastore.leases import Lease, Leases
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.live_state import ActiveMatch
-from datastore.shards import stream_of
 
 PAUSE_SECONDS = float(os.environ.get("PAUSE_SECONDS", "3"))
 LEASE_SECONDS = float(os.environ.get("PAUSE_LEASE", "1"))

@@ -31,10 +31,10 @@ from store_engines import ROOT, free_port
 
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.sightings import BLIP
-from datastore.pages import Span
-from datastore.reporters import Reporters
-from datastore.sightings import Sightings
-from pipelines.demo import EARTHQUAKE_EVERY, SIGHTING_EVERY, YOUNGEST, Demo
+from datastore.session.pagination import Span
+from datastore.sightings.reporters import Reporters
+from datastore.sightings.sightings import Sightings
+from pipelines.demo.scene import EARTHQUAKE_EVERY, SIGHTING_EVERY, YOUNGEST, Demo
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +145,7 @@ def test_a_damaged_database_is_told_in_one_line(tmp_path: Path) -> None:
 def test_a_store_that_cannot_be_reached_ends_a_command_with_one_line() -> None:
     nowhere = ("--store", f"http://127.0.0.1:{free_port()}")
     refused(run("seed", *nowhere), 1, "Error: The store cannot be reached at the moment")
-    ingest = run("ingest", "earthquakes", "pipelines/demo_data/earthquakes.geojson", *nowhere)
+    ingest = run("ingest", "earthquakes", "pipelines/demo/data/earthquakes.geojson", *nowhere)
     refused(ingest, 1, "Error: the feed was not ingested to its end: UNAVAILABLE")
 
 

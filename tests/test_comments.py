@@ -11,11 +11,11 @@ from conftest import NOON, Answer, Served
 from feed_items import comment_item, post_item
 from feed_steps import SEEN_BY, VIEWERS, assert_paged, cast, done, enter, follow, unfollow, write
 
-from datastore.ids import uuid7, uuid7_moment
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.moments import iso, to_seconds
-from resolvers.access import Role
+from datastore.model.ids import uuid7, uuid7_moment
+from datastore.model.timestamps import iso, to_seconds
+from resolvers.shared.authorization import Role
 
 ADD = """
 mutation ($post: ID!, $id: ID, $text: String!) {

@@ -10,8 +10,8 @@ import strawberry
 from graphql import ExecutionResult, GraphQLSchema, execute, parse
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from compiled import operation_of
-from compiled.strawberry_fields import StrawberryExecutor
+from jit import operation_of
+from jit.strawberry_fields import StrawberryExecutor
 
 
 class Compiling(StrawberryExecutor):

@@ -9,7 +9,8 @@ from weakref import ref
 import pytest
 from graphql import ExecutionResult, GraphQLSchema, build_schema, parse
 
-from compiled import CompiledExecutor, Operation, executor, operation_of, source
+from jit import CompiledExecutor, Operation, executor, operation_of
+from jit import codegen as source
 
 SCHEMA: GraphQLSchema = build_schema("type Query { me: Query name: String others: [Query] none: Query }")
 

@@ -33,11 +33,11 @@ from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 import schema as api
-from edge.documents.executor import GatewayExecutor
-from edge.documents.prepared import Documents
-from edge.documents.settings import document_settings
-from edge.graphiql import examples
-from resolvers.access import Identity, Role
+from resolvers.shared.authorization import Identity, Role
+from server.documents.document_cache import Documents
+from server.documents.executor import GatewayExecutor
+from server.documents.settings import document_settings
+from server.http.graphiql import examples
 
 GENERATED = int(os.environ.get("COMPILED_EXAMPLES", "40"))
 

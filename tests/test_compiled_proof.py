@@ -19,8 +19,8 @@ from graphql import build_schema, execute, parse
 from graphql.execution import Executor
 from random_values import CALM
 
-from compiled import CompiledExecutor
-from compiled.running import Waiting
+from jit import CompiledExecutor
+from jit.execution import Waiting
 
 
 class Compiled(CompiledExecutor):

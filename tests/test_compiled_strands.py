@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from graphql import ExecutionResult, GraphQLSchema, build_schema, execute, parse
 
-from compiled import CompiledExecutor
+from jit import CompiledExecutor
 
 NAME: ContextVar[str] = ContextVar("NAME")
 Resolve = Callable[[], Awaitable[Any]]

@@ -22,10 +22,10 @@ from forking import Forked
 from store_engines import ROOT, free_port
 from test_operations import named, told
 
-from datastore.bus.scripts import BYTES_KEPT
+from datastore.change_streams.relay.lua import BYTES_KEPT
 from deploy.rehearse import instructions
-from edge.identity import Tokens, TokenSettings
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.security.jwt import Tokens, TokenSettings
 
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
 SERVICES: dict[str, Any] = COMPOSE["services"]

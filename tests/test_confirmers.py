@@ -9,11 +9,11 @@ from aiohttp import web
 from conftest import NOON, Answer, Served
 from fault_proxy import Proxy, Seen, forward, lose_answer
 
-from datastore.attributes import Item
 from datastore.database import StoreOptions
+from datastore.dynamodb.codec import Item
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.sightings import BLIP
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
 
 REPORT = 'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "A cat"}) { sightingId } }'
 CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'

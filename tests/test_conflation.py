@@ -14,7 +14,7 @@ from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
 from datastore.matches.live_state import LiveScore, Part
 from resolvers.matches.conflation import conflated
 from resolvers.matches.match_update import PATIENT, MatchUpdate
-from resolvers.progress import Progress
+from resolvers.shared.resume_position import Progress
 
 LIVE = LiveScore("1st Innings", MatchPhase.LIVE)
 INTERVAL = 0.4

@@ -17,15 +17,15 @@ from feed_changes import items_of, put, store_of
 from feed_items import like_item, post_item, user_item
 from store_engines import ROOT, free_port
 
-from datastore.client import Client
+from datastore.change_streams.leases import Leases
+from datastore.change_streams.shards.shard_reader import ShardCursor, sequence_of, shards_of, stream_of
 from datastore.database import Database, StoreOptions
-from datastore.expiry import sweep
+from datastore.dynamodb.client import Client
+from datastore.engine.ttl_sweeper import sweep
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
-from datastore.leases import Leases
-from datastore.shards import ShardCursor, sequence_of, shards_of, stream_of
-from edge.settings import Misconfigured, Settings
-from runtime import Gateway
+from runtime.container import Gateway
+from server.settings import Misconfigured, Settings
 
 ONE_LIFE = QUICK.lease_seconds
 

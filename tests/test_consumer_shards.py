@@ -18,16 +18,22 @@ from feed_items import like_item, post_item, user_item
 from feed_workload import settled
 from scripted_stream import Script, Shard
 
-from datastore.client import Client, RequestRefused
+from datastore.change_streams.leases import Lease
+from datastore.change_streams.shards.shard_reader import (
+    MOST_REFUSALS,
+    ListedShard,
+    PositionRefused,
+    ShardCursor,
+    sequence_of,
+)
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
+from datastore.dynamodb.client import Client, RequestRefused
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
-from datastore.leases import Lease
-from datastore.shards import MOST_REFUSALS, ListedShard, PositionRefused, ShardCursor, sequence_of
-from datastore.streams import Change
+from pipelines.consumer.lease_balancer import Sharing, Taking
 from pipelines.feeds.handlers import feed_handlers
-from pipelines.streams.sharing import Sharing, Taking
 
 
 def write(script: Script, shard: str, number: int, partition: str = "k") -> None:

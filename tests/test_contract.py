@@ -17,8 +17,7 @@ from photo_items import ADA
 from store_engines import ROOT
 
 import schema as api
-from datastore.client import STREAM_OPERATIONS
-from datastore.declarations import AccessPattern, Operation, Table, Who
+from datastore.dynamodb.client import STREAM_OPERATIONS
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.__main__ import page
 from datastore.keyspace.feeds.table import FEED
@@ -27,8 +26,9 @@ from datastore.keyspace.sightings import BLIP
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
-from datastore.metering import Call
-from resolvers.access import Role
+from datastore.model.access_patterns import AccessPattern, Operation, Table, Who
+from datastore.session.metering import Call
+from resolvers.shared.authorization import Role
 
 # Pattern, field, operations, who: as the contract has them.
 CONTRACT: list[tuple[str, str, set[Operation], Who]] = [

@@ -29,10 +29,10 @@ from datastore.matches.cricket import (
 )
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch, begun
-from datastore.store import Store
-from pipelines.matches.changes import MatchWatch
-from pipelines.matches.poller import Tick
-from pipelines.matches.scorebook import InningsBook
+from datastore.session.store import Store
+from pipelines.matches.live.diff import MatchWatch
+from pipelines.matches.live.poller import Tick
+from pipelines.matches.scoring.scorebook import InningsBook
 
 FIXTURE = Match("m", "cup", "CUP", "reds", "blues", NOON, "NS", MatchPhase.UPCOMING, scheduled_overs=20)
 SIDES = {1: "reds", 2: "blues"}

@@ -7,10 +7,10 @@ import pytest
 from http_server import served
 from test_http import SCHEMA, Toy, identify
 
-from edge.documents.prepared import Documents
-from edge.execution import Runner
-from edge.http.cors import CrossOrigin
-from edge.http.endpoint import GraphQLHTTP
+from server.documents.document_cache import Documents
+from server.http.endpoint import GraphQLHTTP
+from server.operations.runner import Runner
+from server.security.cors import CrossOrigin
 
 APP, EVIL = "https://app.example.com", "https://evil.example.com"
 ASKING = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,authorization"}

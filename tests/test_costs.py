@@ -17,9 +17,9 @@ from graphql import (
 )
 
 import schema as api
-from datastore.metering import WRITE_PRICE
-from edge.documents.prepared import Documents
-from resolvers.access import Role
+from datastore.session.metering import WRITE_PRICE
+from resolvers.shared.authorization import Role
+from server.documents.document_cache import Documents
 
 DOCUMENTS = Documents(api.build(), now=lambda: NOON)
 QUERY = DOCUMENTS.schema.type_map["Query"]

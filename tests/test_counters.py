@@ -22,9 +22,10 @@ from feed_items import (
     user_item,
 )
 
-from datastore.attributes import Item
-from datastore.client import Client, RequestRefused
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.codec import Item
 from datastore.feeds.leaderboards import Leaderboards
 from datastore.feeds.posts import post_from
 from datastore.feeds.users import user_from
@@ -32,9 +33,8 @@ from datastore.keyspace.feeds import leaderboards
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
-from datastore.metering import Call
-from datastore.moments import to_seconds
-from datastore.streams import Change
+from datastore.model.timestamps import to_seconds
+from datastore.session.metering import Call
 from pipelines.feeds.counters import Counters
 
 

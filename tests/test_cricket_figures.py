@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from store_engines import free_port
 from test_orchestrator import Scripted
 
-from pipelines.matches.metrics import PollFigures
+from pipelines.matches.live.metrics import PollFigures
 
 
 class Figures:

@@ -16,17 +16,17 @@ from test_active_matches import state
 from test_explain import ask, explanation
 from test_match_updates import begun
 
-from datastore.attributes import decode_item
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.codec import decode_item
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
-from datastore.metering import Call, Deadline
-from datastore.store import Store
-from edge.settings import Settings
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.session.metering import Call, Deadline
+from datastore.session.store import Store
+from server.settings import Settings
 
 LEAGUE = 'mutation { putLeague(input: {leagueId: "L", name: "League", code: "IPL"}) { leagueId } }'
 DELETE = AccessPattern("T-1", "", keys.FIXTURES, ("DeleteItem",), Who.ANY)

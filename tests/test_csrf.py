@@ -7,9 +7,9 @@ import pytest
 from http_server import served
 from test_http import SCHEMA, Toy, identify
 
-from edge.documents.prepared import Documents
-from edge.execution import Runner
-from edge.http.endpoint import GraphQLHTTP
+from server.documents.document_cache import Documents
+from server.http.endpoint import GraphQLHTTP
+from server.operations.runner import Runner
 
 FIREFOX = {"user-agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
 CROSS = {**FIREFOX, "sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from datastore.cursors import Cursors, binding
 from datastore.errors import BadCursor
-from datastore.keyspace.parts import part
-from datastore.padding import padded
+from datastore.model.composite_keys import part
+from datastore.session.cursors import Cursors, binding
+from datastore.session.padding import padded
 
 CURSORS = Cursors(b"a secret of the test")
 HERE = binding("BLIP-1 Query.sightings", {"area": "Downtown"})

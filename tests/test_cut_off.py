@@ -43,7 +43,7 @@ async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
     """Whether it is made for one alone or for all with the same rights: the others go on."""
     await begun(served, "m1")
     if alone:
-        monkeypatch.setattr("edge.streaming._asked", lambda _: None)
+        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
     ada, again, bob = [await follow(served, FOLLOWED, user) for user in ("ada", "ada", "bob")]
     for viewer in (ada, again, bob):
         await viewer.next()
@@ -66,11 +66,11 @@ async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
 @pytest.mark.parametrize("alone", [False, True])
 async def test_a_source(served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
     if alone:
-        monkeypatch.setattr("edge.streaming._asked", lambda _: None)
+        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
 
     async def broken(*_: object, **__: object) -> AsyncIterator[Any]:
         yield await cut()
 
-    monkeypatch.setattr("resolvers.sightings.follow", broken)
+    monkeypatch.setattr("resolvers.sightings.sightings.follow", broken)
     viewers = [await follow(served, REPORTED, user) for user in ("ada", "bob")]
     assert [await viewer.end() for viewer in viewers] == ["INTERNAL"] * 2

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from test_active_matches import begin, matches, state
 from test_match_updates import publish
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.cricket import MatchPhase
 from datastore.matches.live_state import active_match_item

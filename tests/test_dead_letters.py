@@ -13,11 +13,11 @@ from feed_changes import feed_changes, items_of, put, store_of
 from feed_items import like_item, post_item, user_item
 from typer.testing import CliRunner, Result
 
+from datastore.change_streams.dead_letters import DeadLetter, DeadLetters, letter_of
+from datastore.change_streams.shards.stream_reader import Change, decode_change, encode_change
 from datastore.database import Database, StoreOptions
-from datastore.dead_letters import DeadLetter, DeadLetters, letter_of
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
-from datastore.streams import Change, decode_change, encode_change
 from gateway import cli
 from pipelines.feeds.counters import Counters
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from virtual_time import in_virtual_time
 
-from edge.capacity.deadlines import Deadlines
+from server.admission.deadlines import Deadlines
 
 
 async def work(deadlines: Deadlines, seconds: float) -> str:

@@ -30,8 +30,8 @@ from datastore.errors import DomainError, Unavailable
 from datastore.photos.decoder import Decoder, Limits
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.pictures import PictureType
-from datastore.photos.segments import MOST_SEGMENTS
+from datastore.photos.image_segments import MOST_SEGMENTS
+from datastore.photos.image_types import PictureType
 
 JPEG, PNG, WEBP = PictureType.JPEG, PictureType.PNG, PictureType.WEBP
 FAULTY = (sys.executable, "-B", "-m", "tests.faulty_decoder")
@@ -257,7 +257,7 @@ def test_a_decoder_writes_no_files(make: Make, tmp_path: Path) -> None:
 STARTS = """
 import sys
 from datastore.photos.decoder import Decoder, Limits
-from datastore.photos.pictures import PictureType
+from datastore.photos.image_types import PictureType
 decoder = Decoder(Limits(), ({command!r}))
 decoder.examine("original", bytes.fromhex({picture!r}), PictureType.JPEG)
 print(decoder.pid, flush=True)
@@ -319,7 +319,8 @@ async def test_a_gateway_starts_decoders_when_they_are_needed_and_ends_them(serv
 
 def test_the_gateway_itself_has_no_decoder() -> None:
     """Nothing that an upload passes through imports Pillow in the gateway's process."""
-    program = "import sys, datastore.photos.uploads, edge.media, resolvers.context; print('PIL' in sys.modules)"
+    modules = "datastore.photos.uploads, server.media.files, resolvers.shared.context"
+    program = f"import sys, {modules}; print('PIL' in sys.modules)"
 
     assert subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True) == "False\n"
 

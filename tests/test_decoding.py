@@ -14,9 +14,10 @@ from msgspec.structs import replace
 from strawberry.utils.str_converters import to_snake_case
 
 import schema as api
-from datastore.attributes import decode_item, encode_item
-from datastore.decoding import Decoder, derived, number, text
-from datastore.earthquake_events import ATTRIBUTES, EARLIEST_MS, LATEST_MS, Earthquake, event_from, event_item
+from datastore.dynamodb.codec import decode_item, encode_item
+from datastore.dynamodb.record_decoder import Decoder, derived, number, text
+from datastore.dynamodb.records import DAMAGE, parsed, raw_parsed
+from datastore.earthquakes.events import ATTRIBUTES, EARLIEST_MS, LATEST_MS, Earthquake, event_from, event_item
 from datastore.errors import Internal
 from datastore.feeds.comments import Comment, comment_from
 from datastore.feeds.follows import Follow, edge_from, following_from
@@ -26,7 +27,6 @@ from datastore.feeds.notifications import Notification, NotificationKind, notifi
 from datastore.feeds.posts import Post, post_from
 from datastore.feeds.users import User, user_from
 from datastore.feeds.visibility import Visibility
-from datastore.keyspace.parts import Key, split
 from datastore.matches.cricket import (
     InningsScore,
     Match,
@@ -43,10 +43,10 @@ from datastore.matches.cricket import (
 from datastore.matches.fixture_items import match_from, match_item, shown_of, summary_from
 from datastore.matches.leagues import League, league_from
 from datastore.matches.teams import Team, team_from
-from datastore.moments import epoch_ms, from_iso, from_seconds, iso
-from datastore.records import DAMAGE, parsed, raw_parsed
-from datastore.reporters import TrustTier
-from datastore.sightings import Sighting, sighting_from
+from datastore.model.composite_keys import Key, split
+from datastore.model.timestamps import epoch_ms, from_iso, from_seconds, iso
+from datastore.sightings.reporters import TrustTier
+from datastore.sightings.sightings import Sighting, sighting_from
 
 WORDS = st.sampled_from(["", "a", "Zoë 日本", '"\\\n', "\x00", "12"])
 NUMBERS = st.integers(-3, 10**20) | st.floats(0.5, 100) | st.just(7)
@@ -405,7 +405,7 @@ def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
 
 
 def test_of_what_readers_do_not_look_at_so_many_combinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.decoding.WITHOUT_KEPT", 3)
+    monkeypatch.setattr("datastore.dynamodb.record_decoder.WITHOUT_KEPT", 3)
     decoder = event_from.but()
     for name in list(ATTRIBUTES)[:7]:
         decoder.without(frozenset({name}))

@@ -6,13 +6,13 @@ import sys
 import pytest
 from store_engines import ROOT
 
-from edge.capacity.descriptors import fitting
-from edge.capacity.settings import Capacity
+from server.admission.file_descriptors import fitting
+from server.admission.settings import Capacity
 
 LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 300))
-from edge.capacity.descriptors import most_descriptors
+from server.admission.file_descriptors import most_descriptors
 print(most_descriptors(), *resource.getrlimit(resource.RLIMIT_NOFILE), most_descriptors())
 """
 

@@ -9,17 +9,17 @@ from aiohttp import web
 from conftest import NOON, Answer, Served
 from fault_proxy import Proxy, Seen, forward
 
-from datastore.client import Client
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.client import Client
 from datastore.errors import NotFound
 from datastore.keyspace.matches import devices as keys
 from datastore.keyspace.matches.devices import DEVICES, UPDATE_PUSH_TO_START
 from datastore.matches.devices import Devices, Platform
-from datastore.metering import Deadline
-from datastore.moments import to_seconds
-from datastore.store import Store
-from resolvers.access import Role
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.timestamps import to_seconds
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from resolvers.shared.authorization import Role
 
 ALL = AccessPattern("T-1", "", DEVICES, ("Query",), Who.INTERNAL, key="userId = :partition", consistent=True)
 PHONE, NEW_PHONE, START = "a1" * 32, "b2" * 32, "c3" * 80

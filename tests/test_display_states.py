@@ -36,8 +36,8 @@ from datastore.matches.fixture_items import match_item
 from datastore.matches.leagues import League
 from datastore.matches.live_state import ActiveMatch, LiveScore, active_match_item, begun
 from datastore.matches.teams import Team, team_item
-from datastore.metering import Deadline
-from datastore.store import Store
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
 
 MUMBAI = Team("1", "Mumbai", "MUM")
 CHENNAI = Team("2", "Chennai", "CHE")

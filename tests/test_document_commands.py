@@ -12,11 +12,11 @@ from graphql import parse
 from store_engines import ROOT
 
 from datastore.database import Database, StoreOptions
-from datastore.documents import KnownDocuments
-from datastore.metering import Deadline
-from datastore.store import Store
-from edge.documents.extraction import extracted
-from edge.documents.manifest import ManifestProblem, read_manifest, sha256_of
+from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from server.documents.persisted.extraction import extracted
+from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
 
 AREAS = "query Areas { areas }"
 QUAKE = "query Quake($id: ID!) { earthquake(eventId: $id) { ...Q } }"

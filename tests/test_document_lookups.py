@@ -9,16 +9,16 @@ from conftest import SECRET, Served
 from store_engines import free_port
 from transports import codes, over, persisted
 
-from datastore.documents import KnownDocuments
 from datastore.errors import Unavailable
-from edge.capacity.load import Load
-from edge.capacity.settings import Capacity
-from edge.documents.manifest import sha256_of
-from edge.documents.settings import TABLE, DocumentSettings, DocumentsMode
-from edge.documents.trusted import KNOWN_SECONDS, DocumentTable
-from edge.operations import Caller
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.gateway.persisted_documents import KnownDocuments
+from resolvers.shared.authorization import Role
+from server.admission.load_shedding import Load
+from server.admission.settings import Capacity
+from server.documents.persisted.manifest import sha256_of
+from server.documents.persisted.trusted import KNOWN_SECONDS, DocumentTable
+from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
+from server.operations.request import Caller
+from server.settings import Settings
 
 AREAS = "query Areas { areas }"
 ANYBODY = Caller(None, "192.0.2.1")

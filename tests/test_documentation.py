@@ -9,7 +9,7 @@ from command_line import run_here
 from store_engines import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-SOURCES = ("edge", "schema", "resolvers", "datastore", "pipelines", "commands")
+SOURCES = ("server", "schema", "resolvers", "datastore", "pipelines", "runtime")
 _VARIABLE = re.compile(r"\b(?:GATEWAY|SPORTMONKS|APNS|DYNOXIDE)_[A-Z0-9_]*[A-Z0-9]\b")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```", re.S | re.M)

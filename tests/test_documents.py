@@ -13,16 +13,16 @@ from strawberry.utils.str_converters import to_camel_case
 
 import schema as api
 from benchmarks.hostile_documents import shapes
-from datastore.emails import without_emails
-from edge.answers import described
-from edge.documents import prepared
-from edge.documents.introspection import Sizes
-from edge.documents.limits import Counts, DocumentLimits, for_trusted
-from edge.documents.prepared import Documents, Rejected
-from edge.documents.settings import DocumentSettings, document_settings
-from edge.graphiql import examples
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.model.log_redaction import without_emails
+from resolvers.shared.authorization import Role
+from server.documents import document_cache as prepared
+from server.documents.cost.introspection import Sizes
+from server.documents.document_cache import Documents, Rejected
+from server.documents.limits import Counts, DocumentLimits, for_trusted
+from server.documents.settings import DocumentSettings, document_settings
+from server.http.graphiql import examples
+from server.operations.outcome import described
+from server.settings import Settings
 
 BOUND_SECONDS = 0.010
 # Other processes take the caches and the clock of a machine that is busy.

@@ -26,8 +26,10 @@ from virtual_time import in_virtual_time
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from edge.capacity.connections import Connections
-from edge.draining import (
+from server.admission.connection_limits import Connections
+from server.http.protocol import UVICORN_OPTIONS
+from server.http.sse import EventStreams
+from server.shutdown import (
     ENDED_PER_SECOND,
     LONGEST_DELAY_SECONDS,
     LONGEST_SPREAD_SECONDS,
@@ -36,11 +38,9 @@ from edge.draining import (
     Delays,
     one_after_another,
 )
-from edge.http.protocol import UVICORN_OPTIONS
-from edge.http.sse import EventStreams
-from edge.server import _Server, work_until_told
-from edge.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
-from edge.websocket.messages import restart
+from server.uvicorn import _Server, work_until_told
+from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
+from server.websocket.messages import restart
 
 FEW, MANY = 10, 5_000
 
@@ -131,8 +131,8 @@ def test_however_long_the_grace_what_hangs_leaves_time_to_put_things_away(
 
     async def work() -> float:
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr("edge.server.time", SimpleNamespace(monotonic=loop.time))
-        monkeypatch.setattr("edge.server.application", lambda behind: None)
+        monkeypatch.setattr("server.uvicorn.time", SimpleNamespace(monotonic=loop.time))
+        monkeypatch.setattr("server.uvicorn.application", lambda behind: None)
         edge = SimpleNamespace(
             settings=SimpleNamespace(grace_seconds=grace), begin_leaving=lambda: None, end_streams=end_streams
         )
@@ -157,7 +157,7 @@ def test_however_long_the_grace_what_hangs_leaves_time_to_put_things_away(
 async def test_a_worker_for_jobs_that_hangs_as_it_begins_leaves_when_it_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("edge.server.end_process_in", lambda seconds: None)
+    monkeypatch.setattr("server.uvicorn.end_process_in", lambda seconds: None)
     told: list[str] = []
 
     @asynccontextmanager
@@ -222,7 +222,7 @@ async def test_who_is_being_identified_is_waited_for_and_an_idle_socket_is_not(e
 async def test_an_operation_that_hangs_and_a_peer_that_reads_nothing_hold_up_nobody(
     edge: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.websocket.connection.GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr("server.websocket.connection.GOODBYE_SECONDS", 0.1)
     async with edge.ready() as peer, deaf(edge, "subscription { flood }"):
         await peer.subscribe("1", "{ slow }")
         await until(lambda: world.opened == 2)

@@ -15,15 +15,15 @@ from conftest import NOON, UNBOUGHT, Served
 from earthquake_samples import put_raw, quake
 from store_engines import Engines
 
-from datastore import tables
 from datastore.database import StoreOptions, open_database
-from datastore.earthquake_events import Earthquake, event_item
-from datastore.earthquake_statistics import StatisticsRebuild
-from datastore.earthquakes import LOG_WRITE_UNITS
+from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
+from datastore.earthquakes.events import Earthquake, event_item
+from datastore.earthquakes.statistics import StatisticsRebuild
+from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.metering import WRITE_PRICE, Deadline
-from datastore.store import Store
-from edge.settings import Settings
+from datastore.session.metering import WRITE_PRICE, Deadline
+from datastore.session.store import Store
+from server.settings import Settings
 
 DAYS = 1_100
 QUERIES = 90

@@ -12,12 +12,12 @@ from earthquake_samples import put_raw, quake, scan_all, store
 from usgs_samples import REAL, feature, feed, needs_real_data
 from usgs_samples import quake as judged
 
-from datastore.earthquake_events import Earthquake
-from datastore.earthquakes import Earthquakes
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.earthquakes.events import Earthquake
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
-from pipelines.usgs_events import MOST_IDS
-from resolvers.nodes import global_id
+from pipelines.earthquakes.usgs_events import MOST_IDS
+from resolvers.shared.node_ids import global_id
 
 US, NN = "us6000a6su", "nn00743624"
 BOTH = {"ids": f",{US},{NN},"}

@@ -18,17 +18,17 @@ from conftest import NOON, REAL_DATA, Answer, Served, queries_at_once
 from earthquake_samples import put_raw, quake, scan_all, store
 from store_engines import Engines
 
-from datastore import tables
 from datastore.database import StoreOptions, open_database
-from datastore.earthquake_events import Earthquake, event_item
-from datastore.earthquake_statistics import StatisticsRebuild
+from datastore.earthquakes.events import Earthquake, event_item
+from datastore.earthquakes.statistics import StatisticsRebuild
+from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.metering import Deadline
-from datastore.moments import day_bucket, epoch_ms, from_epoch_ms
-from datastore.store import Store
-from pipelines.usgs_feed import read_events
-from pipelines.usgs_fetch import open_source
-from resolvers.access import Role
+from datastore.model.timestamps import day_bucket, epoch_ms, from_epoch_ms
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.earthquakes.usgs_feed import read_events
+from pipelines.earthquakes.usgs_fetch import open_source
+from resolvers.shared.authorization import Role
 
 MONTH = REAL_DATA / "usgs" / "all_month_2019-11.derived-from-csv.geojson.gz"
 PAGE = """

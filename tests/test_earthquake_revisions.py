@@ -11,10 +11,10 @@ from earthquake_counts import counted, counting
 from earthquake_samples import put_raw, quake, scan, scan_all, store
 from usgs_samples import feature, feed
 
-from datastore.earthquake_revisions import MOST_REVISIONS
-from datastore.earthquakes import Earthquakes
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.earthquakes.revisions import MOST_REVISIONS
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.moments import epoch_ms
+from datastore.model.timestamps import epoch_ms
 
 TIME = epoch_ms(NOON) - 60_000
 REPORT = "eventId magnitude place depthKm status alert updatedAt url"

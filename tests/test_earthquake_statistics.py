@@ -11,16 +11,16 @@ from earthquake_counts import changes_of, counted, counting, counts, plain_count
 from earthquake_samples import put_raw, quake, scan_all, store
 
 from datastore.database import StoreOptions
-from datastore.earthquake_events import Earthquake, event_item
-from datastore.earthquake_regions import SeismicRegion, region_of
-from datastore.earthquake_statistics import StatisticsRebuild, StatisticsWriter, changed_items, coverage_of, merged
+from datastore.earthquakes.events import Earthquake, event_item
+from datastore.earthquakes.regions import SeismicRegion, region_of
+from datastore.earthquakes.statistics import StatisticsRebuild, StatisticsWriter, changed_items, coverage_of, merged
 from datastore.keyspace.earthquake_statistics import day as day_key
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
-from datastore.metering import Call
-from datastore.moments import day_bucket
-from datastore.store import Store
-from pipelines.earthquake_statistics import CountEarthquakes, EarthquakeStatisticsPipeline
+from datastore.model.timestamps import day_bucket
+from datastore.session.metering import Call
+from datastore.session.store import Store
+from pipelines.earthquakes.statistics import CountEarthquakes, EarthquakeStatisticsPipeline
 
 TODAY = day_bucket(NOON)
 FEED = REAL_DATA / "usgs" / "2.5_month_2025-10.geojson"
@@ -247,7 +247,7 @@ async def test_a_stream_that_was_not_read_for_a_day_makes_the_statistics_incompl
     pipeline: EarthquakeStatisticsPipeline = served.gateway.background.earthquake_statistics()
     await pipeline.check()
     kept_up = await coverage_of(served.store())
-    monkeypatch.setattr("pipelines.earthquake_statistics.SMALL_TABLE_PAGES", 0)
+    monkeypatch.setattr("pipelines.earthquakes.statistics.SMALL_TABLE_PAGES", 0)
     served.clock.forward(hours=24)
 
     await pipeline.check()

@@ -9,11 +9,11 @@ from conftest import REAL_DATA, Served
 from earthquake_counts import counted, counting
 from earthquake_samples import put_raw, quake, scan, scan_all, store
 
-from datastore.earthquake_regions import region_of
-from datastore.earthquake_statistics import StatisticsRebuild, magnitude_class
+from datastore.earthquakes.regions import region_of
+from datastore.earthquakes.statistics import StatisticsRebuild, magnitude_class
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.metering import WRITE_PRICE
-from datastore.moments import from_epoch_ms
+from datastore.model.timestamps import from_epoch_ms
+from datastore.session.metering import WRITE_PRICE
 
 FEED = REAL_DATA / "usgs" / "2.5_month_2025-10.geojson"
 STATISTICS = """

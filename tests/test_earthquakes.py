@@ -11,11 +11,11 @@ import pytest
 from conftest import NOON, Served
 from earthquake_samples import put_item, put_raw, quake, store
 
-from datastore.hub import Policy
+from datastore.change_streams.broadcast import Policy
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from resolvers.context import Info
-from resolvers.earthquakes import earthquake_detected
-from resolvers.nodes import global_id
+from resolvers.earthquakes.earthquakes import earthquake_detected
+from resolvers.shared.context import Info
+from resolvers.shared.node_ids import global_id
 
 REPORT = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "A tabby"}) { id } }'
 TWO_LISTS = """query ($some: [ID!]!, $others: [ID!]!) {

@@ -9,15 +9,15 @@ from fault_proxy import Proxy, lose_answer
 from feed_changes import items_of, put, store_of
 from feed_items import inserted, like_item, post_item, user_item
 
-from datastore.client import Client, TransactionCancelled
+from datastore.change_streams.exactly_once import MARK_LIFETIME, Effect, Write, apply, name_of
 from datastore.database import Database
-from datastore.effects import MARK_LIFETIME, Effect, Write, apply, name_of
+from datastore.dynamodb.client import Client, TransactionCancelled
 from datastore.keyspace.feeds import leaderboards, posts
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key
-from datastore.moments import to_seconds
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import to_seconds
 
 
 def count(name: str) -> Key:

@@ -17,19 +17,19 @@ from typing import Any
 import boto3
 import pytest
 
-from datastore import engine as module
-from datastore import engine_process
-from datastore.engine import Engine
-from datastore.engine_directory import EngineDirectory
-from datastore.engine_process import EngineFailed
-from datastore.engine_programs import Dynoxide, EngineMissing, find_binary, npm_platform
+from datastore.engine import engine as module
+from datastore.engine import process as engine_process
+from datastore.engine.directory import EngineDirectory
+from datastore.engine.engine import Engine
+from datastore.engine.process import EngineFailed
+from datastore.engine.programs import Dynoxide, EngineMissing, find_binary, npm_platform
 
 ROOT = Path(__file__).parent.parent
 
 OWNER = """
 import asyncio, pathlib, sys
-from datastore.engine import Engine
-from datastore.engine_programs import Dynoxide
+from datastore.engine.engine import Engine
+from datastore.engine.programs import Dynoxide
 
 async def own():
     async with Engine(Dynoxide(pathlib.Path(sys.argv[1])), pathlib.Path(sys.argv[2])) as engine:

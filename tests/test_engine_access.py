@@ -19,13 +19,13 @@ import pytest
 from command_line import refused_in_a_line, run, run_here
 from store_engines import ROOT, free_port
 
-from datastore import engine_seccomp
 from datastore.database import StoreOptions, open_database
-from datastore.engine import Engine
-from datastore.engine_access import VARIABLE, bearing, refusal_of
-from datastore.engine_listener import MOST_UNKNOWN
-from datastore.engine_process import Child
-from datastore.engine_programs import find_program
+from datastore.engine import seccomp as engine_seccomp
+from datastore.engine.access_key import VARIABLE, bearing, refusal_of
+from datastore.engine.engine import Engine
+from datastore.engine.listener import MOST_UNKNOWN
+from datastore.engine.process import Child
+from datastore.engine.programs import find_program
 
 KEY = "a-key-that-nobody-could-ever-guess-0123456789"
 LIST = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}

@@ -20,9 +20,9 @@ from resuming_clients import OverEvents
 from store_engines import ROOT, free_port
 from usgs_samples import feature, feed
 
-from datastore.engine import Engine
-from datastore.engine_process import EngineFailed
-from datastore.engine_programs import BINARY, Dynoxide, EngineMissing, MiniStack, find_program, npm_platform
+from datastore.engine.engine import Engine
+from datastore.engine.process import EngineFailed
+from datastore.engine.programs import BINARY, Dynoxide, EngineMissing, MiniStack, find_program, npm_platform
 
 PYTHON = ROOT / ".venv-ministack" / "bin" / "python"
 LEFT_OUT = shutil.ignore_patterns("node_modules", ".*", "__pycache__", "tests", "docs", "benchmarks", "build")

@@ -11,8 +11,8 @@ import pytest
 from command_line import refused_in_a_line, run, run_here, serving
 from store_engines import ROOT, free_port
 
-from datastore.engine import Engine
-from datastore.engine_programs import find_program
+from datastore.engine.engine import Engine
+from datastore.engine.programs import find_program
 
 
 def test_it_listens_here_or_everywhere(tmp_path: Path) -> None:

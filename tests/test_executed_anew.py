@@ -17,15 +17,15 @@ from store_engines import ROOT
 from test_contract import ASK, BY_GRACE, feed, put_in_place
 
 import schema as api
-from datastore.attributes import Item
 from datastore.database import Database
+from datastore.dynamodb.codec import Item
 from datastore.errors import Unavailable
 from datastore.keyspace import TABLES
 from datastore.keyspace.gateway import answers as keys
 from datastore.keyspace.gateway.table import GATEWAY
-from datastore.keyspace.parts import Key, key_of
-from edge.execution import Runner
-from resolvers.access import Role
+from datastore.model.composite_keys import Key, key_of
+from resolvers.shared.authorization import Role
+from server.operations.runner import Runner
 
 __all__ = ["feed"]
 

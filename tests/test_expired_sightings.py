@@ -8,7 +8,7 @@ import pytest
 from conftest import Answer, Clock, Served
 
 from datastore.keyspace.sightings import BLIP
-from datastore.moments import iso
+from datastore.model.timestamps import iso
 
 # Far ahead of the engine's own clock, whose sweeper deletes what has expired by that.
 LATER = datetime(2100, 1, 1, 12, 0, tzinfo=UTC)

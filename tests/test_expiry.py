@@ -12,12 +12,12 @@ from fault_proxy import Proxy, Seen, client_of, forward, refuse, until
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from datastore.attributes import decode_item, encode_item
 from datastore.database import Database
-from datastore.declarations import Table
-from datastore.expiry import sweep, sweep_forever
+from datastore.dynamodb.codec import decode_item, encode_item
+from datastore.engine.ttl_sweeper import sweep, sweep_forever
 from datastore.keyspace import TABLES
 from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import Table
 
 NOW = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
 AT = int(NOW.timestamp())
@@ -160,8 +160,8 @@ async def test_a_table_without_ttl_is_left_alone(engine: str, database: Database
 async def test_the_sweep_goes_on_after_failures_with_the_time_as_it_is_then(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, engine: str, database: Database
 ) -> None:
-    monkeypatch.setattr("datastore.expiry.SWEEP_SECONDS", 0.01)
-    caplog.set_level(logging.WARNING, "datastore.expiry")
+    monkeypatch.setattr("datastore.engine.ttl_sweeper.SWEEP_SECONDS", 0.01)
+    caplog.set_level(logging.WARNING, "datastore.engine.ttl_sweeper")
     clock = [NOW - timedelta(seconds=10)]
     await put(database, BLIP, "expires", AT)
     async with Proxy(engine) as proxy, client_of(proxy) as client:
@@ -179,6 +179,5 @@ async def test_the_sweep_goes_on_after_failures_with_the_time_as_it_is_then(
             await sweeping
 
     assert "DeleteItem" in proxy.operations()
-    assert [record.getMessage().split(":")[0] for record in caplog.records if record.name == "datastore.expiry"] == [
-        "Expired items stay for now"
-    ] * 2
+    logged = [record for record in caplog.records if record.name == "datastore.engine.ttl_sweeper"]
+    assert [record.getMessage().split(":")[0] for record in logged] == ["Expired items stay for now"] * 2

@@ -21,24 +21,24 @@ from store_engines import free_port
 from test_comments import an_id
 from test_home_feeds import entry, put
 
-from datastore.asking import Ask, Details, Hit
-from datastore.client import STREAM_OPERATIONS
 from datastore.database import StoreOptions
-from datastore.declarations import WRITES
+from datastore.dynamodb.client import STREAM_OPERATIONS
+from datastore.dynamodb.prepared_request import Prepared
 from datastore.errors import Forbidden, Unauthenticated
-from datastore.explaining import MOST_CALLS, MOST_KEYS, explained
+from datastore.explain.report import MOST_CALLS, MOST_KEYS, explained
+from datastore.explain.trace import Ask, Details, Hit
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
-from datastore.metering import Call, Meter
-from datastore.requests import Prepared
-from edge.answers import Stage
-from edge.explain import Explain, Explanations
-from edge.operations import Caller
-from edge.settings import Misconfigured, Settings, from_environment
-from resolvers.access import Identity, Role
+from datastore.model.access_patterns import WRITES
+from datastore.session.metering import Call, Meter
+from resolvers.shared.authorization import Identity, Role
+from server.operations.explain import Explain, Explanations
+from server.operations.outcome import Stage
+from server.operations.request import Caller
+from server.settings import Misconfigured, Settings, from_environment
 
 SIGHTINGS = '{ sightings(area: "Downtown") { nodes { area } } }'
 

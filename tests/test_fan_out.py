@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from feed_world import Happening, Killed, Wire, World, made, once
 
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.feeds.visibility import Visibility
-from datastore.streams import Change
 from pipelines.feeds.fan_out import FanOut
-from pipelines.feeds.followings import Followings
+from pipelines.feeds.follow_backfill import Followings
 
 FANS = [f"fan{number}" for number in range(7)]
 

@@ -23,14 +23,14 @@ from load_operations import QUAKES
 from mixed_load import Fact, Load
 from photo_items import photo, put, user
 
-from datastore.client import Client
 from datastore.database import Database, StoreOptions
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.retry.budget import RETRY, RetryBudget
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
-from datastore.retry_budget import RETRY, RetryBudget
-from datastore.shared_reads import ProcessReads
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.session.read_cache import ProcessReads
+from resolvers.shared.authorization import Role
+from server.settings import Settings
 
 OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "1500"))
 SEED = int(os.environ.get("FAULT_SEED", "8"))

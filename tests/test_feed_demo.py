@@ -12,23 +12,23 @@ from feed_changes import items_of
 from feed_world import Killed, Wire, World
 from store_engines import free_port
 
-from datastore.attributes import Item
-from datastore.client import Client
 from datastore.database import Database
-from datastore.feeds import texts
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.codec import Item
+from datastore.feeds import hashtags as texts
 from datastore.feeds.comments import comment_from, is_comment
 from datastore.feeds.notifications import is_notification
 from datastore.feeds.posts import is_live, is_post, post_from
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import users
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import key_of
-from edge.settings import Settings
-from pipelines.demo import Demo
-from pipelines.feeds import demo as feed_demo
-from pipelines.feeds.demo import FeedDemo
-from pipelines.feeds.demo_cast import CAST, COMMENTS, FOLLOWS, NAMES, NEWCOMER, POSTS, SAID, VISITOR
+from datastore.model.composite_keys import key_of
+from pipelines.demo import feeds as feed_demo
+from pipelines.demo.feeds import FeedDemo
+from pipelines.demo.feeds_cast import CAST, COMMENTS, FOLLOWS, NAMES, NEWCOMER, POSTS, SAID, VISITOR
+from pipelines.demo.scene import Demo
 from pipelines.feeds.handlers import feed_handlers
+from server.settings import Settings
 
 HOME = """{ homeFeed(userId: "demo", first: 50) { nodes {
   author { name }

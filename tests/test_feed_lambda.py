@@ -10,17 +10,17 @@ from consumers import AT_ONCE, Noting, letters_of, now, numbered
 from feed_changes import items_of, put, store_of
 from feed_items import like_item, post_item, user_item
 
-from datastore.backoff import Backoff
+from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of, stream_of
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database, StoreOptions, open_database
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED
-from datastore.shards import ShardCursor, shards_of, stream_of
-from datastore.streams import Change
+from pipelines.consumer.aws_lambda import MARGIN_SECONDS, OUTAGE, PIECE, LambdaHandler
+from pipelines.consumer.batches import RETRIES, Batches
+from pipelines.consumer.handlers import Handler
+from pipelines.consumer.metrics import StreamMetrics
 from pipelines.feeds import aws_lambda
-from pipelines.streams.aws_lambda import MARGIN_SECONDS, OUTAGE, PIECE, LambdaHandler
-from pipelines.streams.batches import RETRIES, Batches
-from pipelines.streams.handlers import Handler
-from pipelines.streams.metrics import StreamMetrics
 
 
 class Context:

@@ -12,15 +12,15 @@ from test_contract import every_call
 from test_home_feeds import entry
 from test_notifications import notification_item
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
 from datastore.feeds.home_feeds import HomeFeeds, Source, source_item
 from datastore.feeds.posts import Post, Posts
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key
-from datastore.metering import Call
-from datastore.moments import iso, to_seconds
-from resolvers.access import Role
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import iso, to_seconds
+from datastore.session.metering import Call
 from resolvers.feeds import home_feeds
+from resolvers.shared.authorization import Role
 
 ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada"%s) { postId authorId createdAt post { text } } }'
 RECEIVED = 'subscription { notificationReceived(userId: "ada"%s) { notificationId actorCount actor { name } } }'

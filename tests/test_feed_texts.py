@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore.errors import BadUserInput
-from datastore.feeds.texts import mentions, tag_name, tags
-from datastore.ids import uuid7, uuid7_moment
+from datastore.feeds.hashtags import mentions, tag_name, tags
 from datastore.keyspace.feeds import posts as keys
-from datastore.moments import from_iso, iso
+from datastore.model.ids import uuid7, uuid7_moment
+from datastore.model.timestamps import from_iso, iso
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCRIPTS = "abcXYZ019_éßдЖ東京हिन्दी한글"

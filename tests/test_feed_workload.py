@@ -19,19 +19,19 @@ from feed_changes import items_of
 from feed_workload import STEP, Workload, before, compare, settled
 from forking import CONTEXT
 
-from datastore.backoff import Backoff
+from datastore.change_streams.dead_letters import DeadLetter, every_letter
+from datastore.change_streams.leases import LIFETIME_SECONDS, Leases
+from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of, stream_of
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions
-from datastore.dead_letters import DeadLetter, every_letter
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.feeds.table import FEED
-from datastore.leases import LIFETIME_SECONDS, Leases
-from datastore.shards import ShardCursor, shards_of, stream_of
-from datastore.streams import Change
+from pipelines.consumer.batches import Batches
+from pipelines.consumer.handlers import Handler
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.redrive import Replay
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
-from pipelines.streams.batches import Batches
-from pipelines.streams.handlers import Handler
-from pipelines.streams.letters import Replay
-from pipelines.streams.metrics import StreamMetrics
 
 OPERATIONS = int(os.environ.get("FEED_OPERATIONS", "320"))
 USERS = int(os.environ.get("FEED_USERS", "20"))

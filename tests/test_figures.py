@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
-import edge.observing.operation_metrics  # noqa: F401 - switches series of creation times off
-from edge.observing.figures import Counts, Spreads
+import server.observability.operation_metrics  # noqa: F401 - switches series of creation times off
+from server.observability.counters import Counts, Spreads
 
 BOUNDS = (0.5, 1.0, 10.0)
 LABELS = st.tuples(st.sampled_from(["a", 'b "quoted"\n\\']), st.sampled_from(["x", ""]))

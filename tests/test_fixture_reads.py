@@ -15,8 +15,8 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.teams import Team, Teams
-from resolvers import bounds
-from resolvers.nodes import global_id
+from resolvers.shared import validation as bounds
+from resolvers.shared.node_ids import global_id
 
 # FIX-1: a match
 

@@ -11,8 +11,8 @@ from feed_steps import done
 from feed_world import Killed, Wire, World
 
 from datastore.database import Database
+from datastore.infrastructure.iam_roles import FOLLOWS
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.roles import FOLLOWS
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
 
 NAMES = ("ada", "bob", "eve", "mia")

@@ -9,15 +9,15 @@ from conftest import Served
 from feed_items import following_item, user_item
 from feed_steps import assert_paged, done, enter, follow, let_time_pass, unfollow
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.codec import Item
 from datastore.errors import Conflict
 from datastore.feeds.follows import UNFOLLOW_TRIES, Follow, Follows
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key
-from datastore.moments import iso
-from resolvers.access import Role
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import iso
+from resolvers.shared.authorization import Role
 
 FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt user { name } } }"
 UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"

@@ -19,8 +19,8 @@ from command_line import Process, refused_in_a_line, run, serving
 from conftest import SECRET
 from photo_files import COMPLETE, RESERVE, picture, send
 
-from edge.identity import Tokens, TokenSettings
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.security.jwt import Tokens, TokenSettings
 
 MEGABYTE = 2**20
 DISK_MEGABYTES = 16

@@ -14,7 +14,7 @@ from fuzzing.sockets import HANDSHAKE, check_frames, serve_sockets
 from fuzzing.steps import Do, Send, Step, Steps, Wait, in_pieces, whole
 from fuzzing.targets import HTTP, NEIGHBOURS, RIGS
 
-from edge.capacity.connections import Patience
+from server.admission.connection_limits import Patience
 
 # Thousands of examples, whose own limits are of CPU time: only a run that hangs takes this long.
 pytestmark = pytest.mark.timeout(900)

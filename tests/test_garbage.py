@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 from conftest import Served
 
-from edge.operations import Caller, Operation, Transport
-from edge.requests import Request
-from edge.server import GC_THRESHOLDS, settle_garbage_collector
-from resolvers.access import Identity, Role
+from resolvers.shared.authorization import Identity, Role
+from server.operations.lifecycle import Request
+from server.operations.request import Caller, Operation, Transport
+from server.uvicorn import GC_THRESHOLDS, settle_garbage_collector
 
 LAYERS = ("edge", "compiled", "schema", "resolvers", "datastore")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from datastore.giving_up import Batches
+from datastore.session.dataloader import Batches
 
 
 class Doubled(Batches[int, int]):

@@ -10,12 +10,12 @@ import pytest
 from bus_hosts import number_of, until
 from scripted_stream import Script, Shard
 
-import datastore.streams as module
+import datastore.change_streams.shards.stream_reader as module
+from datastore.change_streams.shards.checkpoints import Reached, joined
+from datastore.change_streams.shards.stream_reader import Change, ChangesLost, StreamReader
+from datastore.dynamodb.retry.outage_log import AGAIN_SECONDS, SOON_SECONDS, Outage
 from datastore.errors import TableMissing, Unavailable
 from datastore.keyspace.sightings import BLIP
-from datastore.outages import AGAIN_SECONDS, SOON_SECONDS, Outage
-from datastore.positions import Reached, joined
-from datastore.streams import Change, ChangesLost, StreamReader
 
 
 class Heard:

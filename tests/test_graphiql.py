@@ -20,7 +20,7 @@ from starlette.requests import Request
 from websockets.sync.client import connect
 
 from datastore.keyspace import PATTERNS
-from edge.graphiql import Config, Example, examples
+from server.http.graphiql import Config, Example, examples
 
 try:
     from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright

@@ -12,10 +12,10 @@ from toy_sockets import serving
 
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP
-from edge.settings import Settings
-from edge.websocket.limits import SocketLimits
-from resolvers.access import Role
-from runtime import Gateway
+from resolvers.shared.authorization import Role
+from runtime.container import Gateway
+from server.settings import Settings
+from server.websocket.limits import SocketLimits
 
 REPORT = """mutation ($description: String!) {
   reportSighting(input: { area: "Harbor", category: "Cats", description: $description }) { sightingId }

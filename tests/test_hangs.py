@@ -15,7 +15,7 @@ from store_engines import ROOT
 from test_supervisor import runs
 from test_workers import QUIET, workers
 
-from edge.liveness import HUNG_STATUS
+from server.observability.liveness import HUNG_STATUS
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),

@@ -10,11 +10,11 @@ from conftest import Served
 from http_server import served as served_app
 from starlette.types import Receive, Scope, Send
 
-from edge.answers import MASKED
-from edge.application import Application
-from edge.graphiql import ROOT
-from edge.http.protocol import UVICORN_OPTIONS
-from edge.settings import Settings
+from server.app import Application
+from server.http.graphiql import ROOT
+from server.http.protocol import UVICORN_OPTIONS
+from server.operations.outcome import MASKED
+from server.settings import Settings
 
 STRICT = {
     "x-content-type-options": "nosniff",
@@ -78,7 +78,7 @@ async def test_what_is_not_there_is_told_in_json(served: Served) -> None:
         ("POST", "/graphql/", 404, "NOT_FOUND", None),
         ("POST", "/graphql/x", 404, "NOT_FOUND", None),
         ("GET", "/graphiql/assets/none.js", 404, "NOT_FOUND", None),
-        ("GET", "/graphiql/assets/../../edge/http/endpoint.py", 404, "NOT_FOUND", None),
+        ("GET", "/graphiql/assets/../../server/http/endpoint.py", 404, "NOT_FOUND", None),
         ("POST", "/healthz", 405, "BAD_USER_INPUT", {"GET", "HEAD"}),
         ("DELETE", "/graphiql/config.json", 405, "BAD_USER_INPUT", {"GET", "HEAD", "OPTIONS", "POST"}),
         ("PUT", "/graphql", 405, "BAD_USER_INPUT", {"GET", "HEAD", "OPTIONS", "POST"}),

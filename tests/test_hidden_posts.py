@@ -9,9 +9,9 @@ from feed_items import comment_item, like_item, post_item, user_item
 from test_comments import an_id
 
 from datastore.keyspace.feeds.table import FEED
-from edge.capacity.settings import Capacity
-from edge.settings import Settings
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.admission.settings import Capacity
+from server.settings import Settings
 
 MISSING = "none-such"
 HIDDEN = ("private", "followers", "long")

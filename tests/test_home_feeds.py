@@ -13,16 +13,16 @@ from feed_items import comment_item, following_item, like_item, post_item, user_
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from datastore.attributes import Item
 from datastore.database import Database
+from datastore.dynamodb.codec import Item
 from datastore.feeds.home_feeds import HomeFeeds, entry_from, entry_item, source_item
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.two_forms import canonical
-from datastore.moments import iso
-from datastore.pages import Page, Span
-from datastore.store import QueryPage, Store
-from resolvers.access import Role
+from datastore.model.timestamp_forms import canonical
+from datastore.model.timestamps import iso
+from datastore.session.pagination import Page, Span
+from datastore.session.store import QueryPage, Store
+from resolvers.shared.authorization import Role
 
 ENGINE_SETTINGS = settings(
     deadline=None,

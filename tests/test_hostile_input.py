@@ -12,7 +12,7 @@ from conftest import Served
 from graphql import GraphQLField, GraphQLList, GraphQLObjectType, GraphQLSchema, GraphQLString, graphql_sync
 
 import schema as api
-from edge.answers import outcome_of
+from server.operations.outcome import outcome_of
 
 GRAPHQL = "application/graphql-response+json"
 DEEP = 10_000

@@ -14,16 +14,16 @@ from graphql import GraphQLError
 from http_server import served, until
 
 from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
-from datastore.ids import Origin
-from datastore.metering import Meter
-from datastore.shared_reads import Sharing
-from edge.documents.prepared import Documents
-from edge.execution import Runner
-from edge.http.endpoint import GraphQLHTTP
-from edge.http.protocol import UVICORN_OPTIONS
-from edge.http.replies import HttpProfile
-from resolvers.access import Identity, Role
-from resolvers.progress import Progress
+from datastore.model.ids import Origin
+from datastore.session.metering import Meter
+from datastore.session.read_cache import Sharing
+from resolvers.shared.authorization import Identity, Role
+from resolvers.shared.resume_position import Progress
+from server.documents.document_cache import Documents
+from server.http.endpoint import GraphQLHTTP
+from server.http.protocol import UVICORN_OPTIONS
+from server.http.responses import HttpProfile
+from server.operations.runner import Runner
 
 GRAPHQL = "application/graphql-response+json"
 
@@ -179,7 +179,7 @@ def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was logged as an error, but for the errors that the edge masks."""
     records = caplog.get_records("setup") + caplog.get_records("call")
     errors = [record for record in records if record.levelno >= logging.ERROR]
-    return [record.getMessage() for record in errors if record.name != "edge.answers"]
+    return [record.getMessage() for record in errors if record.name != "server.operations.outcome"]
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 from test_slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, Toy, respond, serving, until
 
-from edge.capacity.connections import Patience
+from server.admission.connection_limits import Patience
 
 HOST = b"Host: here\r\n"
 CHUNKED = b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n"

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from datastore.change_streams.broadcast import Backlog, Hub, Keeping, Policy, Room, Subscription
 from datastore.errors import SlowSubscriber
-from datastore.hub import Backlog, Hub, Keeping, Policy, Room, Subscription
 
 
 def same(number: int) -> int:

@@ -17,9 +17,8 @@ from graphql import GraphQLError
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from datastore.answers import LARGEST_ANSWER, Answers, Claim
-from datastore.backoff import Backoff
 from datastore.database import Database
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import (
     BadUserInput,
     Conflict,
@@ -32,17 +31,18 @@ from datastore.errors import (
     Unauthenticated,
     Unavailable,
 )
-from datastore.ids import Origin
+from datastore.gateway.idempotency_records import LARGEST_ANSWER, Answers, Claim
 from datastore.keyspace.gateway import answers as keys
 from datastore.keyspace.gateway.table import GATEWAY
-from datastore.metering import Deadline, Meter
-from datastore.store import Store
-from edge import idempotency
-from edge.answers import Outcome, failure, replayed
-from edge.idempotency import Idempotency
-from edge.operations import Caller, Operation, Transport
-from edge.requests import Request
-from resolvers.access import Identity, Role
+from datastore.model.ids import Origin
+from datastore.session.metering import Deadline, Meter
+from datastore.session.store import Store
+from resolvers.shared.authorization import Identity, Role
+from server.operations import idempotency
+from server.operations.idempotency import Idempotency
+from server.operations.lifecycle import Request
+from server.operations.outcome import Outcome, failure, replayed
+from server.operations.request import Caller, Operation, Transport
 
 ENGINE_SETTINGS = settings(
     deadline=None,

@@ -18,11 +18,11 @@ from fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain, r
 from store_engines import free_port, make_tables
 
 from datastore.database import StoreOptions
-from datastore.metering import WRITE_PRICE
-from edge.capacity.settings import Capacity
-from edge.settings import Settings
-from resolvers.access import Role
-from runtime import Gateway
+from datastore.session.metering import WRITE_PRICE
+from resolvers.shared.authorization import Role
+from runtime.container import Gateway
+from server.admission.settings import Capacity
+from server.settings import Settings
 
 REPORT = """
 mutation Report($area: String!, $text: String!) {

@@ -1,4 +1,4 @@
-"""No two identifiers become equal by folding, neither by case nor by normalisation (see `datastore.identifiers`)."""
+"""No two identifiers become equal by folding, neither by case nor by normalisation."""
 
 import ast
 import json
@@ -12,12 +12,12 @@ from conftest import Answer, Served
 from photo_items import photo, put, user, user_id
 from store_engines import ROOT
 
-from datastore import identifiers
-from datastore.characters import has_hidden
-from datastore.feeds.texts import tag_name
+from datastore.feeds.hashtags import tag_name
 from datastore.keyspace.photos import users as keys
-from resolvers import bounds
-from resolvers.access import Role
+from datastore.model import identifiers
+from datastore.model.text_characters import has_hidden
+from resolvers.shared import validation as bounds
+from resolvers.shared.authorization import Role
 
 KATE, KELVIN = "kate@example.com", "\u212aate@example.com"
 FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")
@@ -320,23 +320,23 @@ async def test_users_are_told_apart_by_every_character(served: Served) -> None:
 
 # Where Unicode's foldings are applied to text, and why they may be. What compares identifiers uses `identifiers`.
 FOLDS = {
-    "datastore/characters.py": "shown, not compared; text of a file",
-    "datastore/engine.py": "the name of this machine's architecture",
-    "datastore/engine_access.py": "names of headers",
-    "datastore/engine_process.py": "bytes of an HTTP answer",
-    "datastore/identifiers.py": "the one place",
-    "datastore/engine_programs.py": "the name of this machine's architecture",
+    "datastore/model/text_characters.py": "shown, not compared; text of a file",
+    "datastore/engine/engine.py": "the name of this machine's architecture",
+    "datastore/engine/access_key.py": "names of headers",
+    "datastore/engine/process.py": "bytes of an HTTP answer",
+    "datastore/model/identifiers.py": "the one place",
+    "datastore/engine/programs.py": "the name of this machine's architecture",
     "datastore/infrastructure/cloudformation.py": "declared names of tables",
     "datastore/matches/cricket.py": "words of a provider's status",
     "datastore/matches/devices.py": "a stored platform: one of an enum",
     "datastore/matches/display.py": "shown, not compared; a provider's word",
-    "datastore/ministack_server.py": "names of headers",
+    "datastore/engine/ministack_server.py": "names of headers",
     "datastore/photos/metadata/exif.py": "shown, not compared; a camera's make",
-    "datastore/photos/pictures.py": "the name of an enum's member",
-    "datastore/records.py": "names of key attributes",
+    "datastore/photos/image_types.py": "the name of an enum's member",
+    "datastore/dynamodb/records.py": "names of key attributes",
     "datastore/search/opensearch_index.py": "the prefix of tables in the name of an index",
     "datastore/search/folding.py": "words that are searched, where case and accents do not matter",
-    "datastore/wire/connection.py": "bytes of an HTTP head",
+    "datastore/dynamodb/http1/connection.py": "bytes of an HTTP head",
 }
 
 
@@ -352,4 +352,4 @@ def test_identifiers_are_folded_in_one_module(layer: str) -> None:
         and name in folding
     }
 
-    assert found <= FOLDS.keys() | {"resolvers/user_text.py"}
+    assert found <= FOLDS.keys() | {"resolvers/shared/user_text.py"}

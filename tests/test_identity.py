@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from issuers import NOW, RSA_ONE, SECRET, Clock, hashed, published, raw, signed
 
 from datastore.errors import Unauthenticated
-from edge.identity import MAX_TOKEN_BYTES, Tokens, TokenSettings, bearer
-from resolvers.access import Identity, Role
+from resolvers.shared.authorization import Identity, Role
+from server.security.jwt import MAX_TOKEN_BYTES, Tokens, TokenSettings, bearer
 
 
 def tokens(clock: Callable[[], float] | None = None, **configured: Any) -> Tokens:

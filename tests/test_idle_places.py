@@ -16,13 +16,13 @@ from resuming_clients import Client, OverEvents, OverSocket
 from test_match_updates import advance, begun
 from test_resume import told_all, write_until
 
+from datastore.change_streams.replay.resume_token import UNKNOWN
+from datastore.change_streams.replay.signed_resume_ids import Resume
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.matches.cricket import CricketEvent, EventKind
-from datastore.places import UNKNOWN
-from datastore.resume_ids import Resume
-from edge.making import Maker
-from edge.settings import Settings
-from resolvers.progress import Mark, Progress
+from resolvers.shared.resume_position import Mark, Progress
+from server.settings import Settings
+from server.subscriptions.event_execution import Maker
 
 CUTS = int(os.environ.get("RESUME_CUTS", "15"))
 STRONG = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
@@ -204,7 +204,7 @@ async def test_no_place_is_told_while_an_event_is_being_made(
 async def test_more_places_than_a_ping_takes_are_told_by_the_next(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.websocket.operation.PLACES_PER_PING", 1)
+    monkeypatch.setattr("server.websocket.operation.PLACES_PER_PING", 1)
 
     async def happen() -> None:
         await put_raw(served, "q1", mag=2.5)

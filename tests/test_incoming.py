@@ -23,14 +23,14 @@ from upload_steps import files, janitor, reserved, uploaded
 
 from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
-from datastore.ids import uuid7
+from datastore.model.ids import uuid7
 from datastore.objects import STALE, UPLOAD_LIFETIME, UploadTarget
 from datastore.objects.ledger import LEAST_BYTES, IncomingLimits, Ledger
 from datastore.objects.local import LocalObjects
-from datastore.photos.removals import incoming
-from edge.capacity.settings import Capacity
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.photos.file_deletion_outbox import incoming
+from resolvers.shared.authorization import Role
+from server.admission.settings import Capacity
+from server.settings import Settings
 
 OWN_ID = uuid7(NOON, "a client's own")
 MEGABYTE = 2**20

@@ -13,14 +13,14 @@ from command_line import run_here
 from store_engines import ROOT, new_prefix
 from test_tables import ALL, PLAIN, RICH, shape, ttl
 
-from datastore import tables
 from datastore.database import Database, StoreOptions
-from datastore.declarations import Index, Table
+from datastore.infrastructure import tables
 from datastore.infrastructure.alarms import Watched
 from datastore.infrastructure.cloudformation import cloudformation
+from datastore.infrastructure.iam_roles import ROLES
 from datastore.infrastructure.terraform import terraform
 from datastore.keyspace import TABLES
-from datastore.keyspace.roles import ROLES
+from datastore.model.access_patterns import Index, Table
 
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
 NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -267,7 +267,7 @@ def test_the_same_declarations_make_the_same_text() -> None:
         from datastore.infrastructure.cloudformation import cloudformation
         from datastore.infrastructure.terraform import terraform
         from datastore.keyspace import TABLES
-        from datastore.keyspace.roles import ROLES
+        from datastore.infrastructure.iam_roles import ROLES
         for export in (cloudformation, terraform):
             print(export(TABLES, watched=Watched.ALL, roles=ROLES))
     """

@@ -18,15 +18,15 @@ from conftest import REAL_DATA, Served
 from earthquake_samples import scan
 from usgs_samples import Handler, answering, feature, feed, feed_server
 
-from datastore import tables
-from datastore.client import RequestRefused
 from datastore.database import StoreOptions, open_database
-from datastore.earthquake_events import Earthquake
-from datastore.earthquakes import Earthquakes, IngestSummary
+from datastore.dynamodb.client import RequestRefused
+from datastore.earthquakes.earthquakes import Earthquakes, IngestSummary
+from datastore.earthquakes.events import Earthquake
 from datastore.errors import Unavailable
+from datastore.infrastructure import tables
 from datastore.keyspace import earthquakes as keys
-from datastore.metering import Call
-from resolvers.access import Role
+from datastore.session.metering import Call
+from resolvers.shared.authorization import Role
 
 INGEST = """
 mutation ($feed: String!) {

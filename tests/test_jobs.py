@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from datastore.errors import Unavailable
-from pipelines import jobs
+from pipelines.consumer import periodic as jobs
 
 
 @pytest.mark.parametrize(("problem", "traced"), [(Unavailable("Search is away."), False), (KeyError("PK"), True)])

@@ -29,7 +29,7 @@ from issuers import (
 from jwt.algorithms import RSAAlgorithm
 
 from datastore.errors import Unauthenticated, Unavailable
-from edge.identity import Tokens, TokenSettings
+from server.security.jwt import Tokens, TokenSettings
 
 
 @pytest.fixture

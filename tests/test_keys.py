@@ -6,12 +6,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from datastore.errors import BadUserInput
-from datastore.identifiers import is_user_id
 from datastore.keyspace import earthquakes, sightings
 from datastore.keyspace.feeds import follows, home_feeds, leaderboards, likes, notifications, posts, users
 from datastore.keyspace.gateway import answers
 from datastore.keyspace.matches import devices, live_activities, match_follows
-from datastore.keyspace.parts import Key, checked, join, part, split
+from datastore.model.composite_keys import Key, checked, join, part, split
+from datastore.model.identifiers import is_user_id
 
 ANY_TEXT = st.text(st.characters(), min_size=1, max_size=30)
 TRICKY = st.text("#%a2350ABCDEFabcdef\x00\x1f\x7f\n\t ~ü日😀", min_size=1, max_size=12)

@@ -32,14 +32,14 @@ from resuming_clients import CutOff, OverSocket, Said
 from test_match_takeover import events_of_a_whole_run
 from upload_load import UploadLoad
 
+from datastore.change_streams.dead_letters import every_letter
 from datastore.database import Database
-from datastore.dead_letters import every_letter
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
-from pipelines.matches.playback import Timeline
-from resolvers.access import Role
+from pipelines.matches.providers.playback import Timeline
+from resolvers.shared.authorization import Role
 
 KILLS = int(os.environ.get("KILLS", "2"))
 PAUSE_SECONDS = float(os.environ.get("KILLS_PAUSE", "1.0"))

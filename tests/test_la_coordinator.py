@@ -12,24 +12,24 @@ from msgspec.structs import replace
 from test_apns import LIMITS, credentials
 from test_display_states import CHENNAI, MUMBAI, NAMES, first, fixture, in_chase, put_in_place, second
 
-from datastore.backoff import Backoff
 from datastore.database import Database
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
 from datastore.keyspace.matches.live_activities import live_activity as session_key
-from datastore.keyspace.parts import key_attributes
 from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase, Result, ResultKind
 from datastore.matches.devices import Devices, Platform
 from datastore.matches.display import display_state
 from datastore.matches.display_states import DisplayStates
 from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollows
-from datastore.metering import Call, Deadline
-from datastore.moments import iso
-from datastore.store import Store
-from pipelines.matches.apns import ApnsDelivery, ApnsLimits
-from pipelines.matches.deliveries import LoggedDelivery, Outcome
-from pipelines.matches.desks import MatchChange
-from pipelines.matches.live_activities import LACoordinator
+from datastore.model.composite_keys import key_attributes
+from datastore.model.timestamps import iso
+from datastore.session.metering import Call, Deadline
+from datastore.session.store import Store
+from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.live_activities import LACoordinator
+from pipelines.matches.push.push_delivery import LoggedDelivery, Outcome
+from pipelines.matches.push.push_queue import MatchChange
 
 MATCH = fixture(version=7)
 FINISHED = replace(

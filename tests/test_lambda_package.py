@@ -110,12 +110,12 @@ def test_only_what_the_handler_needs_is_in_it(archive: Path) -> None:
         "compiled",
         "tests",
         "gateway.py",
-        "runtime.py",
-        "background.py",
+        "runtime/container.py",
+        "runtime/jobs.py",
         "strawberry",
         "graphql",
     }
-    assert "pipelines/feeds/demo.py" not in names
+    assert "pipelines/demo/feeds.py" not in names
     assert [name for name in names if name.startswith("botocore/data/ec2/")] == []
     assert sum(name.endswith((".pyc", ".pyi")) for name in names) == 0
 

@@ -5,9 +5,9 @@ from collections.abc import Hashable
 
 import pytest
 
+from datastore.change_streams.broadcast import Keeping, Policy
 from datastore.errors import SlowSubscriber
-from datastore.hub import Keeping, Policy
-from edge.lanes import Lanes
+from server.subscriptions.keyed_worker import Lanes
 
 CLOSE = Keeping()
 

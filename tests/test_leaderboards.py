@@ -6,11 +6,11 @@ import pytest
 from conftest import NOON, Served
 from feed_items import user_item
 
-from datastore.feeds.boards import Board, Boards, Member
+from datastore.feeds.leaderboard_snapshots import Board, Boards, Member
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.table import FEED
-from datastore.moments import to_seconds
+from datastore.model.timestamps import to_seconds
 
 AUTHORS = "{ topAuthors(%s) { rank authorId author { name } posts likes comments score } }"
 TAGS = "{ trendingTags%s { rank tag posts velocity } }"

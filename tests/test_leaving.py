@@ -13,17 +13,17 @@ from aiohttp import web
 from conftest import UNBOUGHT, Listener, Served
 from fault_proxy import Proxy, Seen, forward, hang, until
 
-from datastore.backoff import Backoff
 from datastore.database import StoreOptions
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key
 from datastore.photos.lookups import AT_ONCE
-from datastore.store import Store
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.session.store import Store
+from resolvers.shared.authorization import Role
+from server.settings import Settings
 
 PROFILES = " ".join(["{", *[f'a{number}: userProfile(userId: "{number}") {{ userId }}' for number in range(5)], "}"])
 PHOTOS = " ".join(["{", *[f'a{number}: photo(id: "i{number}") {{ imageId }}' for number in range(2 * AT_ONCE)], "}"])
@@ -40,7 +40,7 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
 @pytest.fixture(autouse=True)
 def tireless(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stays unprocessed is asked for again soon, and for as long as there is time."""
-    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=900))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=900))
 
 
 async def unprocessed(_proxy: Proxy, seen: Seen) -> web.StreamResponse:

@@ -13,15 +13,15 @@ from fixture_steps import one, put, system
 from msgspec.structs import replace
 from test_active_matches import begin, matches, replay, state
 
-from datastore.client import RequestRefused
+from datastore.dynamodb.client import RequestRefused
+from datastore.infrastructure.tables import create
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, TICK, active_match
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.live_state import ActiveStatus, active_match_item
-from datastore.metering import Deadline
-from datastore.remembered import RememberedScans
-from datastore.store import Store
-from datastore.tables import create
-from pipelines.matches.poller import Tick
+from datastore.session.metering import Deadline
+from datastore.session.scan_cache import RememberedScans
+from datastore.session.store import Store
+from pipelines.matches.live.poller import Tick
 
 QUERY = "Query active-matches.live-matchId-index"
 SUMMARY = """{ liveMatches { matchId leagueCode version liveScore {

@@ -14,8 +14,8 @@ import pytest
 from store_engines import ROOT
 from virtual_time import in_virtual_time
 
-from edge.liveness import HUNG_STATUS, Silence, watch_loop
-from workers.heartbeats import BEAT_SECONDS, SILENT_SECONDS, send_heartbeats, silence
+from runtime.supervisor.heartbeats import BEAT_SECONDS, SILENT_SECONDS, send_heartbeats, silence
+from server.observability.liveness import HUNG_STATUS, Silence, watch_loop
 
 # Silence
 

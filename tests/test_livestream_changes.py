@@ -11,8 +11,8 @@ from photo_items import WRITTEN, face, livestream, person, photo, put, user
 from test_livestreams import END, admin, announce, at, change
 
 from datastore.errors import Unavailable
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos.table import SPARKS
+from datastore.model.composite_keys import Key
 from datastore.photos import livestreams
 from datastore.photos.livestreams import Livestream, Schedule
 
@@ -274,7 +274,7 @@ async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
         return await read(self)
 
     monkeypatch.setattr(livestreams.Livestreams, "at_start", read_late)
-    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
     slow = await listen(served, followers=2)
     latest = await listen(served, when_slow="LATEST", followers=3)
     id = (await announce(served))["livestreamId"]

@@ -9,11 +9,11 @@ import pytest
 from conftest import NOON, Answer, Served
 from photo_items import livestream, photo, put, user
 
-from datastore.attributes import Item
-from datastore.ids import uuid7
+from datastore.dynamodb.codec import Item
+from datastore.model.ids import uuid7
 from datastore.photos.livestreams import Livestreams
-from datastore.store import Written
-from resolvers.access import Role
+from datastore.session.store import Written
+from resolvers.shared.authorization import Role
 
 ALL = " fragment All on Livestream { livestreamId title description streamUrl startTime endTime createdAt state }"
 CREATE = "mutation ($input: CreateLivestreamInput!) { createLivestream(input: $input) { ...All } }" + ALL

@@ -15,10 +15,10 @@ from fault_proxy import Proxy, Seen, forward, until
 from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
-from edge.capacity.load import IN_HAND, LATE_TURNS, Load
-from edge.capacity.places import Places
-from edge.settings import Settings
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.admission.load_shedding import IN_HAND, LATE_TURNS, Load
+from server.admission.quotas import Places
+from server.settings import Settings
 
 READ = '{ sightings(area: "Harbor", first: 1) { edges { node { sightingId } } } }'
 LISTEN = "subscription { sightingReported { sightingId } }"

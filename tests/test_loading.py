@@ -10,19 +10,19 @@ import pytest
 from aiohttp import web
 from fault_proxy import Fault, Proxy, Seen, forward, hang, plain, refuse, reset, until
 
-from datastore.backoff import Backoff
-from datastore.client import Client, RequestRefused
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Table, Who
-from datastore.decoding import Decoder
-from datastore.decoding import number as number_attribute
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.lazy_item import Found
+from datastore.dynamodb.record_decoder import Decoder
+from datastore.dynamodb.record_decoder import number as number_attribute
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
-from datastore.found import Found
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
-from datastore.metering import Deadline
-from datastore.store import Store
+from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.model.composite_keys import Key
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
 
 BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 EVENTS = AccessPattern("T-2", "", EARTHQUAKES, ("GetItem", "BatchGetItem"), Who.ANY)
@@ -41,7 +41,7 @@ def open_store(client: Client, database: Database) -> Callable[..., Store]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=6))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=6))
 
 
 def blip(number: int) -> Key:
@@ -242,8 +242,8 @@ async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, database: Database, open_store: Callable[..., Store]
 ) -> None:
     # Without chance: the last wait would begin 0.8 s in, and the deadline leaves room for the try before it.
-    monkeypatch.setattr("datastore.loading.random.random", lambda: 1.0)
-    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.2, most=0.2, tries=1000))
+    monkeypatch.setattr("datastore.session.point_reads.random.random", lambda: 1.0)
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.2, most=0.2, tries=1000))
     await fill(database, range(3))
     proxy.always = _late("2")
     loop = asyncio.get_running_loop()

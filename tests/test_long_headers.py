@@ -13,10 +13,10 @@ from websockets.datastructures import Headers
 from websockets.http11 import Request as Handshake
 
 from datastore.objects.local import LocalObjects
-from edge.application import application
-from edge.http.media_types import MOST_ACCEPT_BYTES, MOST_RANGES, Wanted, wanted
-from edge.settings import Settings
-from edge.websocket.handshakes import LISTS, MOST_LIST_BYTES, Handshakes
+from server.app import application
+from server.http.media_types import MOST_ACCEPT_BYTES, MOST_RANGES, Wanted, wanted
+from server.settings import Settings
+from server.websocket.rejected_handshakes import LISTS, MOST_LIST_BYTES, Handshakes
 
 LENGTH = 30_000
 # More than a plain request: what is within the limits may take as many.

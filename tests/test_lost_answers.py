@@ -17,11 +17,11 @@ from photo_items import ADA
 from test_contract import ASK, BY_GRACE, feed, put_in_place
 from test_executed_anew import OTHERS, PHOTOS, database_of
 
-from datastore.attributes import Item, decode_item
 from datastore.database import StoreOptions
-from datastore.declarations import WRITES
+from datastore.dynamodb.codec import Item, decode_item
 from datastore.keyspace import TABLES
-from datastore.keyspace.parts import Key, key_of
+from datastore.model.access_patterns import WRITES
+from datastore.model.composite_keys import Key, key_of
 
 __all__ = ["feed"]
 

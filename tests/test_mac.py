@@ -5,7 +5,7 @@ import hmac
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from datastore.mac import Mac
+from datastore.model.prehashed_hmac import Mac
 
 
 @settings(max_examples=30)

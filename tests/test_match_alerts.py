@@ -9,9 +9,9 @@ from conftest import Served
 from test_orchestrator import Scripted
 
 from datastore.matches.live_activities import LiveActivities
-from pipelines.matches.deliveries import LoggedDelivery, Push, Summary
+from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import CricketPipeline
-from pipelines.matches.poller import LiveChange
+from pipelines.matches.push.push_delivery import LoggedDelivery, Push, Summary
 
 
 class Noted(LoggedDelivery):

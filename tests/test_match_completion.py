@@ -12,9 +12,9 @@ from resuming_clients import Client, OverEvents, OverSocket
 from test_active_matches import begin, matches, state
 from test_match_updates import advance, play_out
 
+from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.matches.cricket import MatchPhase
-from datastore.streams import StreamReader
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
 
 MATCH = 'subscription { matchUpdates(matchId: "m1"%s) { version isSnapshot liveScore { phase } } }'
 DEACTIVATE = 'mutation { deactivateMatch(id: "m1") { fence } }'

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from datastore.matches.cricket import CricketEvent, EventKind
 from datastore.matches.live_state import ActiveMatch, begun
-from pipelines.matches.changes import Found, MatchWatch
-from pipelines.matches.cricsheet import load, read
-from pipelines.matches.recordings import Recording
-from pipelines.matches.replay import ReplayProvider
+from pipelines.matches.live.diff import Found, MatchWatch
+from pipelines.matches.providers.cricsheet.reader import load, read
+from pipelines.matches.providers.recordings import Recording
+from pipelines.matches.providers.replay import ReplayProvider
 
 DOT = ball()
 DOTS = [DOT] * 6

@@ -11,20 +11,20 @@ from aiohttp import web
 from conftest import NOON, Answer, Served, call_name
 from fault_proxy import Fault, Proxy, Seen, forward
 
-from datastore.backoff import Backoff
-from datastore.client import Client
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS, match_follow
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.match_follows import MatchFollows
-from datastore.metering import Deadline
-from datastore.moments import to_seconds
-from datastore.pages import Span
-from datastore.store import Store
-from resolvers.access import Role
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.timestamps import to_seconds
+from datastore.session.metering import Deadline
+from datastore.session.pagination import Span
+from datastore.session.store import Store
+from resolvers.shared.authorization import Role
 
 FOLLOW = 'mutation ($team: ID!) { followMatch(matchId: "m1", teamId: $team) { teamId createdAt expiresAt } }'
 UNFOLLOW = 'mutation { unfollowMatch(matchId: "m1") { teamId } }'
@@ -475,7 +475,7 @@ async def test_users_and_admins_remove_only_their_own_follows(served: Served) ->
 async def test_deletes_that_stay_unprocessed_are_sent_again(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, client: Client, database: Database, open_store: Callable[[], Store]
 ) -> None:
-    monkeypatch.setattr("datastore.writing.UNPROCESSED", QUICKLY)
+    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
     await fill(open_store(), range(30))
     store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
     proxy.faults.extend([forward, leaving(20), leaving(3), leaving(1)])
@@ -490,7 +490,7 @@ async def test_deletes_that_stay_unprocessed_are_sent_again(
 async def test_deletes_that_stay_unprocessed_for_good_are_told(
     monkeypatch: pytest.MonkeyPatch, proxy: Proxy, client: Client, database: Database, open_store: Callable[[], Store]
 ) -> None:
-    monkeypatch.setattr("datastore.writing.UNPROCESSED", QUICKLY)
+    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
     await fill(open_store(), range(30))
     store = Store(client, prefix=database.prefix, deadline=Deadline(10), token=lambda: "")
     proxy.faults.append(forward)

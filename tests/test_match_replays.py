@@ -19,10 +19,10 @@ from cricket_samples import BLUES, RECORDINGS, REDS, ball, blues, innings, match
 from datastore.keyspace.matches import fixture_cache
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import MatchSnapshot
-from pipelines.matches.cricsheet import load, read
-from pipelines.matches.poller import MOST_EVENTS
-from pipelines.matches.recordings import Recording
-from pipelines.matches.replay import ReplayProvider
+from pipelines.matches.live.poller import MOST_EVENTS
+from pipelines.matches.providers.cricsheet.reader import load, read
+from pipelines.matches.providers.recordings import Recording
+from pipelines.matches.providers.replay import ReplayProvider
 
 Json = dict[str, Any]
 

@@ -28,9 +28,9 @@ from sportmonks_samples import (
     serving,
 )
 
-from datastore.backoff import Backoff
-from datastore.client import Client
 from datastore.database import Database
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.locks import job_lock
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import (
@@ -48,11 +48,11 @@ from datastore.matches.leagues import League, Leagues
 from datastore.matches.locks import Locks, held
 from datastore.matches.team_seasons import TeamSeasons, team_season_from
 from datastore.matches.teams import Teams
-from datastore.metering import Deadline
-from datastore.pages import Span
-from datastore.store import Store
-from pipelines.matches.sportmonks import SportMonks
-from pipelines.matches.sync import FixtureSyncJob, LeagueSyncJob, Synced, SyncJob, TeamSyncJob
+from datastore.session.metering import Deadline
+from datastore.session.pagination import Span
+from datastore.session.store import Store
+from pipelines.matches.providers.sportmonks.provider import SportMonks
+from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, Synced, SyncJob, TeamSyncJob
 
 Stores = Callable[[], Store]
 LATER = "2026-06-28T12:00:00Z"
@@ -544,7 +544,7 @@ async def test_what_stays_unprocessed_is_written_again(
     time: Time,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("datastore.writing.UNPROCESSED", QUICKLY)
+    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
     service.says["teams"] = [team(number) for number in range(1, 31)]
     job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
     proxy.faults += [leaving(7)] * 5  # lock, scan, two batches, one of them again
@@ -567,7 +567,7 @@ async def test_what_stays_unprocessed_for_good_ends_the_run_and_the_next_run_wri
     time: Time,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("datastore.writing.UNPROCESSED", QUICKLY)
+    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
     service.says["teams"] = [team(number) for number in range(1, 31)]
     job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
     proxy.always = leaving(1)

@@ -19,9 +19,9 @@ from datastore.database import StoreOptions
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
-from pipelines.matches.playback import Timeline
-from pipelines.matches.poller import Tick
-from pipelines.matches.replay import ReplayProvider
+from pipelines.matches.live.poller import Tick
+from pipelines.matches.providers.playback import Timeline
+from pipelines.matches.providers.replay import ReplayProvider
 
 KILLS = 20
 LOCK_SECONDS = 2.0

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 from test_active_matches import begin, matches, state
 from test_contract import every_call
 
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, active_match
 from datastore.matches.cricket import CricketEvent, EventKind
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_item
-from datastore.streams import Change
-from pipelines.matches.poller import Tick
+from pipelines.matches.live.poller import Tick
 from resolvers.matches.match_update import PATIENT
 
 FIELDS = """

@@ -19,11 +19,11 @@ from upload_forms import form_of, send_to
 from datastore.errors import Unavailable
 from datastore.objects import UploadTarget
 from datastore.objects.local import LocalObjects
-from datastore.photos.pictures import PictureType
+from datastore.photos.image_types import PictureType
 from datastore.photos.reservations import Reservation, reservation_item
-from edge import media
-from edge.settings import Settings
-from edge.upload_form import Opening, UploadForm
+from server.media import files as media
+from server.media.multipart import Opening, UploadForm
+from server.settings import Settings
 
 KEY = "incoming/one/original"
 MOST = 5_000

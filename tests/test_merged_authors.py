@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 from feed_world import Killed, Wire, World, made, once
 
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
-from datastore.moments import iso
-from datastore.streams import Change
+from datastore.model.timestamps import iso
 from pipelines.feeds.fan_out import FanOut
-from pipelines.feeds.followings import Followings
+from pipelines.feeds.follow_backfill import Followings
 
 FANS = [f"fan{number}" for number in range(5)]
 MOST = 3

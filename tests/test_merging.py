@@ -11,10 +11,10 @@ from fault_proxy import Proxy, Seen, forward
 from photo_items import ask_as, face, person, photo, put, tagged, user
 from photo_steps import MERGE, RENAME, UNTAG, assert_consistent, done, one, stored, tag
 
-from datastore.backoff import Backoff
 from datastore.database import StoreOptions
-from datastore.photos import merging
-from resolvers.access import Role
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.photos import merge_persons as merging
+from resolvers.shared.authorization import Role
 
 
 @pytest.fixture(autouse=True)

@@ -17,13 +17,13 @@ from fault_proxy import Proxy, Seen, forward
 from resuming_clients import OverSocket
 from store_engines import ENGINES, MINISTACK, create_tables, free_port, new_prefix, running
 
+from datastore.change_streams.shards.shard_reader import ShardCursor, Trimmed, shards_of, stream_of
 from datastore.database import Database, StoreOptions, open_database
-from datastore.declarations import Table
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
-from datastore.moments import day_bucket, epoch_ms
-from datastore.shards import ShardCursor, Trimmed, shards_of, stream_of
+from datastore.model.access_patterns import Table
+from datastore.model.timestamps import day_bucket, epoch_ms
 
 NEEDS = "MiniStack is not installed: make .venv-ministack/.ready"
 pytestmark = pytest.mark.skipif(not MINISTACK.exists(), reason=NEEDS)

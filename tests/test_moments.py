@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from datastore.decoding import Decoder, text
-from datastore.moments import from_iso
-from schema.moments import SCALARS, shown
+from datastore.dynamodb.record_decoder import Decoder, text
+from datastore.model.timestamps import from_iso
+from schema.scalars import SCALARS, shown
 
 SOMEWHERE = timezone(timedelta(hours=5, minutes=45, seconds=30))
 

@@ -7,12 +7,12 @@ import pytest
 from conftest import NOON, Served
 from feed_items import comment_item, following_item, post_item, user_item
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
 from datastore.feeds.notifications import LIFETIME
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.moments import to_seconds
-from resolvers.access import Role
+from datastore.model.timestamps import to_seconds
+from resolvers.shared.authorization import Role
 
 UNREAD = '{ notifications(userId: "ada"%s) { %s } }'
 MARK = "mutation ($id: ID!) { markNotificationRead(notificationId: $id) { notificationId kind postId } }"

@@ -22,14 +22,14 @@ from feed_items import (
     user_item,
 )
 
-from datastore.attributes import Item
-from datastore.client import Client, RequestRefused
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.codec import Item
 from datastore.feeds.notifications import LIFETIME, Notification, is_notification, notification_from
 from datastore.keyspace.feeds.table import FEED
-from datastore.metering import Call
-from datastore.moments import to_seconds
-from datastore.streams import Change
+from datastore.model.timestamps import to_seconds
+from datastore.session.metering import Call
 from pipelines.feeds.notifications import Notifications
 
 MINUTE = timedelta(minutes=1)

@@ -24,14 +24,14 @@ from store_engines import free_port
 from upload_forms import complete, count, create, send, send_to
 
 from datastore.database import StoreMisconfigured, StoreOptions
+from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import BadUserInput, DomainError, Timeout, Unavailable
 from datastore.objects import ObjectStore, s3
+from datastore.objects.factory import object_store
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
-from datastore.objects.opening import object_store
 from datastore.objects.s3 import S3Objects
-from datastore.store_clock import StoreClock
-from edge.settings import Settings
+from server.settings import Settings
 
 KEY, OTHER = "incoming/one/original", "originals/ada@example.com/ä b.jpg"
 NOW = datetime.now(UTC)

@@ -20,20 +20,20 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from store_engines import ROOT
 
+from datastore.dynamodb.prepared_request import Prepared
 from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.metering import Call
-from datastore.requests import Prepared
-from edge.answers import failure
-from edge.documents.manifest import sha256_of
-from edge.observing import operation_log
-from edge.observing.operation_log import JsonLines
-from edge.observing.operation_metrics import OperationMetrics
-from edge.observing.tracing import OperationTracing, exporting
-from edge.operations import Caller, Operation, Transport
-from edge.requests import LONGEST_ASKED_ID, MOST_ERROR_IDS, Report
-from edge.settings import Misconfigured, Settings, from_environment
-from resolvers.access import Role
+from datastore.session.metering import Call
+from resolvers.shared.authorization import Role
+from server.documents.persisted.manifest import sha256_of
+from server.observability import operation_log
+from server.observability.operation_log import JsonLines
+from server.observability.operation_metrics import OperationMetrics
+from server.observability.tracing import OperationTracing, exporting
+from server.operations.lifecycle import LONGEST_ASKED_ID, MOST_ERROR_IDS, Report
+from server.operations.outcome import failure
+from server.operations.request import Caller, Operation, Transport
+from server.settings import Misconfigured, Settings, from_environment
 
 PROTOCOL = "graphql-transport-ws"
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -155,7 +155,7 @@ async def test_an_unexpected_error_is_found_by_its_id(
     def fail(self: object) -> None:
         raise RuntimeError("broken inside")
 
-    monkeypatch.setattr("resolvers.context.Context.teams", property(fail))
+    monkeypatch.setattr("resolvers.shared.context.Context.teams", property(fail))
     answer = await served.ask('{ team(id: "1") { name } }')
     assert answer.errors is not None
     assert lines.told[0]["errorIds"] == [answer.errors[0]["extensions"]["errorId"]]
@@ -170,7 +170,7 @@ async def test_what_breaks_an_operation_is_no_success(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken inside")
 
-    monkeypatch.setattr("edge.execution.executed", fail)
+    monkeypatch.setattr("server.operations.runner.executed", fail)
     assert (await served.ask(QUAKES)).codes == ["INTERNAL"]
     assert lines.told[0]["codes"] == ["INTERNAL"]
     labels = (("code", "INTERNAL"), ("field", "earthquakes"), ("transport", "http"), ("type", "query"))

@@ -19,7 +19,7 @@ from datastore.matches.cricket import Match, MatchSnapshot, Venue
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.operator_fields import OperatorWrote
-from pipelines.matches.poller import Tick
+from pipelines.matches.live.poller import Tick
 
 UPDATE = """mutation ($id: ID!, $input: UpdateFixtureInput!) { updateFixture(id: $id, input: $input) {
   note round status phase venue { name } operatorFields } }"""

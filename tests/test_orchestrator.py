@@ -19,15 +19,15 @@ from datastore.matches.live_activities import LiveActivities
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.locks import Locks, held
 from datastore.matches.match_follows import MatchFollows
-from datastore.store import Store
-from pipelines.matches.cricsheet import read
-from pipelines.matches.deliveries import LoggedDelivery
-from pipelines.matches.demo import DemoProvider
-from pipelines.matches.demo_match import demo_match
+from datastore.session.store import Store
+from pipelines.demo.match import demo_match
+from pipelines.demo.matches import DemoProvider
+from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import CricketPipeline, Pace
-from pipelines.matches.poller import LiveChange
-from pipelines.matches.providers import ProviderUnavailable
-from pipelines.matches.replay import ReplayProvider
+from pipelines.matches.providers.cricsheet.reader import read
+from pipelines.matches.providers.provider import ProviderUnavailable
+from pipelines.matches.providers.replay import ReplayProvider
+from pipelines.matches.push.push_delivery import LoggedDelivery
 
 FAST: dict[str, Any] = {"tick_seconds": 0.0, "reconcile_seconds": 0.02}
 
@@ -445,7 +445,7 @@ async def test_between_two_days_a_match_rests_and_goes_on_from_its_state(served:
 async def test_a_match_the_provider_does_not_know_rests_and_is_ended_after_a_day(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.matches.orchestrator.MISSING_TICKS", 3)
+    monkeypatch.setattr("pipelines.matches.live.orchestrator.MISSING_TICKS", 3)
     provider = Scripted(served, "m1")
     one = Instance(served, provider, **FAST)
     await one.orchestrator.reconcile()

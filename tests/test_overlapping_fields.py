@@ -13,9 +13,9 @@ from graphql.validation import (
 )
 
 import schema as api
-from edge.documents.limits import DocumentLimits
-from edge.documents.overlapping_fields import Merging, TooComplex
-from edge.documents.validation import invalid
+from server.documents.limits import DocumentLimits
+from server.documents.overlapping_fields import Merging, TooComplex
+from server.documents.validation import invalid
 
 SCHEMA = build_schema(random_documents.SCHEMA)
 UNBOUNDED = 10**9

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from datastore.attributes import Item, Raw, encode_item
-from datastore.cursors import Cursors, binding
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.codec import Item, Raw, encode_item
 from datastore.errors import BadCursor
 from datastore.keyspace.sightings import ACTIVE_IN_AREA, BLIP, SIGHTING_PREFIX, SIGHTINGS_END
-from datastore.metering import Deadline
-from datastore.pages import Page, Span, read_page
-from datastore.store import Store
-from resolvers.connections import connection, listing
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.session.cursors import Cursors, binding
+from datastore.session.metering import Deadline
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store
+from resolvers.shared.paging import connection, listing
 
 NOW = 1_782_388_800
 CURSORS = Cursors(b"secret")

@@ -15,12 +15,12 @@ from redis.exceptions import RedisError
 from store_engines import free_port
 from transports import TRANSPORTS, Transport, codes, get, over, persisted
 
-from edge.documents import redis_texts
-from edge.documents.automatic import LONGEST_KEPT, AutomaticDocuments
-from edge.documents.manifest import sha256_of
-from edge.documents.redis_texts import PAUSE_SECONDS, RedisTexts
-from edge.documents.settings import DocumentSettings
-from edge.settings import Settings
+from server.documents.persisted import redis as redis_texts
+from server.documents.persisted.automatic import LONGEST_KEPT, AutomaticDocuments
+from server.documents.persisted.manifest import sha256_of
+from server.documents.persisted.redis import PAUSE_SECONDS, RedisTexts
+from server.documents.settings import DocumentSettings
+from server.settings import Settings
 
 REDIS = os.environ.get("GATEWAY_REDIS_URL") or "redis://127.0.0.1:6379/0"
 TEXT = "query Kind($no: Boolean = false) { __typename areas @include(if: $no) }"

@@ -11,17 +11,17 @@ from feed_world import Killed, Wire, World
 from photo_items import ask_as
 from PIL import Image
 
-from datastore.attributes import Item
 from datastore.database import Database
+from datastore.dynamodb.codec import Item
 from datastore.errors import Unavailable
-from datastore.keyspace.parts import key_of
 from datastore.keyspace.photos.table import SPARKS
+from datastore.model.composite_keys import key_of
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
-from pipelines.photos import demo_album
-from pipelines.photos.demo import PhotoDemo
-from pipelines.photos.demo_album import LIVE, LOOKS, SCENES, SHOTS, UPCOMING, USERS, VISITOR
-from pipelines.photos.demo_pictures import Sitter
+from pipelines.demo import photo_album as demo_album
+from pipelines.demo.photo_album import LIVE, LOOKS, SCENES, SHOTS, UPCOMING, USERS, VISITOR
+from pipelines.demo.photos import PhotoDemo
+from pipelines.demo.pictures import Sitter
 
 ALL = """{ photos(first: 50) { nodes {
   imageId width height size thumbnailUrl originalUrl user { displayName } persons { name }
@@ -43,7 +43,7 @@ def objects(tmp_path: Any) -> LocalObjects:
 @pytest.fixture
 def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A blank sheet for each picture: what is drawn is looked at elsewhere."""
-    monkeypatch.setattr("pipelines.photos.demo.picture", lambda *_: (b"original", b"thumbnail"))
+    monkeypatch.setattr("pipelines.demo.photos.picture", lambda *_: (b"original", b"thumbnail"))
 
 
 def demo(world: World, objects: LocalObjects, wire: Wire | None = None, *, followed: bool = True) -> PhotoDemo:
@@ -145,7 +145,7 @@ async def test_where_files_cannot_be_written_there_are_the_livestreams_and_the_p
     kinds = Counter(item["entityType"] for item in await stored(world))
     assert (kinds["LIVESTREAM"], kinds["IMAGE"], kinds["PERSON"]) == (2, 0, len(LOOKS))
     monkeypatch.undo()
-    monkeypatch.setattr("pipelines.photos.demo.picture", lambda *_: (b"original", b"thumbnail"))
+    monkeypatch.setattr("pipelines.demo.photos.picture", lambda *_: (b"original", b"thumbnail"))
 
     assert await demo(world, objects).load() == len(SHOTS)
 

@@ -10,13 +10,13 @@ from conftest import Served
 from photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, photo, put, tagged, user
 from photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, tag
 
-from datastore.declarations import AccessPattern
 from datastore.errors import Unavailable
-from datastore.photos import editing
-from datastore.photos.current import Current
-from datastore.photos.removals import Removals
-from datastore.store import Action, Store
-from resolvers.access import Role
+from datastore.model.access_patterns import AccessPattern
+from datastore.photos import update_photo as editing
+from datastore.photos.file_deletion_outbox import Removals
+from datastore.photos.optimistic_update import Current
+from datastore.session.store import Action, Store
+from resolvers.shared.authorization import Role
 
 AT = "2026-06-25T10:00:00.250Z"
 FILES = [f"originals/{ADA}/i.jpg", f"thumbnails/{ADA}/i.jpg"]

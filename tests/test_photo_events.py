@@ -11,10 +11,10 @@ from conftest import NOON, Answer, Served
 from fault_proxy import Proxy, Seen
 from photo_items import ADA, ask_as, photo, put
 
-from datastore.backoff import Backoff
 from datastore.database import StoreOptions
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
+from datastore.model.access_patterns import AccessPattern, Who
 
 LOG = "mutation ($events: [LogEventInput!]!) { logEvent(events: $events) { eventId eventType eventData createdAt } }"
 EVERYTHING = AccessPattern("T-1", "", SPARKS, ("Scan",), Who.ANY)
@@ -201,7 +201,7 @@ class TestBehindAStoreThatIsBusy:
 
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("datastore.writing.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=4))
+        monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=4))
 
     async def test_what_stays_unprocessed_is_sent_again(self, served: Served, proxy: Proxy) -> None:
         proxy.faults += [leaving(20), leaving(3)]

@@ -12,15 +12,15 @@ from fault_proxy import Proxy, Seen, client_of, forward, refuse
 from photo_items import face, person, photo, put, tagged
 from test_loading import withhold
 
-from datastore.backoff import Backoff
 from datastore.database import StoreOptions
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled
-from datastore.keyspace.photos import library as photo_keys
 from datastore.keyspace.photos import persons as keys
+from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.metering import Deadline
 from datastore.photos.lookups import AT_ONCE, Lookups
-from datastore.store import Store
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=3))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=3))
 
 
 @pytest.fixture

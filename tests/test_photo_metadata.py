@@ -18,8 +18,8 @@ from upload_forms import complete, create, send
 from upload_steps import reserved, uploaded
 
 from datastore.photos.metadata import MOST_PARTS
-from edge.settings import Misconfigured, Settings, from_environment
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.settings import Misconfigured, Settings, from_environment
 
 ONE = "query($id: ID!) { photo(id: $id) { originalUrl thumbnailUrl takenAt camera size width height } }"
 

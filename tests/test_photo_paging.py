@@ -16,16 +16,16 @@ from conftest import NOON, SECRET, Clock, Served
 from photo_items import ask_as, face, person, user
 from store_engines import Engines
 
-from datastore import tables
 from datastore.database import StoreOptions, open_database
-from datastore.ids import uuid7
-from datastore.keyspace.photos import library as keys
+from datastore.infrastructure import tables
+from datastore.keyspace.photos import photos as keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import iso
-from datastore.photos.library import FaceOnPhoto, Photo, photo_item
-from edge.settings import Settings
-from resolvers.access import Role
-from runtime import Gateway
+from datastore.model.ids import uuid7
+from datastore.model.timestamps import iso
+from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
+from resolvers.shared.authorization import Role
+from runtime.container import Gateway
+from server.settings import Settings
 
 PHOTOS, PEOPLE, USERS = 5000, 60, 40
 ORDERS = ("DESCENDING", "ASCENDING")

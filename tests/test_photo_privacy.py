@@ -14,19 +14,19 @@ from conftest import Served
 from photo_items import face, livestream, person, photo, put, tagged, user, user_id
 from photo_privacy import Values, library_fields, operations, reveals
 
-from datastore import emails
-from datastore.emails import without_emails
+from datastore.change_streams.broadcast import Keeping
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.records import logged_keys, parsed
 from datastore.errors import Internal
-from datastore.hub import Keeping
-from datastore.ids import uuid7
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import iso, to_seconds
+from datastore.model import log_redaction as emails
+from datastore.model.ids import uuid7
+from datastore.model.log_redaction import without_emails
+from datastore.model.timestamps import iso, to_seconds
 from datastore.photos.users import PhotoUser, photo_user_from
-from datastore.records import logged_keys, parsed
-from datastore.streams import Change
-from resolvers.access import Role
-from resolvers.nodes import global_id
-from resolvers.subscribing import follow
+from resolvers.shared.authorization import Role
+from resolvers.shared.event_source import follow
+from resolvers.shared.node_ids import global_id
 from schema.photos import NODES
 
 OWNER, BROKEN, EVE, ROOT = "victim.v@private.example", "broken.b@private.example", "eve@example.com", "root@example.com"

@@ -9,14 +9,14 @@ from conftest import Answer, Served
 from photo_items import ask_as, face, person, photo, put, tagged, user
 from photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, one, stored
 
-from datastore.backoff import Backoff
-from datastore.declarations import AccessPattern
-from datastore.photos import current
-from datastore.photos.current import Changed, Current
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.model.access_patterns import AccessPattern
+from datastore.photos import optimistic_update as current
 from datastore.photos.lookups import Lookups
-from datastore.photos.merging import Merging
-from datastore.store import Action
-from resolvers.access import Role
+from datastore.photos.merge_persons import Merging
+from datastore.photos.optimistic_update import Changed, Current
+from datastore.session.store import Action
+from resolvers.shared.authorization import Role
 
 Operation = Callable[[Served, str], Awaitable[Any]]
 ADMIN = Role.ADMIN

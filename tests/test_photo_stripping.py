@@ -22,8 +22,8 @@ from datastore.database import StoreOptions
 from datastore.errors import Unavailable
 from datastore.keyspace.photos import stripping as keys
 from datastore.objects import ObjectStore
-from edge.settings import Settings
 from pipelines.photos.stripping import Stripping, Summary
+from server.settings import Settings
 
 PHOTOS = 7
 URLS = "{ photos(first: 100) { nodes { imageId originalUrl thumbnailUrl size camera } } }"

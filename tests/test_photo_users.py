@@ -15,10 +15,10 @@ from photo_items import ADA, EVE, ask_as, photo, put, user, user_id
 
 from datastore.database import StoreOptions
 from datastore.keyspace.photos import users as keys
-from datastore.photos.user_ids import LONGEST, UserIds
-from edge.settings import Settings
-from resolvers.access import Role
-from runtime import Gateway
+from datastore.photos.encrypted_user_ids import LONGEST, UserIds
+from resolvers.shared.authorization import Role
+from runtime.container import Gateway
+from server.settings import Settings
 
 NOON, LONG_AGO = "2026-06-25T12:00:00+00:00", "2023-01-01T00:00:00+00:00"
 SHOWN = "userId email displayName uploadLimit uploadCount createdAt"

@@ -7,11 +7,11 @@ from conftest import Answer, Served
 from feed_steps import assert_paged
 from photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, photo, put, tagged, user, user_id
 
+from datastore.dynamodb.records import parsed
 from datastore.errors import Internal
-from datastore.photos.library import Photo, photo_from, photo_item
-from datastore.records import parsed
-from resolvers.access import Role
-from resolvers.nodes import global_id
+from datastore.photos.photos import Photo, photo_from, photo_item
+from resolvers.shared.authorization import Role
+from resolvers.shared.node_ids import global_id
 
 BY_TYPE, BY_EMAIL = "Query sparks.entityType-PK-index", "Query sparks.email-PK-index"
 GET, BATCH, QUERY = "GetItem sparks", "BatchGetItem sparks", "Query sparks"

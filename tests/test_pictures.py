@@ -16,11 +16,13 @@ from PIL import Image, ImageCms
 from upload_forms import sent
 
 from datastore.errors import BadUserInput
-from datastore.photos import decoder_pool, pictures, segments
+from datastore.photos import decoder_pool
+from datastore.photos import image_segments as segments
+from datastore.photos import image_types as pictures
 from datastore.photos.decoder import Decoder
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.picture_decoding import examine
-from datastore.photos.pictures import Picture, PictureType
+from datastore.photos.image_processing import examine
+from datastore.photos.image_types import Picture, PictureType
 
 JPEG, PNG, WEBP = PictureType.JPEG, PictureType.PNG, PictureType.WEBP
 TOO_LARGE = "The original must have at most 40 megapixels."

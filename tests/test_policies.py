@@ -28,19 +28,14 @@ from pictures import jpeg
 from rights import ACCOUNT, REGION, allows, policy_of, refused
 from usgs_samples import feature, feed
 
-from commands import matches
 from datastore import database as databases
-from datastore.client import Client
+from datastore.change_streams.dead_letters import DeadLetters, letter_of
+from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import Database, StoreOptions, open_database
-from datastore.dead_letters import DeadLetters, letter_of
-from datastore.declarations import AccessPattern, Who
-from datastore.earthquake_events import event_item
-from datastore.infrastructure.policies import LONGEST, MOST_CHARACTERS, policies
-from datastore.keyspace import PATTERNS
-from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.photos.table import SPARKS
-from datastore.keyspace.roles import (
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.prepared_request import Prepared
+from datastore.earthquakes.events import event_item
+from datastore.infrastructure.iam_roles import (
     DEAD_LETTERS,
     DOCUMENTS,
     FOLLOWS,
@@ -55,22 +50,27 @@ from datastore.keyspace.roles import (
     Files,
     Role,
 )
+from datastore.infrastructure.policies import LONGEST, MOST_CHARACTERS, policies
+from datastore.infrastructure.tables import definition
+from datastore.keyspace import PATTERNS
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.sightings import BLIP
 from datastore.matches.cricket import Match
 from datastore.matches.devices import Devices, Platform
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
-from datastore.metering import Deadline
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.objects.factory import LOCAL_FOLDER
 from datastore.objects.local import LocalObjects
-from datastore.objects.opening import LOCAL_FOLDER
-from datastore.requests import Prepared
-from datastore.store import Store
-from datastore.streams import encode_change
-from datastore.tables import definition
-from pipelines.earthquake_statistics import EarthquakeStatisticsPipeline
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.demo.match import demo_match
+from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
 from pipelines.feeds.pipeline import FeedPipeline
-from pipelines.matches.demo_match import demo_match
-from pipelines.streams.metrics import StreamMetrics
+from runtime.cli import matches
 
 roles = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 

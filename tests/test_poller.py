@@ -11,20 +11,20 @@ from conftest import Served, call_name
 from cricket_pipeline import Instance
 from msgspec.structs import replace
 
-from datastore.client import STREAM_OPERATIONS
+from datastore.dynamodb.client import STREAM_OPERATIONS
 from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import Locks
-from datastore.metering import Call
-from pipelines.matches.cricsheet import read
-from pipelines.matches.demo_match import demo_match
-from pipelines.matches.poller import Tick
-from pipelines.matches.providers import ProviderUnavailable
-from pipelines.matches.replay import ReplayProvider
-from resolvers.access import Role
+from datastore.session.metering import Call
+from pipelines.demo.match import demo_match
+from pipelines.matches.live.poller import Tick
+from pipelines.matches.providers.cricsheet.reader import read
+from pipelines.matches.providers.provider import ProviderUnavailable
+from pipelines.matches.providers.replay import ReplayProvider
+from resolvers.shared.authorization import Role
 
 BEHIND = STREAM_OPERATIONS | {"DescribeTable"}
 

@@ -8,13 +8,13 @@ from feed_changes import items_of, remove
 from feed_world import Killed, Wire, World, made
 from msgspec.structs import replace
 
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.feeds.comments import Comments
 from datastore.feeds.likes import Likes
 from datastore.feeds.posts import Post
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.table import FEED
-from datastore.streams import Change
 from pipelines.feeds.cleanup import Cleanup
 
 READERS = [f"reader{number}" for number in range(5)]

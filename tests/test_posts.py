@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from conftest import NOON, Answer, Served
 
-from datastore.attributes import Item
-from datastore.ids import uuid7_moment
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.feeds import follows as follow_keys
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key
-from datastore.moments import iso, to_seconds
-from resolvers.access import Role
-from resolvers.nodes import global_id
+from datastore.model.composite_keys import Key
+from datastore.model.ids import uuid7_moment
+from datastore.model.timestamps import iso, to_seconds
+from resolvers.shared.authorization import Role
+from resolvers.shared.node_ids import global_id
 
 FIELDS = "id postId authorId createdAt visibility text mediaRef tags mentions likeCount commentCount"
 CREATE = f"mutation ($input: CreatePostInput!) {{ createPost(input: $input) {{ {FIELDS} }} }}"

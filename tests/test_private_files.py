@@ -15,10 +15,10 @@ from command_line import refused_in_a_line, run, serving, serving_anew
 from photo_files import uploaded
 from store_engines import ROOT
 
-from datastore.engine import Engine
-from datastore.engine_process import EngineFailed
-from datastore.engine_programs import find_program
-from datastore.private_folders import FolderUnusable, open_private
+from datastore.engine.engine import Engine
+from datastore.engine.process import EngineFailed
+from datastore.engine.programs import find_program
+from datastore.model.private_files import FolderUnusable, open_private
 
 AS_NOBODY = """
 import os, sys

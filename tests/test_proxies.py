@@ -12,12 +12,12 @@ from store_engines import free_port, new_prefix
 from wire_server import Script, Server, Talk, certificate, echo, on_both_loops, serving
 from wire_talks import ONCE, ask, client_at
 
-from datastore import tables
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
+from datastore.dynamodb.http1 import connector as connecting
+from datastore.dynamodb.http1.proxies import Proxy, ProxyUnusable, proxy_for
 from datastore.errors import Unavailable
+from datastore.infrastructure import tables
 from datastore.keyspace.sightings import BLIP
-from datastore.wire import connecting
-from datastore.wire.proxies import Proxy, ProxyUnusable, proxy_for
 
 pytestmark = pytest.mark.breaks_rules("most servers here are no DynamoDB, and read no request")
 

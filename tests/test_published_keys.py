@@ -10,7 +10,7 @@ from conftest import NOON, SECRET, Served
 from issuers import RSA_ONE, RSA_TWO, Publisher, published, publishing
 from store_engines import free_port
 
-from edge.settings import Settings
+from server.settings import Settings
 
 ISSUER, AUDIENCE = "https://issuer.example", "gateway"
 MINE = '{ watches(userId: "ann") { area } }'

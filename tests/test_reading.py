@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from toy_sockets import Peer, serving, unexpected, until, upgrade, world
 
-from edge.capacity.connections import Connections
-from edge.capacity.reading import TURN_BYTES, Pace, Paced, Turns
-from edge.capacity.settings import Capacity, unlimited
-from edge.websocket.connection import Connection
-from edge.websocket.limits import SocketLimits
+from server.admission.connection_limits import Connections
+from server.admission.read_fairness import TURN_BYTES, Pace, Paced, Turns
+from server.admission.settings import Capacity, unlimited
+from server.websocket.connection import Connection
+from server.websocket.limits import SocketLimits
 
 PING = bytes([0x89, 0x80, 0, 0, 0, 0])
 LISTEN = "subscription { held }"

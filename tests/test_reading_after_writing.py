@@ -8,14 +8,14 @@ from uuid import uuid4
 import pytest
 from conftest import call_name
 
-from datastore.attributes import Item
-from datastore.client import TransactionCancelled
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
-from datastore.keyspace.parts import Key
+from datastore.dynamodb.client import TransactionCancelled
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.sightings import BLIP
-from datastore.metering import Deadline
-from datastore.store import Action, Store
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key
+from datastore.session.metering import Deadline
+from datastore.session.store import Action, Store
 
 READ = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 READ_NOW = AccessPattern("T-2", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY, consistent=True)

@@ -4,14 +4,14 @@ import pytest
 from conftest import NOON, SECRET, UNBOUGHT, Served
 from store_engines import free_port
 
+from datastore.dynamodb.prepared_request import Prepared
 from datastore.errors import BadUserInput
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.metering import Call, Meter, ReadTooMuch
-from datastore.requests import Prepared
-from edge.documents.settings import DocumentSettings
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.session.metering import Call, Meter, ReadTooMuch
+from resolvers.shared.authorization import Role
+from server.documents.settings import DocumentSettings
+from server.settings import Settings
 
 FIRST = '{ areas postsByTag(tag: "cats", first: 1) { nodes { text } pageInfo { hasNextPage } } }'
 POSTS = 400

@@ -16,9 +16,9 @@ from redis import Redis
 from redis_server import RedisServer
 from scripted_stream import Script, Shard
 
-from datastore.redis_urls import check_redis_url
-from edge.capacity.budgets import Budget
-from edge.capacity.redis_budgets import RedisBuckets
+from datastore.redis.urls import check_redis_url
+from server.admission.budgets import Budget
+from server.admission.redis_budgets import RedisBuckets
 
 Key = ec.EllipticCurvePrivateKey
 

@@ -3,7 +3,7 @@
 import pytest
 from command_line import refused_in_a_line, run_here
 
-from datastore.redis_urls import check_redis_url
+from datastore.redis.urls import check_redis_url
 
 WORD = "hidden-word"
 

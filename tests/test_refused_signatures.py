@@ -13,13 +13,13 @@ from aiohttp import web
 from botocore.credentials import Credentials
 from fault_proxy import Fault, Proxy, Seen, client_of, forward, plain, refuse
 
-from datastore.aws_endpoints import STREAMS_VARIABLE, TABLES_VARIABLE
-from datastore.client import Client, RequestRefused
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE
+from datastore.dynamodb.retry.classify import BADLY_SIGNED
+from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.errors import Timeout
-from datastore.metering import Meter
-from datastore.signing import CredentialSource
-from datastore.tries import BADLY_SIGNED
+from datastore.session.metering import Meter
 
 EXPIRED = refuse(400, "ExpiredTokenException")
 MOST_SKEW = timedelta(minutes=5)
@@ -159,7 +159,7 @@ class Source:
 
 async def test_credentials_are_looked_for_every_few_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [time.monotonic()]
-    monkeypatch.setattr("datastore.signing.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("datastore.dynamodb.sigv4.time.monotonic", lambda: now[0])
     source = Source()
     credentials = CredentialSource(source.find(), source.find)
     await credentials.current()

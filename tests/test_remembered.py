@@ -9,16 +9,16 @@ from aiohttp import web
 from conftest import Clock, Served, call_name
 from fault_proxy import Fault, Proxy, Seen, hang, plain, until
 
-from datastore.attributes import Item
-from datastore.client import Client
 from datastore.database import Database
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
 from datastore.keyspace.matches.leagues import ACTIVE_LEAGUES, ALL_LEAGUES, LEAGUES
 from datastore.keyspace.matches.teams import ALL_TEAMS, TEAMS
-from datastore.metering import Call, Deadline
-from datastore.remembered import RememberedScans
-from datastore.store import Store
-from resolvers.access import Role
+from datastore.session.metering import Call, Deadline
+from datastore.session.scan_cache import RememberedScans
+from datastore.session.store import Store
+from resolvers.shared.authorization import Role
 
 TEAMS_AND_LEAGUES = "{ teams { name } leagues { name } active: leagues(active: true) { name } }"
 SETUP = """mutation {

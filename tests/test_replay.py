@@ -15,13 +15,13 @@ from cricket_samples import BLUES, FILES, RECORDINGS, REDS, ball, blues, innings
 from test_scorebook import counted, without_hits
 
 from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot, ResultKind, Target, to_json
-from pipelines.matches import cricsheet
-from pipelines.matches.cricsheet import load, read
-from pipelines.matches.demo_match import TEAMS, demo_match
-from pipelines.matches.playback import Playback
-from pipelines.matches.providers import Malformed, Provider, ProviderError
-from pipelines.matches.recordings import Recording
-from pipelines.matches.replay import ReplayProvider
+from pipelines.demo.match import TEAMS, demo_match
+from pipelines.matches.providers.cricsheet import reader as cricsheet
+from pipelines.matches.providers.cricsheet.reader import load, read
+from pipelines.matches.providers.playback import Playback
+from pipelines.matches.providers.provider import Malformed, Provider, ProviderError
+from pipelines.matches.providers.recordings import Recording
+from pipelines.matches.providers.replay import ReplayProvider
 
 DOTS = [ball()] * 6
 BLUE_DOTS = [blues()] * 6

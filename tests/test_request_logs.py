@@ -11,11 +11,11 @@ from conftest import NOON, UNBOUGHT, Answer, Served
 from earthquake_samples import put_item, quake, store
 from usgs_samples import answering, feature, feed, feed_server
 
-from datastore.attributes import encode_item
-from datastore.earthquakes import LOG_WRITE_UNITS
-from datastore.metering import WRITE_PRICE
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.dynamodb.codec import encode_item
+from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
+from datastore.session.metering import WRITE_PRICE
+from resolvers.shared.authorization import Role
+from server.settings import Settings
 
 LOGS = """
 query ($day: Date, $type: LogType, $first: Int, $after: String, $last: Int, $before: String) {
@@ -120,7 +120,7 @@ async def test_a_query_that_the_store_fails_is_logged_too(served: Served, monkey
         raise RuntimeError("not for clients")
 
     with monkeypatch.context() as patch:
-        patch.setattr("datastore.earthquakes.read_page", broken)
+        patch.setattr("datastore.earthquakes.earthquakes.read_page", broken)
         answer = await served.ask("{ earthquakes { nodes { id } } }")
 
     assert answer.codes == ["INTERNAL"]
@@ -138,7 +138,7 @@ async def test_a_query_whose_client_has_gone_is_logged_too(served: Served, monke
             ended.set()
 
     with monkeypatch.context() as patch:
-        patch.setattr("datastore.earthquakes.read_page", endless)
+        patch.setattr("datastore.earthquakes.earthquakes.read_page", endless)
         request = asyncio.create_task(served.ask("{ earthquakes { nodes { id } } }"))
         await begun.wait()
         request.cancel()

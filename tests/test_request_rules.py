@@ -11,8 +11,8 @@ from fault_proxy import Proxy
 from forking import Forked
 from request_rules import RequestWatch, violations
 
-from datastore.client import Client, RequestRefused
 from datastore.database import Database
+from datastore.dynamodb.client import Client, RequestRefused
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.sightings import BLIP
 
@@ -95,7 +95,7 @@ def filtered(text: str) -> dict[str, Any]:
 
 SCRIPT = f"""
 import asyncio
-from datastore.client import Client
+from datastore.dynamodb.client import Client
 asyncio.run(Client.call(None, "GetItem", {GET | {"ProjectionExpression": "name"}}))
 """
 # For each rule: its name, also used in tests/engine_limitations.py, a request that breaks it, and the expected message.

@@ -26,26 +26,26 @@ from test_match_updates import advance, begun
 from test_notifications import notification_item
 from test_sightings import report
 
-from datastore import resume_ids
-from datastore.change_log import Log
+from datastore.change_streams.replay import signed_resume_ids as resume_ids
+from datastore.change_streams.replay.replay_log import Log
+from datastore.change_streams.replay.resume_token import UNKNOWN
+from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
+from datastore.change_streams.shards.checkpoints import sequence_at
+from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of, stream_of
 from datastore.database import StoreOptions
 from datastore.feeds.home_feeds import source_item
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.fixtures import FIXTURES
-from datastore.keyspace.parts import Key
 from datastore.matches.cricket import CricketEvent, EventKind
-from datastore.moments import iso
-from datastore.places import UNKNOWN
-from datastore.positions import sequence_at
-from datastore.resume_ids import Resume, ResumeIds
-from datastore.shards import ShardCursor, shards_of, stream_of
-from edge.answers import Outcome
-from edge.http.sse import EventStreams, StreamLimits
-from edge.making import Maker
-from edge.operations import Caller
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import iso
+from resolvers.shared.authorization import Role
+from server.http.sse import EventStreams, StreamLimits
+from server.operations.outcome import Outcome
+from server.operations.request import Caller
+from server.settings import Settings
+from server.subscriptions.event_execution import Maker
 
 CUTS = int(os.environ.get("RESUME_CUTS", "20"))
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'

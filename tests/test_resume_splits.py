@@ -14,13 +14,13 @@ import pytest
 from bus_hosts import number_of, take, until
 from scripted_stream import Script, Shard
 
-import datastore.change_log as log_module
-from datastore.changes import ChangeFeed
-from datastore.client import RequestRefused
-from datastore.declarations import Table
-from datastore.following import Following
-from datastore.places import MOST_SHARDS, Place, decode
-from datastore.streams import Change
+import datastore.change_streams.replay.replay_log as log_module
+from datastore.change_streams.change_feed import ChangeFeed
+from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.replay.resume_token import MOST_SHARDS, Place, decode
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.client import RequestRefused
+from datastore.model.access_patterns import Table
 
 TABLE = Table("t", "pk", None)
 KEYS = 6

@@ -16,27 +16,27 @@ from test_match_updates import advance, begun
 from test_notifications import notification_item
 from test_resume import QUAKES, told_all
 
-from datastore.change_reading import OlderChanges
+from datastore.change_streams.broadcast import Keeping, Room
+from datastore.change_streams.replay.backfill import OlderChanges
+from datastore.change_streams.replay.resume_token import UNKNOWN, Place, key_of
+from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
+from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.errors import SlowSubscriber, Throttled
-from datastore.hub import Keeping, Room
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
-from datastore.places import UNKNOWN, Place, key_of
-from datastore.resume_ids import Resume, ResumeIds
-from datastore.streams import ChangesLost
-from edge.accounts import MISSED_EVENT_UNITS, Accounts
-from edge.answers import Outcome, Stage, failure
-from edge.groups import Group
-from edge.http.sse import EventStreams, StreamLimits
-from edge.members import Member
-from edge.operations import Caller
-from edge.requests import Report
-from edge.resuming import Missed, Returning
-from edge.streaming import Streams
-from resolvers.access import Role
 from resolvers.matches.match_update import LiveScores
 from resolvers.matches.version_sequence import SinceScores, VersionSequence
-from resolvers.progress import Mark, Progress
+from resolvers.shared.authorization import Role
+from resolvers.shared.resume_position import Mark, Progress
+from server.http.sse import EventStreams, StreamLimits
+from server.operations.billing import MISSED_EVENT_UNITS, Accounts
+from server.operations.lifecycle import Report
+from server.operations.outcome import Outcome, Stage, failure
+from server.operations.request import Caller
+from server.subscriptions.broadcast_group import Group
+from server.subscriptions.group_member import Member
+from server.subscriptions.manager import Streams
+from server.subscriptions.replay import Missed, Returning
 
 SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version } } }"
 
@@ -229,7 +229,7 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
         await really(group, members, told)
 
     monkeypatch.setattr(Group, "tell_missed", tell_missed)
-    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 10)
         for number in range(2, 8):

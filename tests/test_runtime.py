@@ -12,14 +12,14 @@ from prometheus_client import Gauge
 from store_engines import free_port
 from usgs_samples import Handler, feature, feed, feed_server, hang
 
-from background import metrics_served, pipeline_pace, serve_metrics
 from datastore.database import StoreOptions
-from datastore.earthquakes import Earthquakes
-from datastore.moments import day_bucket
-from datastore.pages import Span
-from edge.settings import Settings
-from pipelines.streams.metrics import StreamMetrics
-from runtime import Gateway, Part
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.model.timestamps import day_bucket
+from datastore.session.pagination import Span
+from pipelines.consumer.metrics import StreamMetrics
+from runtime.container import Gateway, Part
+from runtime.jobs import metrics_served, pipeline_pace, serve_metrics
+from server.settings import Settings
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ async def test_what_runs_in_the_background_runs_in_one_of_several_processes() ->
 async def test_a_port_for_figures_is_taken_over_from_a_process_that_ends(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("background.METRICS_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("runtime.jobs.METRICS_PAUSE_SECONDS", 0.01)
     before, after, port, host = StreamMetrics(), StreamMetrics(), free_port(), "127.0.0.1"
     caplog.set_level("INFO")
     with metrics_served(before, port, host):
@@ -125,6 +125,6 @@ async def test_an_ingest_that_a_client_began_ends_before_the_store_closes(
 async def test_an_ingest_that_does_not_end_is_cancelled_and_logged(
     settings: Settings, store_options: StoreOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipelines.client_ingests.STOP_SECONDS", 0.1)
+    monkeypatch.setattr("pipelines.earthquakes.client_ingests.STOP_SECONDS", 0.1)
     (entry,) = await left_and_stopped(settings, store_options, hang)
     assert entry["error"] == "CANCELLED"

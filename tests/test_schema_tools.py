@@ -7,7 +7,7 @@ from pathlib import Path
 from node_client import CLIENTS, NODE, run
 from store_engines import ROOT
 
-from edge.graphiql import examples
+from server.http.graphiql import examples
 
 SCHEMA = str(ROOT / "schema" / "api.graphql")
 COMPILER_OPTIONS = {

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from datastore.matches.cricket import BatterStatus, BattingLine, BowlingLine, InningsScore, MatchSnapshot, Scorecard
-from pipelines.matches.cricsheet import read
-from pipelines.matches.playback import Playback
-from pipelines.matches.scorebook import InningsBook
+from pipelines.matches.providers.cricsheet.reader import read
+from pipelines.matches.providers.playback import Playback
+from pipelines.matches.scoring.scorebook import InningsBook
 
 DOTS = [ball()] * 6
 BOWLING = ("overs", "maidens", "runs", "wickets", "wides", "no_balls")

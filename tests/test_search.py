@@ -7,11 +7,11 @@ from conftest import Answer, Served
 from feed_changes import feed_changes, put, remove
 from rights import refused
 
-from datastore.keyspace.roles import GATEWAY
-from datastore.metering import Call
+from datastore.infrastructure.iam_roles import GATEWAY
 from datastore.search import Kind
-from edge.settings import Misconfigured, Settings
-from resolvers.access import Role
+from datastore.session.metering import Call
+from resolvers.shared.authorization import Role
+from server.settings import Misconfigured, Settings
 
 POSTS = """query ($query: String!, $first: Int, $after: String) {
   searchPosts(query: $query, first: $first, after: $after) {

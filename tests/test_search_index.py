@@ -14,7 +14,7 @@ from search_server import search_server
 
 from datastore.errors import BadUserInput
 from datastore.feeds.search_entries import post_entry, user_entry, version_of
-from datastore.moments import iso
+from datastore.model.timestamps import iso
 from datastore.search import Audience, BuildReplaced, Entry, Hit, Kind, Position, SearchIndex
 from datastore.search.opensearch_index import OpenSearchIndex
 from datastore.search.queries import LONGEST_QUERY, Query, query_of

@@ -13,20 +13,20 @@ from feed_items import following_item, post_item
 from search_server import search_server
 from test_search import IDS, ids, join, sync, write
 
-from datastore.attributes import Item
-from datastore.base64url import decode
 from datastore.database import Database
+from datastore.dynamodb.codec import Item
 from datastore.feeds import searches
 from datastore.feeds.posts import Post
 from datastore.feeds.search_entries import post_entry, version_of
 from datastore.feeds.searches import MOST_FOLLOWED, MOST_ROUNDS, Found, Searches
 from datastore.feeds.visibility import Sight, Viewer
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.base64url import decode
 from datastore.search import Audience, Hit, Kind, Position, SearchIndex
 from datastore.search.opensearch_index import OpenSearchIndex
 from datastore.search.queries import Query, query_of
 from datastore.search.sqlite_index import SqliteIndex
-from datastore.store import Store
+from datastore.session.store import Store
 
 AUTHORS = ("ada", "bob", "cleo", "dan")
 CALLERS = ("ada", "eve", "fay", None)

@@ -13,7 +13,7 @@ from test_search_index import find, post, put
 
 from datastore.errors import Internal
 from datastore.feeds.search_entries import user_entry, version_of
-from datastore.moments import iso
+from datastore.model.timestamps import iso
 from datastore.search import Audience, Kind, opensearch_queries
 from datastore.search.opensearch_index import OpenSearchIndex
 from datastore.search.opensearch_queries import MAPPING, NEWER, UPSERT

@@ -13,24 +13,24 @@ from consumers import QUICK, leases_of, letters_of, now, until
 from feed_changes import put, remove, store_of
 from feed_items import inserted, like_item, modified, post_item, tombstone, user_item
 
+from datastore.change_streams.dead_letters import DeadLetters, letter_of
+from datastore.change_streams.shards.shard_reader import stream_of
+from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import Database, StoreOptions
-from datastore.dead_letters import DeadLetters, letter_of
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.posts import IS_LIVE
 from datastore.keyspace.feeds.posts import post as post_key
 from datastore.keyspace.feeds.table import FEED
 from datastore.search import BuildReplaced, Entry, Kind, NoIndex
-from datastore.search.opening import search_index
+from datastore.search.factory import search_index
 from datastore.search.queries import query_of
 from datastore.search.sqlite_index import SqliteIndex
-from datastore.shards import stream_of
-from datastore.streams import encode_change
+from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.redrive import Replay
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import GROUP, SearchMetrics, SearchPipeline, SearchSync
 from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
-from pipelines.streams.consumer import Consumer
-from pipelines.streams.letters import Replay
-from pipelines.streams.metrics import StreamMetrics
 
 
 class Flaky(SqliteIndex):

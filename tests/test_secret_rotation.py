@@ -15,9 +15,9 @@ from store_engines import free_port
 
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP
-from edge.settings import Misconfigured, Settings, from_environment
-from resolvers.access import Role
-from runtime import Gateway
+from resolvers.shared.authorization import Role
+from runtime.container import Gateway
+from server.settings import Misconfigured, Settings, from_environment
 
 NEW = "a new secret, with which nothing was made before"
 PHOTOS = """query ($of: ID!, $after: String) {

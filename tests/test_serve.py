@@ -32,8 +32,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from datastore.database import StoreOptions
-from edge.settings import Misconfigured, Settings, from_environment, local_secret
 from gateway import create_app
+from server.settings import Misconfigured, Settings, from_environment, local_secret
 
 
 @pytest.fixture(scope="module")
@@ -265,7 +265,7 @@ def test_another_server_gets_its_app_from_the_environment_as_serve_does(tmp_path
 def test_another_server_takes_a_store_without_the_demo_and_our_sockets(engine: str, tmp_path: Path) -> None:
     store = {"GATEWAY_STORE": engine, "GATEWAY_TABLE_PREFIX": f"own{free_port()}__", "GATEWAY_DEMO": "0"}
     run("tables", "create", **store)
-    flags = ["--ws", "edge.websocket.protocol:SocketProtocol", "--ws-per-message-deflate", "false"]
+    flags = ["--ws", "server.websocket.protocol:SocketProtocol", "--ws-per-message-deflate", "false"]
     with uvicorn_serving(tmp_path / "data", *flags, **store) as gateway:
         assert gateway.data(STRONG)["earthquakes"]["nodes"] == []
         assert json.loads(gateway.get("/graphiql/config.json")[2])["tokens"] == []

@@ -10,10 +10,10 @@ from scripted_stream import Script, Shard
 from test_changes import Numbers, until
 from test_consumer_shards import write
 
+from datastore.change_streams.shards.listing import LISTING_INTERVALS, MOST_ASKED, ShardListing
+from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.database import Database
 from datastore.keyspace.sightings import BLIP
-from datastore.shard_listing import LISTING_INTERVALS, MOST_ASKED, ShardListing
-from datastore.streams import StreamReader
 
 # No interval passes in a test, so a reader finds new shards only because a shard has ended.
 LATER = 600.0

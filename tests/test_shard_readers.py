@@ -19,11 +19,17 @@ from shard_limits import ShardLimits, Shared
 from store_engines import free_port
 from test_bus_gateways import figure
 
+from datastore.change_streams.shards.read_pace import (
+    FIRST_INTERVAL_SECONDS,
+    LONGEST_INTERVAL_SECONDS,
+    MOST_AT_ONCE,
+    ReadPace,
+    StreamReads,
+)
 from datastore.database import StoreOptions
+from datastore.dynamodb.http1 import Limits
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.read_pace import FIRST_INTERVAL_SECONDS, LONGEST_INTERVAL_SECONDS, MOST_AT_ONCE, ReadPace, StreamReads
-from datastore.wire import Limits
-from edge.settings import Settings
+from server.settings import Settings
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 GATEWAYS = 3
@@ -175,7 +181,8 @@ async def received_ids(listener: Listener, many: int) -> list[str]:
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [record.getMessage() for record in caplog.records if record.name == "datastore.read_pace"]
+    logger = "datastore.change_streams.shards.read_pace"
+    found = [record.getMessage() for record in caplog.records if record.name == logger]
     return [message for message in found if message.startswith("GetRecords is throttled on the stream of")]
 
 

@@ -13,17 +13,17 @@ from consumers import AT_ONCE, QUICK, SOON, Gate, Instance, Noting, leased, leas
 from feed_changes import put, store_of
 from scripted_stream import Script, Shard
 
+from datastore.change_streams.shards.shard_reader import Wire, stream_of
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED
-from datastore.shards import Wire, stream_of
-from datastore.streams import Change
+from pipelines.consumer.batches import Batches
+from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.shared_pages import MOST_RECORDS, SharedPages, SharedShard
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import SearchPipeline
-from pipelines.streams.batches import Batches
-from pipelines.streams.consumer import Consumer
-from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.shared_pages import MOST_RECORDS, SharedPages, SharedShard
 
 GROUP = "following"
 

@@ -11,22 +11,22 @@ from aiohttp import web
 from conftest import NOON, Clock
 from fault_proxy import QUICK, Fault, Proxy, Seen, client_of, hang, leave_half, lose_answer, plain, refuse, reset, until
 
-from datastore.backoff import Backoff
-from datastore.breaker import Terms
-from datastore.client import Client
 from datastore.database import Database
-from datastore.declarations import CROWD_MS, AccessPattern, Who
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.lazy_item import Found
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.circuit_breaker import Terms
+from datastore.engine.ttl_sweeper import sweep
 from datastore.errors import DomainError, Throttled, Timeout
-from datastore.expiry import sweep
-from datastore.found import Found
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.search import SEARCH_POSTS
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, LIVE_SCORE
-from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
-from datastore.metering import Deadline
-from datastore.shared_reads import ProcessReads, Sharing
-from datastore.store import Action, Store
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
+from datastore.model.composite_keys import Key
+from datastore.session.metering import Deadline
+from datastore.session.read_cache import ProcessReads, Sharing
+from datastore.session.store import Action, Store
 
 READ = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 HOT = replace(READ, id="T-2", shared_ms=250)
@@ -47,7 +47,7 @@ def item(value: int, number: int = 1) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.loading.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=3))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=3))
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
     proxy: Proxy, database: Database, elsewhere: Store, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Backoff(first=1e6, most=1e6, tries=8)
-    monkeypatch.setattr("datastore.loading.UNPROCESSED", slow)
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", slow)
     await elsewhere.put(WRITE, item(1))
     await elsewhere.put(WRITE, item(2, 2))
     answer: Fault = {
@@ -420,7 +420,7 @@ async def test_what_expires_is_dropped_as_it_is_swept(
 async def test_what_is_kept_is_bounded_by_what_it_took_to_read(
     proxy: Proxy, open_store: Open, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.shared_reads.MOST_UNITS", 2.0)
+    monkeypatch.setattr("datastore.session.read_cache.MOST_UNITS", 2.0)
     big = item(3, 3) | {"more": "x" * 8000}
     await elsewhere.write_all(BLIP, puts=[item(1, 1), item(2, 2), big])
 

@@ -20,26 +20,26 @@ from test_feed_subscriptions import remove as remove_post
 from test_match_updates import advance, begun, nobody_follows, play_out
 from test_sightings import report as report_sighting
 
+from datastore.change_streams.broadcast import Policy, Room
+from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.errors import SlowSubscriber
-from datastore.hub import Policy, Room
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
 from datastore.matches.live_state import LiveScore
 from datastore.matches.match_follows import MatchFollows
-from datastore.metering import Meter
-from datastore.streams import ChangesLost
-from edge.answers import Outcome, domain_error
-from edge.execution import Runner
-from edge.operations import Caller, Operation, Transport
-from edge.requests import Report, Request
-from edge.streaming import Streams
-from edge.subscribers import Following
-from resolvers import subscribing
-from resolvers.access import Identity, Role
-from resolvers.context import Context
+from datastore.session.metering import Meter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.matches.version_sequence import SinceScores
+from resolvers.shared import event_source as subscribing
+from resolvers.shared.authorization import Identity, Role
+from resolvers.shared.context import Context
+from server.operations.lifecycle import Report, Request
+from server.operations.outcome import Outcome, domain_error
+from server.operations.request import Caller, Operation, Transport
+from server.operations.runner import Runner
+from server.subscriptions.manager import Streams
+from server.subscriptions.subscriber import Following
 
 SCORE = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot liveScore { version } } }'
 WITH_MATCH = 'subscription { matchUpdates(matchId: "m1") { version match { round } } }'
@@ -338,7 +338,7 @@ async def test_a_source_that_asks_too_late_who_asks_tells_nobody(
             assert context.identity is not None
             yield event
 
-    monkeypatch.setattr("resolvers.sightings.follow", curious)
+    monkeypatch.setattr("resolvers.sightings.sightings.follow", curious)
     viewers = [await follow(served, REPORTED, user) for user in ("ada", "bob")]
     await served.settle(BLIP, 2)
 
@@ -508,7 +508,7 @@ async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> 
 async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
     await put_post(served, post_item("p", "bob"))
     latest = COUNTS.replace("CLOSE", "LATEST")
     slow = runner(served).stream(await prepared(served, COUNTS, caller("ada")))
@@ -564,7 +564,7 @@ async def missed_by_others(served: Served, many: int) -> tuple[Heard, str]:
 async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
     present, after = await missed_by_others(served, 12)
     quick, slow = await come_back(served, REPORTED, after, "ada", "bob")
 
@@ -589,8 +589,8 @@ async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
 async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 3)
-    monkeypatch.setattr("edge.pacing.MOST_BEHIND_SECONDS", 0.05)
+    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
+    monkeypatch.setattr("server.subscriptions.backpressure.MOST_BEHIND_SECONDS", 0.05)
     present, after = await missed_by_others(served, 12)
     reader, idle = await come_back(served, REPORTED, after, "ada", "bob")
     async with asyncio.timeout(5):
@@ -617,7 +617,7 @@ async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_
         raise RuntimeError("broken inside")
 
     with monkeypatch.context() as patched:
-        patched.setattr("resolvers.context.Context.fixtures", property(broken))
+        patched.setattr("resolvers.shared.context.Context.fixtures", property(broken))
         await advance(served)
         assert [await viewer.next() for viewer in viewers] == [{"matchUpdates": {"version": 2, "match": None}}] * 2
     assert [outcome.code for viewer in viewers for outcome in viewer.outcomes] == [None, "INTERNAL"] * 2
@@ -656,7 +656,7 @@ async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
         return await read(follows, match_id, user_id)
 
     if alone:
-        monkeypatch.setattr("edge.streaming._asked", lambda _: None)
+        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
     viewers = {user: await follow(served, FOLLOWED, user) for user in ("ada", "bob")}
     again = await follow(served, FOLLOWED, stuck)
     for viewer in (*viewers.values(), again):

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from conftest import NOON, Answer, Served
 
-from datastore.keyspace.parts import Key
 from datastore.keyspace.sightings import BLIP
-from datastore.moments import iso
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import iso
 
 PAGE = """query ($first: Int, $after: String, $last: Int, $before: String) {
   sightings(area: "Downtown", first: $first, after: $after, last: $last, before: $before) {

@@ -8,11 +8,11 @@ import pytest
 from conftest import Served
 from test_sightings import confirm, report
 
-from datastore.attributes import encode_item
+from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.sightings import BLIP
-from datastore.reporters import Reporters, UserProfile
-from edge.settings import Settings
-from resolvers.access import Role
+from datastore.sightings.reporters import Reporters, UserProfile
+from resolvers.shared.authorization import Role
+from server.settings import Settings
 
 LISTEN = "subscription { sightingReported%s { sightingId area category confidence reporter { reportTotal } } }"
 
@@ -221,7 +221,7 @@ async def test_a_stalled_subscriber_is_told_and_the_others_miss_nothing(
         return await by_id(reporters, user_id)
 
     monkeypatch.setattr(Reporters, "by_id", stalling)
-    monkeypatch.setattr("datastore.hub.WAITING_EVENTS", 40)
+    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 40)
     quick = await served.listen("subscription { sightingReported { sightingId } }")
     stalled = await served.listen("subscription { sightingReported { sightingId reporter { userId } } }")
     latest = await served.listen(

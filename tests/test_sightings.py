@@ -9,8 +9,8 @@ import pytest
 from conftest import NOON, Answer, Served
 
 from datastore.keyspace import sightings as keys
-from datastore.keyspace.parts import Key
-from resolvers.access import Role
+from datastore.model.composite_keys import Key
+from resolvers.shared.authorization import Role
 
 REPORT = """
 mutation ($area: String!, $category: String!) {

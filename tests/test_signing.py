@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore.database import StoreOptions
+from datastore.dynamodb.sigv4 import CONTENT_TYPE, CredentialSource, Signer
 from datastore.errors import Unavailable
-from datastore.signing import CONTENT_TYPE, CredentialSource, Signer
 
 TARGET = "DynamoDB_20120810."
 IDS = st.text("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=1, max_size=20)
@@ -110,7 +110,7 @@ async def test_credentials_that_rotate_are_picked_up(
         rotating.access = "SECOND"
         await client.call("ListTables", {})
         later = time.monotonic() + 61
-        monkeypatch.setattr("datastore.signing.time.monotonic", lambda: later)
+        monkeypatch.setattr("datastore.dynamodb.sigv4.time.monotonic", lambda: later)
         await client.call("ListTables", {})
 
     used = [seen.request.headers["authorization"].split("=")[1].split("/")[0] for seen in proxy.seen]
@@ -144,7 +144,7 @@ async def test_old_credentials_serve_on_while_new_ones_cannot_be_had(
     rotating.problem = RuntimeError("no network")
     source = CredentialSource(rotating)
     now = [time.monotonic()]
-    monkeypatch.setattr("datastore.signing.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("datastore.dynamodb.sigv4.time.monotonic", lambda: now[0])
     caplog.set_level(logging.CRITICAL)
 
     with pytest.raises(Unavailable):

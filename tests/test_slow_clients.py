@@ -13,10 +13,10 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from edge.answers import MASKED
-from edge.capacity.connections import Connections, Patience
-from edge.capacity.settings import Capacity
-from edge.http.protocol import UVICORN_OPTIONS
+from server.admission.connection_limits import Connections, Patience
+from server.admission.settings import Capacity
+from server.http.protocol import UVICORN_OPTIONS
+from server.operations.outcome import MASKED
 
 PATIENT = Patience(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
 # Where a test makes the time pass.
@@ -590,8 +590,8 @@ async def test_a_socket_of_uvicorns_that_is_not_read_is_dropped(
     patient: Running, goodbye: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is closed with more to be read than there is room for, by both or (None) by the server alone."""
-    monkeypatch.setattr("edge.websocket.protocol.CLOSE_SECONDS", 0.1 if goodbye is not None else 60)
-    monkeypatch.setattr("edge.websocket.protocol.GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr("server.websocket.protocol.CLOSE_SECONDS", 0.1 if goodbye is not None else 60)
+    monkeypatch.setattr("server.websocket.protocol.GOODBYE_SECONDS", 0.1)
     async with deaf(patient, b"GET /large HTTP/1.1\r\n" + HANDSHAKE + b"\r\n") as client:
         await asyncio.sleep(0.05)
         if goodbye:

@@ -18,17 +18,17 @@ from toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, until, upgrade, w
 from toy_sockets import serving as serving_sockets
 from websockets.frames import Frame, Opcode
 
-from datastore.hub import Policy
+from datastore.change_streams.broadcast import Policy
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from edge.capacity.connections import Connections, Patience
-from edge.documents.prepared import Documents
-from edge.execution import Runner
-from edge.http.endpoint import GraphQLHTTP
-from edge.http.media_types import EVENTS
-from edge.http.protocol import UVICORN_OPTIONS
-from edge.http.sse import EventStreams, StreamLimits
-from edge.settings import Settings
+from server.admission.connection_limits import Connections, Patience
+from server.documents.document_cache import Documents
+from server.http.endpoint import GraphQLHTTP
+from server.http.media_types import EVENTS
+from server.http.protocol import UVICORN_OPTIONS
+from server.http.sse import EventStreams, StreamLimits
+from server.operations.runner import Runner
+from server.settings import Settings
 
 # With what the system and the transports keep, this is more than waits for a reader who does not read.
 SIZE, MANY = 20_000, 60

@@ -44,10 +44,20 @@ from datastore.matches.cricket import (
     Venue,
     Wicket,
 )
-from pipelines.matches.sportmonks_balls import scores_by_id
-from pipelines.matches.sportmonks_fixtures import match_of, snapshot_of
-from pipelines.matches.sportmonks_reference import leagues_of, season_teams_of, standings_of, teams_of
-from pipelines.matches.sportmonks_values import Unreadable, count, decimal, flag, ident, moment, overs, text, whole
+from pipelines.matches.providers.sportmonks.balls import scores_by_id
+from pipelines.matches.providers.sportmonks.fixtures import match_of, snapshot_of
+from pipelines.matches.providers.sportmonks.reference import leagues_of, season_teams_of, standings_of, teams_of
+from pipelines.matches.providers.sportmonks.values import (
+    Unreadable,
+    count,
+    decimal,
+    flag,
+    ident,
+    moment,
+    overs,
+    text,
+    whole,
+)
 
 TABLE = scores_by_id(SCORES)
 

@@ -32,10 +32,10 @@ from sportmonks_samples import (
     serving,
 )
 
-from datastore.backoff import Backoff
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.matches.cricket import Match
-from pipelines.matches.providers import Malformed, ProviderError, ProviderRefused, ProviderUnavailable
-from pipelines.matches.sportmonks import SportMonks
+from pipelines.matches.providers.provider import Malformed, ProviderError, ProviderRefused, ProviderUnavailable
+from pipelines.matches.providers.sportmonks.provider import SportMonks
 
 QUICK = Backoff(first=0.5, most=2.0, tries=3)
 HOUR = 3600

@@ -42,12 +42,12 @@ from datastore.matches.cricket import (
     to_json,
 )
 from datastore.matches.fixtures import Fixtures
-from datastore.metering import Deadline
-from datastore.store import Store
-from pipelines.matches.poller import LiveChange, ScorePoller, Tick
-from pipelines.matches.sportmonks import SportMonks
-from pipelines.matches.sportmonks_fixtures import snapshot_of
-from pipelines.matches.sportmonks_values import Unreadable
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.matches.live.poller import LiveChange, ScorePoller, Tick
+from pipelines.matches.providers.sportmonks.fixtures import snapshot_of
+from pipelines.matches.providers.sportmonks.provider import SportMonks
+from pipelines.matches.providers.sportmonks.values import Unreadable
 
 OVERS = 2
 # How the scorer in the ground counts: name: batter's runs, wides, no-balls, byes, leg byes.

@@ -19,15 +19,15 @@ from test_sightings import report
 from toy_sockets import NOW, SCHEMA, Toy, identify, world
 
 from datastore.keyspace.sightings import BLIP
-from edge.capacity.connections import Connections, Patience
-from edge.documents.prepared import Documents
-from edge.execution import Runner
-from edge.http.endpoint import GraphQLHTTP
-from edge.http.protocol import UVICORN_OPTIONS
-from edge.http.sse import EventStreams, StreamLimits
-from edge.operations import Transport
-from edge.requests import Report
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.admission.connection_limits import Connections, Patience
+from server.documents.document_cache import Documents
+from server.http.endpoint import GraphQLHTTP
+from server.http.protocol import UVICORN_OPTIONS
+from server.http.sse import EventStreams, StreamLimits
+from server.operations.lifecycle import Report
+from server.operations.request import Transport
+from server.operations.runner import Runner
 
 EVENTS = "text/event-stream"
 ALL = "application/graphql-response+json, application/json, text/event-stream, multipart/mixed"

@@ -6,9 +6,9 @@ import pytest
 from conftest import Answer, Served
 from fault_proxy import Proxy, hang, until
 
-from datastore.client import Client
 from datastore.database import StoreOptions
-from resolvers.access import Role
+from datastore.dynamodb.client import Client
+from resolvers.shared.authorization import Role
 
 BREAKER = 'gateway_dynamodb_breaker{endpoint="tables"}'
 OPENINGS = 'gateway_dynamodb_breaker_openings_total{endpoint="tables"}'

@@ -19,12 +19,12 @@ from scripted_stream import Script, Shard
 from test_refused_signatures import at
 from test_resume_splits import TABLE, Feeds, Splitting
 
-from datastore.changes import ChangeFeed
-from datastore.client import Client
+from datastore.change_streams.change_feed import ChangeFeed
+from datastore.change_streams.replay.resume_token import decode
 from datastore.database import Database
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.store_clock import StoreClock
 from datastore.keyspace.sightings import BLIP
-from datastore.places import decode
-from datastore.store_clock import StoreClock
 
 NEAR = timedelta(seconds=3)
 
@@ -63,8 +63,8 @@ class Times:
 @pytest.fixture
 def times(monkeypatch: pytest.MonkeyPatch) -> Times:
     times = Times()
-    monkeypatch.setattr("datastore.store_clock.time.time", lambda: times.wall)
-    monkeypatch.setattr("datastore.store_clock.time.monotonic", lambda: times.passed)
+    monkeypatch.setattr("datastore.dynamodb.store_clock.time.time", lambda: times.wall)
+    monkeypatch.setattr("datastore.dynamodb.store_clock.time.monotonic", lambda: times.passed)
     return times
 
 

@@ -15,8 +15,8 @@ from test_feed_workload import PATIENCE, buried, pipeline
 from test_resume import other  # noqa: F401 - a fixture
 from test_sightings import report
 
-from datastore.breaker import State
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.retry.circuit_breaker import State
 from datastore.keyspace.sightings import BLIP
 
 OPERATIONS = 160

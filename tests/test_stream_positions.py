@@ -12,11 +12,11 @@ from redis_server import RedisServer
 from scripted_stream import Script, Shard
 from test_going_on import Going
 
-import datastore.streams as module
-from datastore.client import RequestRefused
-from datastore.positions import joined
-from datastore.shards import MOST_REFUSALS
-from datastore.streams import ChangesLost
+import datastore.change_streams.shards.stream_reader as module
+from datastore.change_streams.shards.checkpoints import joined
+from datastore.change_streams.shards.shard_reader import MOST_REFUSALS
+from datastore.change_streams.shards.stream_reader import ChangesLost
+from datastore.dynamodb.client import RequestRefused
 
 WIDTH = 21  # as many digits as DynamoDB Local writes
 INVALID = RequestRefused("ValidationException", "Invalid ShardIterator")

@@ -19,11 +19,11 @@ from forking import Forked
 from store_engines import free_port
 from supervisor_process import STAND_IN
 
-from edge.settings import Misconfigured
-from runtime import Part
-from workers.assignment import VARIABLE, Assignment
-from workers.slot import Address, Slot
-from workers.worker import Worker
+from runtime.container import Part
+from runtime.supervisor.slot import Address, Slot
+from runtime.supervisor.worker import Worker
+from runtime.supervisor.worker_env import VARIABLE, Assignment
+from server.settings import Misconfigured
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
 
@@ -335,7 +335,7 @@ def kept(slot: Slot) -> Iterator[None]:
 async def test_a_worker_that_dies_while_its_successor_begins_has_one_successor(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("workers.slot.FIRST_DELAY", 0.0)
+    monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
     started, begins, may_begin = list[Worker](), asyncio.Event(), asyncio.Event()
 
     async def start() -> Worker:
@@ -364,7 +364,7 @@ async def test_a_worker_that_dies_while_its_successor_begins_has_one_successor(
 async def test_a_successor_that_dies_is_replaced_while_the_one_before_still_leaves(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("workers.slot.FIRST_DELAY", 0.0)
+    monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
     started, third = list[Worker](), asyncio.Event()
 
     async def start() -> Worker:
@@ -391,7 +391,7 @@ async def test_a_successor_that_dies_is_replaced_while_the_one_before_still_leav
 async def test_where_no_process_can_be_started_another_try_follows(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("workers.slot.FIRST_DELAY", 0.0)
+    monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
     tries, refusals = 0, 3
 
     async def start() -> Worker:

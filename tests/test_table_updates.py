@@ -15,11 +15,11 @@ from command_line import run_here
 from fault_proxy import Fault, Proxy, Seen, forward, refuse
 from store_engines import new_prefix
 
-from datastore import table_updates, tables
 from datastore.database import Database, StoreOptions, open_database
-from datastore.declarations import Index, Table
+from datastore.infrastructure import table_updates, tables
 from datastore.keyspace import TABLES
 from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import Index, Table
 
 BY_COLOUR = Index("ByColour", "colour", "weight", "N", projection=("name", "price"))
 BY_WEIGHT = Index("ByWeight", "pk", "weight", "N", projection="KEYS_ONLY")

@@ -8,11 +8,11 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 from store_engines import new_prefix
 
-from datastore import tables
 from datastore.database import Database, StoreOptions, open_database
-from datastore.declarations import Index, Table
+from datastore.infrastructure import tables
 from datastore.keyspace import TABLES
 from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import Index, Table
 
 PLAIN = Table("plain", "pk", "sk")
 RICH = Table(

@@ -9,11 +9,11 @@ from conftest import NOON, Answer, Served
 from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
 from datastore.keyspace.matches.teams import TEAM as TEAM_BY_ID
 from datastore.keyspace.matches.teams import TEAMS
-from datastore.keyspace.parts import Key
 from datastore.matches.team_seasons import TeamSeason, TeamSeasons
 from datastore.matches.teams import Team, Teams
-from resolvers.access import Role
-from resolvers.nodes import global_id
+from datastore.model.composite_keys import Key
+from resolvers.shared.authorization import Role
+from resolvers.shared.node_ids import global_id
 
 SYNC = """
 mutation ($teams: [TeamInput!]!) {
@@ -226,7 +226,7 @@ async def test_a_damaged_team_is_left_out_of_the_list_and_told_in_the_log(
     await sync(served, INDIA)
     await served.store().write_all(TEAMS, puts=[{"teamId": "broken", "updatedAt": "never"}])
 
-    with caplog.at_level(logging.ERROR, "datastore.records"):
+    with caplog.at_level(logging.ERROR, "datastore.dynamodb.records"):
         listed = await served.ask(ALL)
     one = await served.ask(TEAM, {"id": "broken"})
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datastore.attributes import decode_item, encode, encode_item
-from datastore.declarations import AccessPattern, aliases_in, values_in
+from datastore.dynamodb.codec import decode_item, encode, encode_item
+from datastore.dynamodb.request_templates import batch_get_item, point_requests, query_request
 from datastore.keyspace import PATTERNS, TABLES
-from datastore.keyspace.parts import Key, key_attributes
-from datastore.templates import batch_get_item, point_requests, query_request
+from datastore.model.access_patterns import AccessPattern, aliases_in, values_in
+from datastore.model.composite_keys import Key, key_attributes
 
 QUERIES = [pattern for pattern in PATTERNS if ":" in pattern.key and "Query" in pattern.operations]
 TEXTS = st.sampled_from(["", "a", "POST#1", '"\\\n\x00', "Zoë 日本 🏏", "#:name", "%b"])

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strawberry.exceptions import StrawberryInputCoercionError
 
-from resolvers import bounds
-from resolvers.earthquakes import LONGEST_WINDOW, days_of_window
+from resolvers.earthquakes.earthquakes import LONGEST_WINDOW, days_of_window
+from resolvers.shared import validation as bounds
 
 LIST = "query ($start: DateTime, $end: DateTime) {earthquakes(start: $start, end: $end) {nodes {eventId}}}"
 SAME = ["2026-06-25", "20260625", "2026-06-25T00:00", "2026-06-25T00:00:00", "2026-06-25T00:00:00.000Z"]

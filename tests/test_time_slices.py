@@ -8,7 +8,7 @@ from conftest import Served
 from test_sighting_subscriptions import foreign_sighting, raw_put
 
 from datastore.keyspace.sightings import BLIP
-from edge.capacity.time_slices import TimeSlices
+from server.admission.time_slices import TimeSlices
 
 
 class Working:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from conftest import NOON, Answer, Served
 
-from datastore.declarations import Table
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.sightings import BLIP
-from resolvers.access import Role
+from datastore.model.access_patterns import Table
+from resolvers.shared.authorization import Role
 
 REPORT = """mutation ($area: String!) {
   reportSighting(input: {area: $area, category: "Cats", description: "A cat"}) { sightingId trustTier }

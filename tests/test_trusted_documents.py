@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from transports import TRANSPORTS, Transport, codes, over, persisted
 
 import schema as api
-from datastore.documents import KnownDocuments
 from datastore.errors import Unavailable
+from datastore.gateway.persisted_documents import KnownDocuments
 from datastore.keyspace.gateway.documents import PATTERNS
-from edge.documents import trusted
-from edge.documents.manifest import ManifestProblem, plain_id, read_manifest, sha256_of
-from edge.documents.prepared import Documents
-from edge.documents.settings import TABLE, DocumentSettings, DocumentsMode, document_settings
-from edge.documents.trusted import KEPT, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable, ManifestFile
-from edge.operations import Caller
-from edge.settings import Misconfigured, Settings, from_environment
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.documents.document_cache import Documents
+from server.documents.persisted import trusted
+from server.documents.persisted.manifest import ManifestProblem, plain_id, read_manifest, sha256_of
+from server.documents.persisted.trusted import KEPT, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable, ManifestFile
+from server.documents.settings import TABLE, DocumentSettings, DocumentsMode, document_settings
+from server.operations.request import Caller
+from server.settings import Misconfigured, Settings, from_environment
 
 AREAS = "query Areas { areas }"
 CATEGORIES = "query Categories { categories }"
@@ -177,7 +177,7 @@ class TestLogged:
     async def test_each_document_that_is_not_registered_is_told_of_once(
         self, served: Served, caplog: pytest.LogCaptureFixture
     ) -> None:
-        with caplog.at_level(logging.WARNING, "edge.documents.registry"):
+        with caplog.at_level(logging.WARNING, "server.documents.persisted.registry"):
             for query in (TYPENAME, AREAS, TYPENAME, "query Mine { __typename }"):
                 answer = await over(served, "POST", query=query, operationName="Mine" if "Mine" in query else None)
                 assert "errors" not in answer

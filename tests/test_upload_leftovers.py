@@ -23,14 +23,14 @@ from upload_forms import cancel, complete, count, create, send
 from upload_load import files_in
 from upload_steps import files, items, janitor, reserved, shown, uploaded
 
-from datastore.ids import uuid7
 from datastore.keyspace.photos import table
 from datastore.keyspace.photos import uploads as keys
+from datastore.model.ids import uuid7
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.releases import RELEASED_AT_ONCE, Releases
-from datastore.photos.removals import Removals, incoming
+from datastore.photos.file_deletion_outbox import Removals, incoming
+from datastore.photos.reservation_expiry import RELEASED_AT_ONCE, Releases
 from datastore.photos.uploads import Uploads, _endings
 
 OWN_ID = uuid7(NOON, "a client's own")

@@ -14,22 +14,22 @@ from pictures import claimed_png, jpeg, png
 from upload_forms import COMPLETE, CREATE, complete, count, create, send, sent
 from upload_steps import files, items, janitor, reserved, shown, uploaded
 
-from datastore.backoff import Backoff
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.budget import RetryBudget
 from datastore.errors import DomainError, Unavailable
-from datastore.ids import uuid7
 from datastore.keyspace.photos import table
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
-from datastore.metering import Deadline
-from datastore.photos.pictures import PictureType
-from datastore.photos.releases import LIFETIME, Releases
-from datastore.photos.removals import incoming
+from datastore.model.ids import uuid7
+from datastore.photos.file_deletion_outbox import incoming
+from datastore.photos.image_types import PictureType
+from datastore.photos.reservation_expiry import LIFETIME, Releases
 from datastore.photos.reservations import Reservation
 from datastore.photos.uploads import Uploads
-from datastore.retry_budget import RetryBudget
-from datastore.store import Store
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
 from pipelines.photos.janitor import Janitor
-from runtime import Gateway, new_id
+from runtime.container import Gateway, new_id
 
 CONFLICT = refuse(400, "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
 HIDDEN = "must not hold U+0000: control characters, bidirectional overrides and invisible characters are refused."

@@ -17,12 +17,12 @@ from graphql import (
 from photo_items import ADA
 
 import schema as api
-from datastore.declarations import Who
 from datastore.errors import BadUserInput
-from datastore.ids import uuid7
 from datastore.keyspace import PATTERNS
-from resolvers import user_text
-from resolvers.access import Role
+from datastore.model.access_patterns import Who
+from datastore.model.ids import uuid7
+from resolvers.shared import user_text
+from resolvers.shared.authorization import Role
 
 HEX, UUID = "1" * 32, uuid7(NOON, "chosen")
 # Values that a field takes by which it is called; others take VALUES of their type.

@@ -9,9 +9,9 @@ from conftest import NOON, Served
 
 from datastore.keyspace.feeds import users as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.moments import iso
-from resolvers.access import Role
-from resolvers.nodes import global_id
+from datastore.model.timestamps import iso
+from resolvers.shared.authorization import Role
+from resolvers.shared.node_ids import global_id
 
 FIELDS = "id userId name bio avatarRef createdAt postCount followerCount followingCount"
 CREATE = f"mutation ($input: CreateUserInput!) {{ createUser(input: $input) {{ {FIELDS} }} }}"

@@ -15,9 +15,9 @@ from usgs_samples import (
     read,
 )
 
-from datastore.earthquake_events import Earthquake
-from pipelines.usgs_events import Reason, Rejection
-from pipelines.usgs_feed import FeedCode
+from datastore.earthquakes.events import Earthquake
+from pipelines.earthquakes.usgs_events import Reason, Rejection
+from pipelines.earthquakes.usgs_feed import FeedCode
 
 
 async def test_a_good_feature_becomes_an_earthquake() -> None:

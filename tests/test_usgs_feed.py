@@ -28,13 +28,13 @@ from usgs_samples import (
     read_until_fault,
 )
 
-from datastore.earthquake_events import Earthquake
-from pipelines import usgs_feed
-from pipelines.usgs_events import Reason, Rejection
-from pipelines.usgs_feed import FeedCode, read_events
-from pipelines.usgs_fetch import open_source
+from datastore.earthquakes.events import Earthquake
+from pipelines.earthquakes import usgs_feed
+from pipelines.earthquakes.usgs_events import Reason, Rejection
+from pipelines.earthquakes.usgs_feed import FeedCode, read_events
+from pipelines.earthquakes.usgs_fetch import open_source
 
-DEMO = ROOT / "pipelines" / "demo_data" / "earthquakes.geojson"
+DEMO = ROOT / "pipelines" / "demo" / "data" / "earthquakes.geojson"
 
 
 async def test_an_empty_feed_is_legal() -> None:

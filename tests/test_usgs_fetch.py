@@ -25,10 +25,10 @@ from usgs_samples import (
 )
 from yarl import URL
 
-from datastore.backoff import Backoff
-from pipelines import usgs_fetch
-from pipelines.usgs_feed import FeedCode, FeedError, read_events
-from pipelines.usgs_fetch import Source, feed_url, open_source
+from datastore.dynamodb.retry.backoff import Backoff
+from pipelines.earthquakes import usgs_fetch
+from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
+from pipelines.earthquakes.usgs_fetch import Source, feed_url, open_source
 
 QUICK = Backoff(first=0.001, most=0.002, tries=4)
 

@@ -16,7 +16,6 @@ from photo_items import livestream, person
 from datastore.database import Database
 from datastore.errors import Conflict
 from datastore.feeds.users import Users
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos.table import SPARKS
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
@@ -24,12 +23,13 @@ from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.teams import Team, Teams
-from datastore.metering import Deadline
+from datastore.model.composite_keys import Key
 from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
-from datastore.photos.naming import Naming
-from datastore.store import Store
-from datastore.versions import BEGAN, PUT_VERSIONS, Outdated, PutVersions
+from datastore.photos.rename_person import Naming
+from datastore.session.metering import Deadline
+from datastore.session.optimistic_locking import BEGAN, PUT_VERSIONS, Outdated, PutVersions
+from datastore.session.store import Store
 
 TOKENS = ("b2" * 32, "c3" * 32)
 

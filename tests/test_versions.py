@@ -12,7 +12,6 @@ from conftest import NOON, Answer, Served
 from msgspec import structs
 from photo_items import ADA, EVE, livestream, person, photo, put, user, user_id
 
-from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.devices import DEVICES
 from datastore.keyspace.matches.fixtures import FIXTURES
@@ -21,11 +20,12 @@ from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.keyspace.photos.table import SPARKS
-from datastore.keyspace.versioning import REVISION, VERSION
 from datastore.matches.cricket import InningsScore, Match, Result, ResultKind, Target, Toss, Venue
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
-from resolvers.access import Role
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.versioning import REVISION, VERSION
+from resolvers.shared.authorization import Role
 
 PHONE = "a1" * 32
 

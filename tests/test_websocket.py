@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, upgrade, world
 
 from datastore.errors import NotFound
-from edge.capacity.connections import Connections
-from edge.capacity.places import Places
-from edge.capacity.settings import unlimited
-from edge.documents.prepared import Document, KnownText
-from edge.operations import Caller, Operation
-from edge.websocket.connection import Connection
-from edge.websocket.endpoint import SUBPROTOCOL
-from edge.websocket.limits import SocketLimits
-from edge.websocket.messages import Broken, read_message, requested_operation
+from server.admission.connection_limits import Connections
+from server.admission.quotas import Places
+from server.admission.settings import unlimited
+from server.documents.document_cache import Document, KnownText
+from server.operations.request import Caller, Operation
+from server.websocket.connection import Connection
+from server.websocket.endpoint import SUBPROTOCOL
+from server.websocket.limits import SocketLimits
+from server.websocket.messages import Broken, read_message, requested_operation
 
 
 @pytest.fixture
@@ -565,7 +565,7 @@ async def test_a_peer_that_says_goodbye_and_does_not_read_is_dropped(
     goodbye: bytes, query: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its places are taken until it has gone, and given back once."""
-    monkeypatch.setattr("edge.websocket.connection.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.2)
     watched, places = Connections(), Places("WebSockets", 10, 10)
     async with serving(connections=watched, places=places, limits=SocketLimits()) as edge:
         async with deaf(edge, query) as send:
@@ -643,7 +643,7 @@ async def test_uvicorn_says_it_too() -> None:
 async def test_a_deaf_peer_does_not_hold_up_the_shutdown(
     told: bool, goodbye: bytes | None, edge: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.websocket.connection.GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr("server.websocket.connection.GOODBYE_SECONDS", 0.1)
     async with deaf(edge, "subscription { flood }") as send:
         await until(lambda: world.opened == 1)
         if goodbye is not None:

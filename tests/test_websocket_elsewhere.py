@@ -8,8 +8,8 @@ import pytest
 from test_websocket import deaf
 from toy_sockets import Peer, Served, serving, unexpected, until, world
 
-from edge.websocket.limits import SocketLimits
-from edge.websocket.protocol import UVICORN_WS_OPTIONS
+from server.websocket.limits import SocketLimits
+from server.websocket.protocol import UVICORN_WS_OPTIONS
 
 ELSEWHERE = {**UVICORN_WS_OPTIONS, "ws": "websockets-sansio"}
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_sockets import Served, serving, unexpected, upgrade
 
-from edge.websocket.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Fault, Frame, close_frame, read_frame
-from edge.websocket.frames import frame as unmasked
-from edge.websocket.limits import SocketLimits
+from server.websocket.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Fault, Frame, close_frame, read_frame
+from server.websocket.frames import frame as unmasked
+from server.websocket.limits import SocketLimits
 
 INIT = b'{"type":"connection_init"}'
 
@@ -136,7 +136,7 @@ async def test_a_letter_may_be_parted(edge: Served) -> None:
 
 
 async def test_a_peer_that_does_not_say_goodbye_back_is_let_go(edge: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edge.websocket.connection.CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.05)
     assert code_in(await answers(edge, framed(TEXT, b"{"), framed(PING), b"\xff" * 100)) == 4400
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from toy_sockets import Served, serving, unexpected, upgrade
 from websockets.exceptions import InvalidStatus
 
-from edge.origins import Origins, canonical, canonical_all
+from server.security.origins import Origins, canonical, canonical_all
 
 
 @pytest.fixture

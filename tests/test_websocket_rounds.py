@@ -6,7 +6,7 @@ import pytest
 from toy_sockets import until
 from virtual_time import in_virtual_time
 
-from edge.websocket.rounds import MOST_AT_ONCE, Rounds
+from server.websocket.timer_queue import MOST_AT_ONCE, Rounds
 
 
 def test_each_has_its_time_also_when_others_come_again() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from toy_sockets import NOW, Peer, Served, serving, unexpected, until, world
 
-from edge.websocket.limits import SocketLimits
+from server.websocket.limits import SocketLimits
 
 EVENTS = "subscription { events { number } }"
 
@@ -46,7 +46,7 @@ async def test_a_bad_token(edge: Served, authorization: Any, code: int) -> None:
 async def test_a_token_that_is_not_verified_in_time_ends_the_socket(
     edge: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.websocket.speaker.IDENTIFY_SECONDS", 0.01)
+    monkeypatch.setattr("server.websocket.authentication.IDENTIFY_SECONDS", 0.01)
     async with edge.peer() as connection:
         peer = Peer(connection)
         await peer.send(type="connection_init", payload={"Authorization": "Bearer hanging"})

@@ -11,17 +11,17 @@ import pytest
 from graphql.language import OperationType
 from virtual_time import in_virtual_time
 
-from datastore.hub import WAITING_EVENTS, Keeping, Policy
-from edge.answers import Outcome, failure
-from edge.capacity.places import Places
-from edge.execution import Runner
-from edge.operations import Caller, Operation, Transport
-from edge.requests import Request
-from edge.subscribers import Listener
-from edge.websocket.carrying import CLOSE_SECONDS
-from edge.websocket.limits import SocketLimits
-from edge.websocket.socket import Service, Socket
-from resolvers.access import Identity, Role
+from datastore.change_streams.broadcast import WAITING_EVENTS, Keeping, Policy
+from resolvers.shared.authorization import Identity, Role
+from server.admission.quotas import Places
+from server.operations.lifecycle import Request
+from server.operations.outcome import Outcome, failure
+from server.operations.request import Caller, Operation, Transport
+from server.operations.runner import Runner
+from server.subscriptions.subscriber import Listener
+from server.websocket.limits import SocketLimits
+from server.websocket.socket import Service, Socket
+from server.websocket.transport import CLOSE_SECONDS
 
 NOW = 1_800_000_000.0
 

@@ -10,10 +10,10 @@ from fault_proxy import until
 from wire_server import Script, Talk, answer, chunked, echo, on_both_loops
 from wire_talks import LARGE, ONCE, ask, opened, talking
 
-from datastore.backoff import Backoff
+from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
-from datastore.metering import Meter
-from datastore.wire import Limits
+from datastore.session.metering import Meter
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 

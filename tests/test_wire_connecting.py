@@ -13,11 +13,12 @@ from fault_proxy import until
 from wire_server import Talk, answer, certificate, echo, on_both_loops, serving
 from wire_talks import LARGE, NEVER, ONCE, QUICK, ask, client_at, one_answer, talking
 
-from datastore.backoff import Backoff
-from datastore.client import Client
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.http1 import connector as connecting
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
-from datastore.metering import Meter
-from datastore.wire import Limits, connecting
+from datastore.session.metering import Meter
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 

@@ -9,13 +9,13 @@ from fault_proxy import until
 from wire_server import Talk, answer, echo, on_both_loops, serving
 from wire_talks import NEVER, ONCE, ask, one_answer, opened, talking
 
-from datastore.backoff import Backoff
-from datastore.client import Client, Endpoint
+from datastore.dynamodb.client import Client, Endpoint
+from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.http1.connection import Connection
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.errors import Timeout, Unavailable
-from datastore.metering import Meter
-from datastore.signing import CredentialSource
-from datastore.wire import Limits
-from datastore.wire.connection import Connection
+from datastore.session.metering import Meter
 
 pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
 

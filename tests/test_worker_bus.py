@@ -19,9 +19,9 @@ from resuming_clients import Client, OverEvents, OverSocket
 from test_workers import QUIET, workers
 
 from datastore.database import Database, StoreOptions
-from datastore.earthquakes import Earthquakes
-from datastore.metering import Deadline
-from datastore.store import Store
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),

@@ -10,16 +10,16 @@ from aiohttp import web
 from conftest import call_name
 from fault_proxy import Proxy, Seen, client_of, forward, refuse
 
-from datastore.backoff import Backoff
-from datastore.client import RequestRefused
 from datastore.database import Database
-from datastore.declarations import AccessPattern, Who
+from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, Throttled
 from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
 from datastore.keyspace.matches.teams import TEAMS
-from datastore.keyspace.parts import Key
-from datastore.metering import Deadline
-from datastore.store import Store
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
 
 ALL_TEAMS = AccessPattern("T-1", "", TEAMS, ("Scan",), Who.ANY)
 ALL_ROWS = AccessPattern("T-2", "", TEAM_SEASONS, ("Scan",), Who.ANY)
@@ -27,7 +27,7 @@ ALL_ROWS = AccessPattern("T-2", "", TEAM_SEASONS, ("Scan",), Who.ANY)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.writing.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=4))
+    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=4))
 
 
 @pytest.fixture

@@ -14,21 +14,21 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from datastore.change_streams.broadcast import Keeping, Policy
 from datastore.errors import BadUserInput, NotFound, SlowSubscriber, Unauthenticated, Unavailable
-from datastore.hub import Keeping, Policy
-from datastore.ids import Origin
-from datastore.metering import Meter
-from datastore.shared_reads import Sharing
-from edge.capacity.connections import Connections
-from edge.documents.prepared import Documents
-from edge.execution import Runner
-from edge.http.protocol import UVICORN_OPTIONS
-from edge.requests import Registry
-from edge.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
-from edge.websocket.limits import SocketLimits
-from resolvers.access import Identity, Role
-from resolvers.progress import Progress
-from resolvers.subscribing import Unshared
+from datastore.model.ids import Origin
+from datastore.session.metering import Meter
+from datastore.session.read_cache import Sharing
+from resolvers.shared.authorization import Identity, Role
+from resolvers.shared.event_source import Unshared
+from resolvers.shared.resume_position import Progress
+from server.admission.connection_limits import Connections
+from server.documents.document_cache import Documents
+from server.http.protocol import UVICORN_OPTIONS
+from server.operations.lifecycle import Registry
+from server.operations.runner import Runner
+from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
+from server.websocket.limits import SocketLimits
 
 NOW = 1_800_000_000.0
 # Whoever keeps to them does so also where the machine stalls for some tenths of a second.
@@ -342,7 +342,7 @@ def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was logged as an error, but for the errors that the edge masks."""
     records = caplog.get_records("setup") + caplog.get_records("call")
     errors = [record for record in records if record.levelno >= logging.ERROR]
-    return [record.getMessage() for record in errors if record.name != "edge.answers"]
+    return [record.getMessage() for record in errors if record.name != "server.operations.outcome"]
 
 
 def upgrade(host: str, more: str = "") -> bytes:

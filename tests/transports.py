@@ -7,7 +7,7 @@ import aiohttp
 from conftest import Served
 from yarl import URL
 
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
 
 Transport = Literal["POST", "GET", "WebSocket", "events"]
 TRANSPORTS: tuple[Transport, ...] = ("POST", "GET", "WebSocket", "events")

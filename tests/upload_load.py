@@ -25,11 +25,11 @@ from pictures import unique_jpeg
 from remote import Remote
 from upload_forms import cancel, complete, create, send
 
-from datastore.attributes import Item
 from datastore.database import Database
-from datastore.ids import uuid7
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import from_iso
+from datastore.model.ids import uuid7
+from datastore.model.timestamps import from_iso
 from datastore.objects import INCOMING
 from datastore.photos.metadata import strip
 

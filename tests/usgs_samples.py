@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 from conftest import REAL_DATA
 
-from datastore.earthquake_events import Earthquake
-from pipelines.usgs_events import Rejection
-from pipelines.usgs_feed import FeedCode, FeedError, read_events
+from datastore.earthquakes.events import Earthquake
+from pipelines.earthquakes.usgs_events import Rejection
+from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
 
 Json = Any
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

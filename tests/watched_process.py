@@ -8,8 +8,8 @@ import sys
 import threading
 import time
 
-from edge.liveness import watch_loop
-from edge.server import end_process_in
+from server.observability.liveness import watch_loop
+from server.uvicorn import end_process_in
 
 
 def spin() -> None:

@@ -9,12 +9,12 @@ import pytest
 from botocore.credentials import Credentials
 from wire_server import Script, Server, Talk, answer, serving
 
-from datastore.backoff import Backoff
-from datastore.client import Client, Endpoint
-from datastore.signing import CredentialSource
-from datastore.wire import Limits
-from datastore.wire.connection import Connection
-from datastore.wire.terms import Answer
+from datastore.dynamodb.client import Client, Endpoint
+from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.http1.connection import Connection
+from datastore.dynamodb.http1.exchange_types import Answer
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.sigv4 import CredentialSource
 
 ONCE = Backoff(tries=1)
 QUICK = Backoff(first=0.001, most=0.004, tries=4)
@@ -55,7 +55,7 @@ class Opened(Connection):
 def opened(monkeypatch: pytest.MonkeyPatch) -> type[Opened]:
     """Have them counted from now on."""
     counted = type("Counted", (Opened,), {"there": set(), "most": 0})
-    monkeypatch.setattr("datastore.wire.pool.Connection", counted)
+    monkeypatch.setattr("datastore.dynamodb.http1.pool.Connection", counted)
     return counted
 
 

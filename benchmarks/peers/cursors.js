@@ -1,4 +1,4 @@
-// Cursors as datastore/cursors.py seals them: an index position in base64url, signed, and bound to its list.
+// Cursors as datastore/session/cursors.py seals them: an index position in base64url, signed, and bound to its list.
 
 import { createHmac } from 'node:crypto'
 

@@ -6,20 +6,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, count, text, texts
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.record_decoder import Decoder, count, text, texts
+from datastore.dynamodb.records import record
 from datastore.errors import Conflict, Forbidden
 from datastore.feeds.posts import Post
 from datastore.feeds.visibility import VISIBILITIES, Visibility
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.keyspace.parts import second_part
-from datastore.moments import from_iso, iso, to_seconds
-from datastore.pages import Page, Span, read_page
-from datastore.records import record
-from datastore.store import Store
-from datastore.streams import Change
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import second_part
+from datastore.model.timestamps import from_iso, iso, to_seconds
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store
 
 # `addComment` refuses ids older than a day, so a tombstone need not live longer.
 TOMBSTONE_LIFETIME = timedelta(days=2)

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import readable
 from datastore.feeds.follows import Follow, edge_from, following_from
 from datastore.feeds.home_feeds import entry_item, is_source, source_item
 from datastore.feeds.posts import Post, is_live
@@ -16,10 +17,9 @@ from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import pipeline as pipeline_keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds import users as user_keys
-from datastore.keyspace.parts import Key
-from datastore.moments import from_iso, iso, to_seconds
-from datastore.records import readable
-from datastore.store import Store
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import from_iso, iso, to_seconds
+from datastore.session.store import Store
 
 PROGRESS_LIFETIME = timedelta(days=3)
 FIRST_MOMENT, LAST_MOMENT = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)

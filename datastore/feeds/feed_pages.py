@@ -7,10 +7,10 @@ one. A page reads again what the second of its cursor holds, and leaves out what
 
 from collections.abc import Sequence
 
-from datastore.attributes import Item, Raw
+from datastore.dynamodb.codec import Item, Raw
 from datastore.keyspace.feeds import home_feeds as keys
-from datastore.keyspace.two_forms import LAST_CHARACTER, canonical, is_settled, second_of, waits
-from datastore.pages import Page, Span
+from datastore.model.timestamp_forms import LAST_CHARACTER, canonical, is_settled, second_of, waits
+from datastore.session.pagination import Page, Span
 
 # Behind all moments of a feed: these begin with digits.
 END = keys.SOURCE_PREFIX

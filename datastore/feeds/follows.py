@@ -7,20 +7,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.attributes import Item
-from datastore.client import TransactionCancelled
-from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, text
+from datastore.dynamodb.client import TransactionCancelled
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.record_decoder import Decoder, text
+from datastore.dynamodb.records import record
 from datastore.errors import BadUserInput, Conflict, NotFound
 from datastore.feeds.users import no_profile
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds import users as user_keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, key_of, second_part
-from datastore.moments import from_iso, iso
-from datastore.pages import Page, Span, read_page
-from datastore.records import record
-from datastore.store import Action, Store
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key, key_of, second_part
+from datastore.model.timestamps import from_iso, iso
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Action, Store
 
 UNFOLLOW_TRIES = 5
 MOST_EDGES = 50  # of one follower to one user; a transaction has at most 100 actions

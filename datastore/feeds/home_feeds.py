@@ -8,19 +8,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.attributes import Item, Raw, decode_item, encode, encode_item
-from datastore.decoding import Decoder, flag, text
+from datastore.dynamodb.codec import Item, Raw, decode_item, encode, encode_item
+from datastore.dynamodb.record_decoder import Decoder, flag, text
+from datastore.dynamodb.records import raw_parsed, readable
 from datastore.errors import Internal
 from datastore.feeds.feed_pages import END, SPARE, Entries, MergedPosts, cut
 from datastore.feeds.posts import Posts
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.keyspace.parts import Key, second_part
-from datastore.moments import from_iso, iso
-from datastore.pages import Page, Span
-from datastore.records import raw_parsed, readable
-from datastore.store import QueryPage, Store
+from datastore.model.composite_keys import Key, second_part
+from datastore.model.timestamps import from_iso, iso
+from datastore.session.pagination import Page, Span
+from datastore.session.store import QueryPage, Store
 
 # A feed's first page begins with its sources: so many are read with it, and more only where there are more.
 SOURCES_EXPECTED = 8

@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import readable
 from datastore.keyspace.feeds import leaderboards as keys
-from datastore.records import readable
-from datastore.store import Store
+from datastore.session.store import Store
 
 LEAST_ELAPSED = timedelta(minutes=1)  # a window that has just begun says little about an hour
 HOUR = timedelta(hours=1)

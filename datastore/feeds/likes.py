@@ -5,17 +5,17 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from datastore.attributes import Item
-from datastore.decoding import Decoder, text
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.record_decoder import Decoder, text
+from datastore.dynamodb.records import record
 from datastore.feeds.posts import Post
 from datastore.feeds.visibility import VISIBILITIES, Visibility
 from datastore.keyspace.feeds import likes as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.keyspace.parts import second_part
-from datastore.moments import from_iso, iso
-from datastore.pages import Page, Span, read_page
-from datastore.records import record
-from datastore.store import Store
+from datastore.model.composite_keys import second_part
+from datastore.model.timestamps import from_iso, iso
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store
 
 
 class Like(Struct, frozen=True, gc=False):

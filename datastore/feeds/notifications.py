@@ -7,15 +7,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.decoding import Decoder, number, text
-from datastore.effects import Write
+from datastore.change_streams.exactly_once import Write
+from datastore.dynamodb.record_decoder import Decoder, number, text
+from datastore.dynamodb.records import record
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, key_of, second_part
-from datastore.moments import from_iso, from_seconds, iso, to_seconds
-from datastore.pages import Page, Span, read_page
-from datastore.records import record
-from datastore.store import Store
+from datastore.model.composite_keys import Key, key_of, second_part
+from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store
 
 LIFETIME = timedelta(days=90)
 # Likes of one post within the same five minutes are one notification.

@@ -8,23 +8,23 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from datastore.attributes import Item, Raw, encode
-from datastore.client import TransactionCancelled
-from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, count, text, texts
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.client import TransactionCancelled
+from datastore.dynamodb.codec import Item, Raw, encode
+from datastore.dynamodb.record_decoder import Decoder, count, text, texts
+from datastore.dynamodb.records import raw_parsed
 from datastore.errors import Conflict, Forbidden, Internal, NotFound
-from datastore.feeds import texts as written_in
+from datastore.feeds import hashtags as written_in
 from datastore.feeds.users import no_profile
 from datastore.feeds.visibility import VISIBILITIES, Sight, Visibility
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds import users as user_keys
 from datastore.keyspace.feeds.users import META
-from datastore.keyspace.parts import second_part
-from datastore.moments import from_iso, iso, to_seconds
-from datastore.pages import Keep, Page, Span, read_page
-from datastore.records import raw_parsed
-from datastore.store import Action, Store
-from datastore.streams import Change
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import second_part
+from datastore.model.timestamps import from_iso, iso, to_seconds
+from datastore.session.pagination import Keep, Page, Span, read_page
+from datastore.session.store import Action, Store
 
 # The time for which a deleted post's id cannot be used.
 TOMBSTONE_LIFETIME = timedelta(days=30)

@@ -8,8 +8,8 @@ from typing import Any
 from datastore.keyspace.feeds.posts import post_parts
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META, user_parts
-from datastore.keyspace.parts import key_of, split
-from datastore.moments import from_iso
+from datastore.model.composite_keys import key_of, split
+from datastore.model.timestamps import from_iso
 from datastore.search import Entry, folding
 
 # The most that is indexed of one item.

@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import DAMAGE
 from datastore.feeds.search_entries import TAG_PREFIX, post_entry, post_id_of, tag_of, user_entry, user_id_of
 from datastore.keyspace.feeds import search as keys
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.users import META
-from datastore.records import DAMAGE
 from datastore.search import SCANNED, Entry
-from datastore.store import Store
+from datastore.session.store import Store
 
 
 @dataclass(slots=True)

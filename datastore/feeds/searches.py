@@ -13,10 +13,10 @@ from datastore.feeds.users import User, Users
 from datastore.feeds.visibility import Sight, Visibility
 from datastore.keyspace.feeds import follows as follow_keys
 from datastore.keyspace.feeds import search as keys
-from datastore.keyspace.parts import second_part
+from datastore.model.composite_keys import second_part
 from datastore.search import Audience, Hit, Kind, Position, SearchIndex
 from datastore.search.queries import Query
-from datastore.store import Store
+from datastore.session.store import Store
 
 Record = TypeVar("Record")
 

@@ -6,16 +6,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, count, number, text
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.record_decoder import Decoder, count, number, text
 from datastore.errors import NotFound
 from datastore.keyspace.feeds import users as keys
-from datastore.keyspace.parts import second_part
-from datastore.keyspace.versioning import VERSION
-from datastore.moments import from_iso, iso
-from datastore.store import Store
-from datastore.versions import expecting, updated, version, versioned
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import second_part
+from datastore.model.timestamps import from_iso, iso
+from datastore.model.versioning import VERSION
+from datastore.session.optimistic_locking import expecting, updated, version, versioned
+from datastore.session.store import Store
 
 
 class User(Struct, frozen=True, gc=False):

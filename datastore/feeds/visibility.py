@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from datastore.declarations import AccessPattern
 from datastore.keyspace.feeds import follows as keys
-from datastore.store import Store
+from datastore.model.access_patterns import AccessPattern
+from datastore.session.store import Store
 
 
 class Visibility(StrEnum):

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from datastore.declarations import AccessPattern, Operation, Table
+from datastore.infrastructure.iam_roles import ROLES
 from datastore.keyspace import PATTERNS
-from datastore.keyspace.roles import ROLES
+from datastore.model.access_patterns import AccessPattern, Operation, Table
 
 PERIOD_SECONDS = 60
 # A minute in which something was throttled is nothing: requests are tried again. Several of five are.

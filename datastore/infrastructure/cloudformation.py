@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from datastore.declarations import Table
 from datastore.infrastructure import inputs
 from datastore.infrastructure.alarms import (
     BAD_MINUTES,
@@ -21,9 +20,10 @@ from datastore.infrastructure.alarms import (
     alarms_of,
     lags,
 )
+from datastore.infrastructure.iam_roles import Role
 from datastore.infrastructure.policies import FILES, Resource, numbered, policies
-from datastore.keyspace.roles import Role
-from datastore.tables import definition
+from datastore.infrastructure.tables import definition
+from datastore.model.access_patterns import Table
 
 Properties = dict[str, Any]
 Named = Iterator[tuple[str, Properties]]

@@ -1,6 +1,6 @@
 """What a stack or a configuration is given, in the words in which both ask for it."""
 
-from datastore.declarations import Table
+from datastore.model.access_patterns import Table
 
 PREFIX = "What the names of the tables begin with: the gateway's --prefix"
 TOPIC = "The ARN of an SNS topic that alarms are told to; empty: alarms tell nobody"

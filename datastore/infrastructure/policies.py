@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from datastore.aws_endpoints import partition_of
-from datastore.declarations import AccessPattern, Table
-from datastore.keyspace.roles import Files, Role
+from datastore.dynamodb.endpoints import partition_of
+from datastore.infrastructure.iam_roles import Files, Role
+from datastore.model.access_patterns import AccessPattern, Table
 
 VERSION = "2012-10-17"
 # What a managed policy may have, without white space.

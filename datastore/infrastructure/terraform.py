@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from datastore.declarations import Index, Table
 from datastore.infrastructure import inputs
 from datastore.infrastructure.alarms import (
     BAD_MINUTES,
@@ -22,9 +21,10 @@ from datastore.infrastructure.alarms import (
     alarms_of,
     lags,
 )
+from datastore.infrastructure.iam_roles import Role
 from datastore.infrastructure.policies import FILES, Resource, numbered, policies
-from datastore.keyspace.roles import Role
-from datastore.tables import definition
+from datastore.infrastructure.tables import definition
+from datastore.model.access_patterns import Index, Table
 
 Block = dict[str, Any]
 Named = Iterator[tuple[str, Block]]

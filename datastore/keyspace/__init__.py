@@ -1,7 +1,7 @@
 """All tables and access patterns there are. A new system is a new page beside these and a line here."""
 
-from datastore.declarations import AccessPattern, Table
 from datastore.keyspace import earthquake_statistics, earthquakes, feeds, gateway, matches, photos, sightings
+from datastore.model.access_patterns import AccessPattern, Table
 
 TABLES: tuple[Table, ...] = (
     sightings.BLIP,

@@ -1,7 +1,7 @@
 """Prints the access patterns as the page `docs/access-patterns.md`: `python -m datastore.keyspace`."""
 
-from datastore.declarations import AccessPattern, Index, Table
 from datastore.keyspace import PATTERNS, TABLES
+from datastore.model.access_patterns import AccessPattern, Index, Table
 
 HEAD = """# Access patterns
 

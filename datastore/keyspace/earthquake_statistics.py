@@ -10,9 +10,9 @@
 A year of days is one partition, so that ten years are twelve Queries at most.
 """
 
-from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.keyspace.parts import Key, join
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join
 
 
 def year(name: str) -> str:

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
-from datastore.hub import Policy
-from datastore.keyspace.parts import Key, join
-from datastore.moments import day_bucket, epoch_ms
+from datastore.change_streams.broadcast import Policy
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.model.composite_keys import Key, join
+from datastore.model.timestamps import day_bucket, epoch_ms
 
 EARTHQUAKES = Table(
     name="earthquake-events",

@@ -11,10 +11,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.expressions import set_or_remove
+from datastore.dynamodb.records import parsed, readable, record
 from datastore.errors import Conflict, Internal
-from datastore.expressions import set_or_remove
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures, no_match
@@ -28,11 +28,11 @@ from datastore.matches.live_state import (
     begun,
     completed,
 )
-from datastore.moments import iso
-from datastore.records import parsed, readable, record
-from datastore.remembered import RememberedScans
-from datastore.repeating import was_put
-from datastore.store import Store, Written
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.timestamps import iso
+from datastore.session.idempotent_writes import was_put
+from datastore.session.scan_cache import RememberedScans
+from datastore.session.store import Store, Written
 
 ENDED_LIFETIME = timedelta(hours=24)
 

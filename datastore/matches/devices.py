@@ -7,15 +7,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import record
 from datastore.errors import NotFound
 from datastore.keyspace.matches import devices as keys
 from datastore.keyspace.matches.devices import DEVICES
-from datastore.keyspace.parts import Key
-from datastore.moments import from_iso, from_seconds, iso, to_seconds
-from datastore.records import record
-from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, check_version, expecting, is_made, updated, version_of
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
+from datastore.session.optimistic_locking import PUT_VERSIONS, check_version, expecting, is_made, updated, version_of
+from datastore.session.store import Store
 
 LIFETIME = timedelta(days=90)
 

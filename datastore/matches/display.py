@@ -6,7 +6,6 @@ Building is pure: the same match, live state and names give the same display sta
 from dataclasses import dataclass
 from datetime import datetime
 
-from datastore.matches.chases import Chase, balls_bowled, chase_of, is_closed, rate
 from datastore.matches.cricket import (
     Ball,
     BatterStatus,
@@ -19,6 +18,7 @@ from datastore.matches.cricket import (
 )
 from datastore.matches.leagues import League
 from datastore.matches.live_state import ActiveMatch, LiveScore, begun
+from datastore.matches.run_chase import Chase, balls_bowled, chase_of, is_closed, rate
 from datastore.matches.teams import Team
 
 RECENT_SHOWN = 12

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import parsed
 from datastore.errors import BadUserInput, DomainError, Internal
 from datastore.keyspace.matches import display_states, leagues, teams
-from datastore.keyspace.parts import Key, key_attributes
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match, MatchPhase, from_json, to_json
 from datastore.matches.display import DisplayState, Names, display_state
@@ -18,8 +17,9 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import league_from
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.teams import team_from
-from datastore.records import parsed
-from datastore.store import Store
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key, key_attributes
+from datastore.session.store import Store
 
 T = TypeVar("T")
 

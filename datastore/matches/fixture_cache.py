@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import readable, record
 from datastore.keyspace.matches import fixture_cache as keys
 from datastore.matches.cricket import MatchPhase, MatchSnapshot, from_json, to_json
-from datastore.moments import from_iso, iso
-from datastore.pages import Page, Span, read_page
-from datastore.records import readable, record
-from datastore.store import Store
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.timestamps import from_iso, iso
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store
 
 UPCOMING_LIFETIME = timedelta(hours=12)
 LIVE_LIFETIME = timedelta(minutes=30)

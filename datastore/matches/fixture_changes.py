@@ -1,7 +1,7 @@
 """Changes of `cricket-fixtures` that subscribers of a match see."""
 
-from datastore.attributes import Item
-from datastore.streams import Change
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import Item
 
 # The facts and the state of a match, without the attributes that only pollers and syncs use, and times of writes.
 SHOWN = (

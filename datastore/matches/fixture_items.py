@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from datastore.attributes import Item
-from datastore.decoding import Decoder, derived, flag, number, text, texts
-from datastore.keyspace.versioning import REVISION
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.record_decoder import Decoder, derived, flag, number, text, texts
 from datastore.matches.cricket import (
     InningsScore,
     Match,
@@ -24,8 +23,9 @@ from datastore.matches.cricket import (
     to_json,
 )
 from datastore.matches.operator_fields import OPERATOR_FIELDS, operator_fields_from
-from datastore.moments import from_iso, iso
-from datastore.versions import version
+from datastore.model.timestamps import from_iso, iso
+from datastore.model.versioning import REVISION
+from datastore.session.optimistic_locking import version
 
 PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
 # The texts that stand for an unknown phase.

@@ -8,14 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.lazy_item import Found
+from datastore.dynamodb.record_decoder import Decoder
+from datastore.dynamodb.records import raw_parsed, record
 from datastore.errors import Conflict, NotFound
-from datastore.found import Found
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
-from datastore.keyspace.versioning import REVISION
 from datastore.matches.cricket import (
     Match,
     MatchPhase,
@@ -30,11 +29,12 @@ from datastore.matches.operator_fields import (
     with_operator_fields,
     without_operator_fields,
 )
-from datastore.moments import iso
-from datastore.pages import Page, Span, read_page
-from datastore.records import raw_parsed, record
-from datastore.store import Store, Written
-from datastore.versions import PUT_VERSIONS, Place, expecting, updated, versioned
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.timestamps import iso
+from datastore.model.versioning import REVISION
+from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, versioned
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store, Written
 
 UPDATES_AT_ONCE = 8
 TRIES = 5

@@ -6,21 +6,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
-from datastore.decoding import Decoder, flag, number, text
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.record_decoder import Decoder, flag, number, text
+from datastore.dynamodb.records import readable, record
 from datastore.errors import Conflict, NotFound, deleted_perhaps
-from datastore.identifiers import ascii_upper
 from datastore.keyspace.matches import leagues as keys
 from datastore.keyspace.matches.leagues import LEAGUES
-from datastore.keyspace.parts import Key
-from datastore.keyspace.versioning import VERSION
 from datastore.matches.cricket import Reference
-from datastore.moments import from_iso, iso
-from datastore.records import readable, record
-from datastore.remembered import RememberedScans
-from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key
+from datastore.model.identifiers import ascii_upper
+from datastore.model.timestamps import from_iso, iso
+from datastore.model.versioning import VERSION
+from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
+from datastore.session.scan_cache import RememberedScans
+from datastore.session.store import Store
 
 TRIES = 5
 

@@ -6,17 +6,17 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.records import readable, record
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import live_activities as keys
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
-from datastore.keyspace.parts import Key, second_part
 from datastore.matches.cricket import Match
-from datastore.moments import from_iso, from_seconds, iso, to_seconds
-from datastore.pages import Page, Span, read_page
-from datastore.records import readable, record
-from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, expecting, updated, version_of
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key, second_part
+from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
+from datastore.session.optimistic_locking import PUT_VERSIONS, expecting, updated, version_of
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store
 
 # iOS ends a Live Activity after at most eight hours, and takes it off the lock screen after four more.
 LIFETIME = timedelta(hours=12)

@@ -4,12 +4,12 @@ import logging
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from datastore.client import RequestRefused
+from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.records import readable
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_from, summary_from
-from datastore.records import readable
-from datastore.remembered import RememberedScans
-from datastore.store import Store
+from datastore.session.scan_cache import RememberedScans
+from datastore.session.store import Store
 
 # The time for which a process uses the Scan before it tries the index again.
 ASKED_AGAIN = timedelta(minutes=1)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches.active_matches import LIVE
 from datastore.matches.cricket import (
     Ball,
@@ -26,7 +26,7 @@ from datastore.matches.cricket import (
     phase_of,
     to_json,
 )
-from datastore.moments import from_iso, from_seconds, iso
+from datastore.model.timestamps import from_iso, from_seconds, iso
 
 T = TypeVar("T")
 # The time of a state whose item has none.

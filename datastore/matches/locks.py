@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from datastore.dynamodb.records import readable
 from datastore.keyspace.matches import locks as keys
-from datastore.moments import from_seconds
-from datastore.records import readable
-from datastore.store import Store
+from datastore.model.timestamps import from_seconds
+from datastore.session.store import Store
 
 LIFETIME_SECONDS = 10.0
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from datastore.dynamodb.records import readable, record
 from datastore.errors import BadUserInput, NotFound
 from datastore.keyspace.matches import match_follows as keys
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
-from datastore.keyspace.parts import key_of
 from datastore.matches.cricket import Match
-from datastore.moments import from_iso, from_seconds, iso, to_seconds
-from datastore.pages import Page, Span, read_page
-from datastore.records import readable, record
-from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, expecting, updated, version_of
+from datastore.model.composite_keys import key_of
+from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
+from datastore.session.optimistic_locking import PUT_VERSIONS, expecting, updated, version_of
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store
 
 LIFETIME = timedelta(hours=48)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches import team_seasons as keys
 from datastore.matches.cricket import Record
-from datastore.moments import from_iso, iso
-from datastore.pages import Page, Span, read_page
-from datastore.store import Store
+from datastore.model.timestamps import from_iso, iso
+from datastore.session.pagination import Page, Span, read_page
+from datastore.session.store import Store
 
 
 class TeamSeason(Record, frozen=True):

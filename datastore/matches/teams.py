@@ -6,19 +6,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from datastore.attributes import Item
-from datastore.decoding import Decoder, flag, number, text
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.record_decoder import Decoder, flag, number, text
+from datastore.dynamodb.records import readable
 from datastore.errors import NotFound
 from datastore.keyspace.matches import teams as keys
 from datastore.keyspace.matches.teams import TEAMS
-from datastore.keyspace.parts import Key
-from datastore.keyspace.versioning import VERSION
 from datastore.matches.cricket import Reference
-from datastore.moments import from_iso, iso
-from datastore.records import readable
-from datastore.remembered import RememberedScans
-from datastore.store import Store
-from datastore.versions import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import from_iso, iso
+from datastore.model.versioning import VERSION
+from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
+from datastore.session.scan_cache import RememberedScans
+from datastore.session.store import Store
 
 
 class Team(Reference, frozen=True):

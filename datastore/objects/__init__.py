@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from datastore.moments import to_seconds
-from datastore.store_clock import StoreClock
+from datastore.dynamodb.store_clock import StoreClock
+from datastore.model.timestamps import to_seconds
 
 # The field of an upload's form that the file is.
 FILE_FIELD: Final = "file"

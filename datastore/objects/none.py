@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
+from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import Unavailable
 from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, UploadTarget
-from datastore.store_clock import StoreClock
 
 
 class NoObjects:

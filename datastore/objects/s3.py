@@ -14,8 +14,11 @@ import boto3
 import botocore.config
 import botocore.exceptions
 
-from datastore.boto_signing import sign_at_store_time
 from datastore.database import StoreMisconfigured, credentials_of
+from datastore.dynamodb.boto_signing import sign_at_store_time
+from datastore.dynamodb.retry.classify import BADLY_SIGNED
+from datastore.dynamodb.sigv4 import CredentialSource
+from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import BadUserInput, Timeout, Unavailable
 from datastore.objects import (
     GOOD_SECONDS,
@@ -26,9 +29,6 @@ from datastore.objects import (
     check_incoming,
     window,
 )
-from datastore.signing import CredentialSource
-from datastore.store_clock import StoreClock
-from datastore.tries import BADLY_SIGNED
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 
 from datastore.errors import BadUserInput
-from datastore.moments import FIRST_YEAR
+from datastore.model.timestamps import FIRST_YEAR
 from datastore.photos.metadata import Facts
 from datastore.photos.reservations import Reservation
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from threading import Lock, Timer
 from typing import Any
 
-from datastore.characters import cleaned_line
 from datastore.errors import DomainError, Unavailable
+from datastore.model.text_characters import cleaned_line
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
+from datastore.photos.image_types import COSTLY, LONGEST_SIDE, NO_PICTURE, Picture, PictureType, Reason, refused
 from datastore.photos.metadata import Facts
-from datastore.photos.pictures import COSTLY, LONGEST_SIDE, NO_PICTURE, Picture, PictureType, Reason, refused
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "datastore.photos.decoder_process"

@@ -9,7 +9,7 @@ from functools import partial
 from weakref import WeakValueDictionary
 
 from datastore.photos.decoder import Decoder
-from datastore.photos.pictures import Picture, PictureType
+from datastore.photos.image_types import Picture, PictureType
 
 # The gateway holds a file in memory while it examines it. The decoder holds its pixels: 160 MB for 40 megapixels, and
 # about 650 MB in all for a WebP of that size.

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO
 
 from datastore.errors import BadUserInput
 from datastore.photos.decoder_messages import read_message, write_message
-from datastore.photos.picture_decoding import examine, without_metadata
-from datastore.photos.pictures import COSTLY, PictureType, Reason
+from datastore.photos.image_processing import examine, without_metadata
+from datastore.photos.image_types import COSTLY, PictureType, Reason
 
 # Windows has no such limits: there the gateway's deadline for a picture is the only one.
 if sys.platform != "win32":

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.photos import events as keys
-from datastore.moments import iso
-from datastore.store import Store
+from datastore.model.timestamps import iso
+from datastore.session.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.records import parsed, record
 from datastore.errors import DomainError
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import faces as keys
-from datastore.moments import from_iso
-from datastore.photos.library import Photo
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import from_iso
 from datastore.photos.lookups import Lookups
-from datastore.records import parsed, record
-from datastore.store import Store
+from datastore.photos.photos import Photo
+from datastore.session.store import Store
 
 
 @dataclass(frozen=True, slots=True)

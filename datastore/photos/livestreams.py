@@ -7,18 +7,18 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import readable, record
 from datastore.errors import BadUserInput, Conflict, NotFound
-from datastore.ids import uuid7_moment
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import livestreams as keys
-from datastore.moments import from_iso, iso
-from datastore.pages import Page, SortOrder, Span, in_order, read_page
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key
+from datastore.model.ids import uuid7_moment
+from datastore.model.timestamps import from_iso, iso
 from datastore.photos.lookups import Lookups
-from datastore.records import readable, record
-from datastore.store import Store, Written
-from datastore.versions import check_version, expecting, is_made, updated, version_of, versioned
+from datastore.session.optimistic_locking import check_version, expecting, is_made, updated, version_of, versioned
+from datastore.session.pagination import Page, SortOrder, Span, in_order, read_page
+from datastore.session.store import Store, Written
 
 LONGEST = timedelta(days=30)
 # How many of those made last a subscriber hears of when they begin or end without being changed.

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from datastore.asking import Asks, asking
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
-from datastore.giving_up import Batches
-from datastore.store import Store
+from datastore.dynamodb.codec import Item
+from datastore.explain.trace import Asks, asking
+from datastore.model.access_patterns import AccessPattern
+from datastore.session.dataloader import Batches
+from datastore.session.store import Store
 
 AT_ONCE = 8
 # Of a longer partition the first of these are found: some 25 read units of a person's faces.

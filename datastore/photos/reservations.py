@@ -6,11 +6,11 @@ from datetime import datetime
 from hashlib import sha256
 from typing import Any
 
-from datastore.attributes import Item
-from datastore.keyspace.parts import Key
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.photos import uploads as keys
-from datastore.moments import from_iso, from_seconds, iso, to_seconds
-from datastore.photos.pictures import PictureType
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
+from datastore.photos.image_types import PictureType
 
 # Of the hash of a photo's reservation and files, which the files' names end with.
 DIGITS = 16

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from datastore.dynamodb.records import record
 from datastore.errors import NotFound
 from datastore.keyspace.photos import uploads as keys
 from datastore.objects import INCOMING
 from datastore.photos.reservations import Reservation, reservation_from
-from datastore.records import record
-from datastore.store import Store
+from datastore.session.store import Store
 
 # The names of the claims. Tokens of earlier releases have none of them.
 NONCE, USER, ROLE = "nonce", "user", "role"

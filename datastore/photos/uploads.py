@@ -13,25 +13,25 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from datastore.client import TransactionCancelled
+from datastore.dynamodb.client import TransactionCancelled
+from datastore.dynamodb.records import record
 from datastore.errors import BadUserInput, Conflict, DomainError, NotFound, Throttled
-from datastore.keyspace.photos import library as photo_keys
+from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
-from datastore.moments import from_iso, iso
+from datastore.model.timestamps import from_iso, iso
 from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, ObjectStore, UploadTarget
 from datastore.photos.capture_time import taken_at
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.library import Photo, photo_from, photo_item
+from datastore.photos.file_deletion_outbox import incoming
+from datastore.photos.image_types import Picture, PictureType, Reason, check_shape, refused
 from datastore.photos.metadata import Facts
-from datastore.photos.pictures import Picture, PictureType, Reason, check_shape, refused
-from datastore.photos.releases import Releases
-from datastore.photos.removals import incoming
+from datastore.photos.photos import Photo, photo_from, photo_item
+from datastore.photos.reservation_expiry import Releases
 from datastore.photos.reservations import Reservation, as_kept, file_keys, reservation_from, reservation_item
 from datastore.photos.upload_tokens import claims
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
-from datastore.records import record
-from datastore.store import Action, Store
+from datastore.session.store import Action, Store
 
 MOST_ORIGINAL_BYTES, MOST_THUMBNAIL_BYTES = 25 * 2**20, 512 * 2**10
 ORIGINAL, THUMBNAIL = "original", "thumbnail"

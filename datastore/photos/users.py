@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import record
 from datastore.errors import NotFound
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import users as keys
-from datastore.moments import from_iso, iso
-from datastore.pages import Page, SortOrder, Span, in_order, read_page
-from datastore.records import record
-from datastore.store import Store
-from datastore.versions import expecting, updated, version_of, versioned
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import from_iso, iso
+from datastore.session.optimistic_locking import expecting, updated, version_of, versioned
+from datastore.session.pagination import Page, SortOrder, Span, in_order, read_page
+from datastore.session.store import Store
 
 # How many photos one may have, when nobody said otherwise.
 UPLOAD_LIMIT = 100

@@ -3,7 +3,7 @@
 import re
 from unicodedata import category, combining, normalize
 
-from datastore.characters import BLANK
+from datastore.model.text_characters import BLANK
 
 LONGEST_WORD = 64  # characters; longer words are cut
 # Letters with strokes, which have no decomposition. Users without such keys type the plain letters.

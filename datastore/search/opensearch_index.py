@@ -17,9 +17,9 @@ from uuid import uuid4
 import opensearchpy
 from opensearchpy.exceptions import ConnectionError, ConnectionTimeout, NotFoundError, TransportError
 
-from datastore.breaker import Breaker, Terms
+from datastore.dynamodb.retry.circuit_breaker import Breaker, Terms
 from datastore.errors import Internal, Throttled, Unavailable
-from datastore.moments import from_iso, iso
+from datastore.model.timestamps import from_iso, iso
 from datastore.search import Audience, BuildReplaced, Entry, Hit, Kind, Position, Status
 from datastore.search.opensearch_queries import MAPPING, SETTINGS, UPSERT, search_body
 from datastore.search.queries import Query

@@ -23,8 +23,8 @@ from uuid import uuid4
 import orjson
 
 from datastore.errors import Unavailable
-from datastore.moments import from_iso, iso
-from datastore.private_folders import FILE_MODE, OTHERS, make_private
+from datastore.model.private_files import FILE_MODE, OTHERS, make_private
+from datastore.model.timestamps import from_iso, iso
 from datastore.search import Audience, BuildReplaced, Entry, Hit, Kind, Position, Status
 from datastore.search.fts_queries import tiers
 from datastore.search.queries import Query

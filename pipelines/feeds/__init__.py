@@ -1,0 +1,1 @@
+"""The feed's pipeline: fan-out, counters, notifications, cleanup, and the search index."""

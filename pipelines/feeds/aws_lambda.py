@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 
 from datastore.database import StoreOptions, open_database
 from datastore.keyspace.feeds.table import FEED
-from datastore.metering import Deadline
-from datastore.store import Store
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.consumer.aws_lambda import OUTAGE, LambdaHandler
+from pipelines.consumer.batches import Batches
+from pipelines.consumer.metrics import StreamMetrics
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
-from pipelines.streams.aws_lambda import OUTAGE, LambdaHandler
-from pipelines.streams.batches import Batches
-from pipelines.streams.metrics import StreamMetrics
 
 STORE_SECONDS = 60.0
 

@@ -8,17 +8,17 @@ tombstone. The likes and comments of a post that was never stored stay: another 
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from datastore.attributes import Item
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import Item
+from datastore.feeds.cascade_delete import Remains
 from datastore.feeds.comments import is_comment
 from datastore.feeds.likes import is_like
 from datastore.feeds.posts import deleted
-from datastore.feeds.remains import Remains
 from datastore.keyspace.feeds.posts import post_parts
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, key_of
-from datastore.store import Store
-from datastore.streams import Change
-from pipelines.feeds.side_by_side import AT_ONCE, side_by_side
+from datastore.model.composite_keys import Key, key_of
+from datastore.session.store import Store
+from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
 
 PAGE = 500
 

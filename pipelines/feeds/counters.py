@@ -9,22 +9,22 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from datastore import effects
-from datastore.effects import Effect, Write
-from datastore.feeds.boards import Boards
+from datastore.change_streams import exactly_once as effects
+from datastore.change_streams.exactly_once import Effect, Write
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.feeds.change_completion import completed, tagged
 from datastore.feeds.comments import Comment, commented, uncommented
-from datastore.feeds.completion import completed, tagged
+from datastore.feeds.engagement_counters import Counted, author_month, tag_windows
 from datastore.feeds.follows import Follow, following_from, is_following
+from datastore.feeds.leaderboard_snapshots import Boards
 from datastore.feeds.likes import Like, is_like, like_from
-from datastore.feeds.metrics import Counted, author_month, tag_windows
 from datastore.feeds.posts import Post, deleted, written
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import leaderboards, posts, users
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.table import FEED
-from datastore.store import Store
-from datastore.streams import Change
-from pipelines.feeds.boards import SHOWN, Period, Renewal
+from datastore.session.store import Store
+from pipelines.feeds.leaderboard_refresh import SHOWN, Period, Renewal
 
 STEPS = {"INSERT": 1, "REMOVE": -1}
 

@@ -11,14 +11,14 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.fan_out import PostEntry, Progress, entry_of_post
 from datastore.feeds.posts import deleted, written
 from datastore.feeds.visibility import Visibility
-from datastore.store import Store
-from datastore.streams import Change
-from pipelines.feeds.promotion import promote
-from pipelines.feeds.side_by_side import AT_ONCE, side_by_side
-from pipelines.feeds.walks import PAGE, Walks
+from datastore.session.store import Store
+from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
+from pipelines.feeds.fan_out_on_read import promote
+from pipelines.feeds.follower_fan_out import PAGE, Walks
 
 MOST_FOLLOWERS = 10_000
 

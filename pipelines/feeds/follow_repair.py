@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from datastore.feeds.edges import Edges, edges_alone
-from datastore.store import Store
-from pipelines.feeds.side_by_side import AT_ONCE, side_by_side
+from datastore.feeds.follow_edges import Edges, edges_alone
+from datastore.session.store import Store
+from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
 
 
 @dataclass(frozen=True, slots=True)

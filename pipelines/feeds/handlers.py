@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from datastore.store import Store
+from datastore.session.store import Store
+from pipelines.consumer.handlers import Handler
 from pipelines.feeds.cleanup import Cleanup
 from pipelines.feeds.counters import Counters
-from pipelines.feeds.edges import Edges
 from pipelines.feeds.fan_out import MOST_FOLLOWERS, FanOut
-from pipelines.feeds.followings import Followings
+from pipelines.feeds.follow_backfill import Followings
+from pipelines.feeds.follow_edges import Edges
 from pipelines.feeds.notifications import Notifications
-from pipelines.streams.handlers import Handler
 
 
 def feed_handlers(

@@ -16,12 +16,15 @@ from datetime import datetime
 from functools import partial
 from hashlib import sha256
 
-from datastore import effects
-from datastore.effects import Effect
+from datastore.change_streams import exactly_once as effects
+from datastore.change_streams.exactly_once import Effect
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.feeds.cascade_delete import Remains
+from datastore.feeds.change_completion import completed
 from datastore.feeds.comments import Comment, commented, uncommented
-from datastore.feeds.completion import completed
 from datastore.feeds.follows import Follow, following_from, is_following
 from datastore.feeds.likes import Like, is_like, like_from
+from datastore.feeds.mention_recipients import Recipients
 from datastore.feeds.notifications import (
     LIFETIME,
     LIKES_WINDOW,
@@ -32,14 +35,11 @@ from datastore.feeds.notifications import (
     told,
 )
 from datastore.feeds.posts import Post, deleted, written
-from datastore.feeds.recipients import Recipients
-from datastore.feeds.remains import Remains
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import notifications as keys
-from datastore.moments import epoch_ms, from_epoch_ms, iso
-from datastore.store import Store
-from datastore.streams import Change
-from pipelines.feeds.side_by_side import side_by_side
+from datastore.model.timestamps import epoch_ms, from_epoch_ms, iso
+from datastore.session.store import Store
+from pipelines.feeds.bounded_gather import side_by_side
 
 
 @dataclass(frozen=True, slots=True)

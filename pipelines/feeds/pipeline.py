@@ -3,17 +3,17 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from datastore.backoff import Backoff
+from datastore.change_streams.shards.shard_reader import Wire
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.feeds.table import FEED
-from datastore.shards import Wire
-from datastore.store import Store
+from datastore.session.store import Store
+from pipelines.consumer.batches import RETRIES, Batches
+from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.handlers import Handler
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.shard_worker import Pace
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
-from pipelines.streams.batches import RETRIES, Batches
-from pipelines.streams.consumer import Consumer
-from pipelines.streams.handlers import Handler
-from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.shard_work import Pace
 
 
 class FeedPipeline:

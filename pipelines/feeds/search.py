@@ -10,6 +10,8 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter
 
+from datastore.change_streams.shards.shard_reader import Wire
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.search_entries import (
     indexed_of_post,
     indexed_of_user,
@@ -23,13 +25,11 @@ from datastore.feeds.search_source import current_post
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META
 from datastore.search import Entry, Kind, SearchIndex
-from datastore.shards import Wire
-from datastore.store import Store
-from datastore.streams import Change
-from pipelines.streams.batches import RETRIES, Batches
-from pipelines.streams.consumer import Consumer
-from pipelines.streams.metrics import StreamMetrics
-from pipelines.streams.shard_work import Pace
+from datastore.session.store import Store
+from pipelines.consumer.batches import RETRIES, Batches
+from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.shard_worker import Pace
 
 GROUP = "search"
 AT_ONCE = 8

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from datastore.backoff import Backoff
+from datastore.change_streams.shards.shard_reader import Wire, stream_of
+from datastore.dynamodb.retry.backoff import Backoff
 from datastore.feeds.search_source import ScannedPage, scanned
 from datastore.keyspace.feeds.table import FEED
 from datastore.search import BuildReplaced, Kind, SearchIndex
-from datastore.shards import Wire, stream_of
-from datastore.store import Store
-from pipelines.streams.outages import is_any_refusal, is_outage, waited_out
+from datastore.session.store import Store
+from pipelines.consumer.failures import is_any_refusal, is_outage, waited_out
 
 PIECE = 500
 PAUSE_SECONDS = 5.0

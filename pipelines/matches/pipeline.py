@@ -16,16 +16,16 @@ from datastore.matches.display_states import DisplayStates
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import LIFETIME_SECONDS
-from datastore.store import Store
-from pipelines.jobs import every
-from pipelines.matches.deliveries import Delivery, Outcome
-from pipelines.matches.desks import MatchChange
-from pipelines.matches.live_activities import LACoordinator
-from pipelines.matches.metrics import PollFigures
-from pipelines.matches.orchestrator import LINGER, RECONCILE_SECONDS, TICK_SECONDS, MatchOrchestrator
-from pipelines.matches.poller import LiveChange, ScorePoller
-from pipelines.matches.providers import Provider
-from pipelines.matches.sync import FixtureSyncJob, LeagueSyncJob, SyncJob, TeamSyncJob
+from datastore.session.store import Store
+from pipelines.consumer.periodic import every
+from pipelines.matches.live.metrics import PollFigures
+from pipelines.matches.live.orchestrator import LINGER, RECONCILE_SECONDS, TICK_SECONDS, MatchOrchestrator
+from pipelines.matches.live.poller import LiveChange, ScorePoller
+from pipelines.matches.providers.provider import Provider
+from pipelines.matches.push.live_activities import LACoordinator
+from pipelines.matches.push.push_delivery import Delivery, Outcome
+from pipelines.matches.push.push_queue import MatchChange
+from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncJob, TeamSyncJob
 
 NAMES_KEPT = 1000
 FIRST_SYNC_SECONDS = 10.0

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import aiohttp
 
-from pipelines.matches.apns import ApnsDelivery
-from pipelines.matches.apns_credentials import PRODUCTION, ApnsCredentials
-from pipelines.matches.deliveries import Delivery, LoggedDelivery
-from pipelines.matches.demo import DemoProvider
-from pipelines.matches.providers import Provider
-from pipelines.matches.sportmonks import SportMonks
-from pipelines.matches.sportmonks_http import BASE_URL
+from pipelines.demo.matches import DemoProvider
+from pipelines.matches.providers.provider import Provider
+from pipelines.matches.providers.sportmonks.http import BASE_URL
+from pipelines.matches.providers.sportmonks.provider import SportMonks
+from pipelines.matches.push.apns import ApnsDelivery
+from pipelines.matches.push.apns_credentials import PRODUCTION, ApnsCredentials
+from pipelines.matches.push.push_delivery import Delivery, LoggedDelivery
 
 APNS = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
 VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *APNS, "APNS_URL")

@@ -4,13 +4,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from datastore.emails import without_emails
+from datastore.model.log_redaction import without_emails
 from datastore.objects import ObjectStore
 from datastore.objects.none import NoObjects
-from datastore.photos.releases import Releases
-from datastore.photos.removals import Removals
-from datastore.store import Store
-from pipelines.jobs import every
+from datastore.photos.file_deletion_outbox import Removals
+from datastore.photos.reservation_expiry import Releases
+from datastore.session.store import Store
+from pipelines.consumer.periodic import every
 
 EVERY_SECONDS = 60.0
 

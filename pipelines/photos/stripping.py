@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from datastore.attributes import Item
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import parsed
 from datastore.errors import BadUserInput, Internal
-from datastore.keyspace.photos import library
+from datastore.keyspace.photos import photos as library
 from datastore.keyspace.photos import stripping as keys
 from datastore.objects import ObjectStore
-from datastore.photos.library import Photo, file_attribute, photo_from
 from datastore.photos.metadata import Damaged, Separated, content_type, separate
+from datastore.photos.photos import Photo, file_attribute, photo_from
 from datastore.photos.uploads import MOST_ORIGINAL_BYTES
-from datastore.records import parsed
-from datastore.settling import all_settled
-from datastore.store import Store
+from datastore.session.store import Store
+from datastore.tasks import all_settled
 
 PAGE = 100
 # Each holds a file of 25 MB at most, and a copy without its metadata.

@@ -1,0 +1,1 @@
+"""Resolvers of the social feed: a module for each noun."""

@@ -6,21 +6,21 @@ from typing import Annotated
 import strawberry
 
 from datastore.errors import BadUserInput, Forbidden
-from datastore.feeds import texts
+from datastore.feeds import hashtags as texts
 from datastore.feeds.comments import Comment, comment_from
 from datastore.feeds.posts import Post
 from datastore.feeds.users import User
-from datastore.ids import uuid7, uuid7_moment
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.pages import empty_page
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last, PostId
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Info
-from resolvers.feeds.answering import post_to_answer
-from resolvers.selection import leads_on
+from datastore.model.ids import uuid7, uuid7_moment
+from datastore.session.pagination import empty_page
+from resolvers.feeds.post_access import post_to_answer
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, First, Last, PostId
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.selected_fields import leads_on
 
 LONGEST_TEXT = 1000
 # A client's clock may be ahead of ours, and it may send again what it could not, but nobody's comment shall stay the

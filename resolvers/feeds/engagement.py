@@ -4,18 +4,18 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
+from datastore.change_streams.broadcast import Keeping
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Forbidden, NotFound
 from datastore.feeds.posts import Post, is_live, post_from
 from datastore.feeds.visibility import Sight
-from datastore.hub import Keeping
 from datastore.keyspace.feeds import engagement as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.streams import Change
-from resolvers import bounds
-from resolvers.arguments import Buffer, PostId, WhenSlow
-from resolvers.context import Context, Info
-from resolvers.subscribing import Shared, follow, keeping
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import Buffer, PostId, WhenSlow
+from resolvers.shared.context import Context, Info
+from resolvers.shared.event_source import Shared, follow, keeping
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ from datastore.errors import BadUserInput
 from datastore.feeds.follows import Follow, edge_from, following_from
 from datastore.feeds.users import User
 from datastore.keyspace.feeds import follows as keys
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last, UserId
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Info
-from resolvers.selection import leads_on
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, First, Last, UserId
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.selected_fields import leads_on
 
 
 async def followers(

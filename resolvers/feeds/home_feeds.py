@@ -9,6 +9,8 @@ from hashlib import blake2b
 import strawberry
 from msgspec.structs import replace
 
+from datastore.change_streams.broadcast import Keeping
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.home_feeds import (
     FeedEntry,
     HomeFeeds,
@@ -22,20 +24,18 @@ from datastore.feeds.home_feeds import (
 from datastore.feeds.posts import Post, Posts, written
 from datastore.feeds.users import User
 from datastore.feeds.visibility import Sight, Visibility
-from datastore.hub import Keeping
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key
-from datastore.moments import iso
-from datastore.streams import Change
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Context, Info
-from resolvers.progress import Progress
-from resolvers.subscribing import Unshared, follow, is_event, keeping
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import iso
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Context, Info
+from resolvers.shared.event_source import Unshared, follow, is_event, keeping
+from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.resume_position import Progress
 
 # A post comes again soon (written by the fan-out, and by its author) or never.
 POSTS_REMEMBERED = 1000

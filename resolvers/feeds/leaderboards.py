@@ -8,11 +8,11 @@ from typing import Annotated
 import strawberry
 
 from datastore.errors import BadUserInput
+from datastore.feeds.engagement_counters import month_of
 from datastore.feeds.leaderboards import AuthorRank, TagTrend, TagWindow
-from datastore.feeds.metrics import month_of
 from datastore.feeds.users import User
-from resolvers import bounds
-from resolvers.context import Info
+from resolvers.shared import validation as bounds
+from resolvers.shared.context import Info
 
 MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 DEFAULT_TOP, LARGEST_TOP = 10, 100

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import strawberry
 
-from datastore.declarations import AccessPattern
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.comments import Comment
 from datastore.feeds.notifications import Notification, notification_from
 from datastore.feeds.posts import Post
@@ -16,13 +16,13 @@ from datastore.keyspace.feeds import comments as comment_keys
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.streams import Change
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Context, Info
-from resolvers.subscribing import Unshared, follow, is_event, keeping
+from datastore.model.access_patterns import AccessPattern
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Context, Info
+from resolvers.shared.event_source import Unshared, follow, is_event, keeping
+from resolvers.shared.paging import Connection, Paging, connection, listing
 
 LONGEST_ID = 1000
 

@@ -7,19 +7,19 @@ from typing import Annotated, Any
 import strawberry
 
 from datastore.errors import BadUserInput
+from datastore.feeds.hashtags import LONGEST_TAG, MOST_TAGS, tag_name
 from datastore.feeds.posts import Post, post_from
-from datastore.feeds.texts import LONGEST_TAG, MOST_TAGS, tag_name
 from datastore.feeds.users import User
 from datastore.feeds.visibility import Visibility
-from datastore.ids import uuid7
 from datastore.keyspace.feeds import posts as keys
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last, PostId, UserId
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Info
+from datastore.model.ids import uuid7
 from resolvers.feeds.users import reference
-from resolvers.selection import leads_on
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, First, Last, PostId, UserId
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.selected_fields import leads_on
 
 strawberry.enum(
     Visibility,

@@ -4,17 +4,17 @@ from typing import Annotated, Any
 
 import strawberry
 
-from datastore.declarations import AccessPattern
 from datastore.feeds.posts import Post
 from datastore.feeds.searches import Found, Record
 from datastore.feeds.users import User
 from datastore.keyspace.feeds import search as keys
-from datastore.pages import Page
+from datastore.model.access_patterns import AccessPattern
 from datastore.search import Position
 from datastore.search.queries import LONGEST_QUERY, MOST_TERMS, Query, query_of
-from resolvers.arguments import After, First
-from resolvers.connections import Connection, Edge, Listing, Paging, PlainEdge
-from resolvers.context import Context, Info
+from datastore.session.pagination import Page
+from resolvers.shared.arguments import After, First
+from resolvers.shared.context import Context, Info
+from resolvers.shared.paging import Connection, Edge, Listing, Paging, PlainEdge
 
 # The parts of a result's position that its cursor holds.
 PLACE = ("id", "order", "score")

@@ -7,13 +7,13 @@ import strawberry
 from datastore.errors import BadUserInput
 from datastore.feeds.posts import Post
 from datastore.feeds.users import User
-from datastore.identifiers import ascii_lower
 from datastore.keyspace.feeds import users as keys
-from resolvers import bounds
-from resolvers.access import Identity, require
-from resolvers.arguments import EXPECTED_VERSION
-from resolvers.context import Info
-from resolvers.user_text import visible
+from datastore.model.identifiers import ascii_lower
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import EXPECTED_VERSION
+from resolvers.shared.authorization import Identity, require
+from resolvers.shared.context import Info
+from resolvers.shared.user_text import visible
 
 LONGEST_NAME = 100
 LONGEST_BIO = 500

@@ -6,11 +6,11 @@ from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import no_match
 from datastore.matches.live_state import ActiveMatch, LiveScore
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.context import Info
 from resolvers.matches.fixtures import MatchId
-from resolvers.selection import selected_beneath
+from resolvers.shared import validation as bounds
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
+from resolvers.shared.selected_fields import selected_beneath
 
 # The fields of a live score that the index of live matches contains.
 SUMMARY_FIELDS = frozenset(

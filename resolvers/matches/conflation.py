@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from resolvers.progress import Mark, Progress
+from resolvers.shared.resume_position import Mark, Progress
 
 
 class Update(Protocol):

@@ -6,13 +6,13 @@ from typing import Annotated
 import strawberry
 
 from datastore.errors import BadUserInput
-from datastore.identifiers import ascii_lower
 from datastore.keyspace.matches import devices as keys
 from datastore.matches.devices import Device, Platform
-from resolvers import bounds
-from resolvers.access import Identity, Role, require
-from resolvers.arguments import ExpectedVersion, UserId
-from resolvers.context import Context, Info
+from datastore.model.identifiers import ascii_lower
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import ExpectedVersion, UserId
+from resolvers.shared.authorization import Identity, Role, require
+from resolvers.shared.context import Context, Info
 
 LONGEST_VERSION = 40
 _PUSH_TOKEN = re.compile(r"[0-9a-f]{32,200}", re.ASCII | re.IGNORECASE)

@@ -6,9 +6,9 @@ import strawberry
 
 from datastore.matches.cricket import Match
 from datastore.matches.display import DisplayState
-from resolvers import bounds
-from resolvers.arguments import MatchId
-from resolvers.context import Info
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import MatchId
+from resolvers.shared.context import Info
 
 TeamId = Annotated[
     strawberry.ID, strawberry.argument(description="The `teamId` of a team that plays in it: its side is shown.")

@@ -14,13 +14,13 @@ from datastore.matches.leagues import League
 from datastore.matches.operator_fields import FixtureField
 from datastore.matches.team_seasons import Season
 from datastore.matches.teams import Team
-from datastore.moments import iso
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import EXPECTED_VERSION, After, Before, First, Last
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Info
-from resolvers.selection import selected_fields
+from datastore.model.timestamps import iso
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.selected_fields import selected_fields
 
 LONGEST_WINDOW = timedelta(days=3660)
 DEFAULT_PAST, DEFAULT_FUTURE = timedelta(days=7), timedelta(days=30)

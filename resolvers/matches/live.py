@@ -9,17 +9,17 @@ from urllib.parse import quote, unquote
 
 import strawberry
 
+from datastore.change_streams.replay.signed_resume_ids import not_an_id
 from datastore.errors import Internal
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
-from datastore.resume_ids import not_an_id
-from resolvers import bounds
-from resolvers.context import Context, Info
 from resolvers.matches.conflation import conflated
 from resolvers.matches.fixtures import MatchId
 from resolvers.matches.match_update import LiveScores, MatchUpdate, Unreadable, Updates, snapshot_of
 from resolvers.matches.version_sequence import KEEPING, SinceScores, SinceUpdate, VersionSequence, read_update
-from resolvers.subscribing import Shared
+from resolvers.shared import validation as bounds
+from resolvers.shared.context import Context, Info
+from resolvers.shared.event_source import Shared
 
 LONGEST_INTERVAL_MS = 60_000
 AnyLeagueCode = Annotated[

@@ -9,12 +9,12 @@ from datastore.keyspace.matches import live_activities as keys
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import no_match
 from datastore.matches.live_activities import LiveActivity, live_activity_from
-from resolvers import bounds
-from resolvers.access import Identity, require
-from resolvers.arguments import After, Before, ExpectedVersion, First, Last, MatchId, UserId
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Context, Info
 from resolvers.matches.devices import may_see_tokens, push_token
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, ExpectedVersion, First, Last, MatchId, UserId
+from resolvers.shared.authorization import Identity, require
+from resolvers.shared.context import Context, Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
 
 LONGEST_REASON = 100
 

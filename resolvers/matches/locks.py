@@ -2,8 +2,8 @@
 
 from datastore.keyspace.matches import locks as keys
 from datastore.matches.locks import Lock, held
-from resolvers.access import require
-from resolvers.context import Info
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
 
 
 async def locks(info: Info) -> list[Lock]:

@@ -8,11 +8,11 @@ from datastore.keyspace.matches import match_follows as keys
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import no_match
 from datastore.matches.match_follows import MatchFollow, match_follow_from
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import After, Before, ExpectedVersion, First, Last, MatchId
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Info
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, ExpectedVersion, First, Last, MatchId
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
 
 Side = Annotated[strawberry.ID, strawberry.argument(description="One of the two teams that play, by its `teamId`.")]
 

@@ -4,7 +4,7 @@ import strawberry
 
 from datastore.matches.cricket import BattingLine, InningsScore
 from datastore.matches.teams import Team
-from resolvers.context import Info
+from resolvers.shared.context import Info
 
 BALLS_OF_RATE = 6
 

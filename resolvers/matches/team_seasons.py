@@ -8,11 +8,11 @@ import strawberry
 from datastore.keyspace.matches import team_seasons as keys
 from datastore.matches.team_seasons import Season, TeamSeason, team_season_from
 from datastore.matches.teams import Team
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import After, Before, First, Last
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Context, Info
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, First, Last
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Context, Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
 
 MOST_MATCHES = 10_000
 DECIMALS = 6

@@ -7,10 +7,10 @@ import strawberry
 
 from datastore.keyspace.matches import teams as keys
 from datastore.matches.teams import Team
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import EXPECTED_VERSION
-from resolvers.context import Info
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import EXPECTED_VERSION
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
 
 CHECKS: dict[str, bounds.Check] = {
     "name": bounds.name,

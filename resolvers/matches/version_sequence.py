@@ -12,21 +12,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from datastore.attributes import Item
+from datastore.change_streams.broadcast import Keeping
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import DAMAGE, DAMAGED
 from datastore.errors import Internal
-from datastore.hub import Keeping
 from datastore.keyspace.matches import active_matches as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixture_changes import is_shown
 from datastore.matches.fixtures import Fixtures, no_match
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, begun
-from datastore.records import DAMAGE, DAMAGED
-from datastore.streams import Change
-from resolvers.context import Context
 from resolvers.matches.match_update import LiveScores, MatchUpdate, Unreadable, Updates, is_over, snapshot_of
-from resolvers.progress import Progress
-from resolvers.subscribing import Beside, follow, log_unreadable
+from resolvers.shared.context import Context
+from resolvers.shared.event_source import Beside, follow, log_unreadable
+from resolvers.shared.resume_position import Progress
 
 # The attributes of a state that updates show. A poll that found nothing new writes only other attributes.
 SHOWN = (

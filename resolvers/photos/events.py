@@ -9,17 +9,18 @@ import orjson
 import strawberry
 from strawberry.scalars import JSON
 
-from datastore.attributes import encode
+from datastore.dynamodb.codec import encode
 from datastore.errors import BadUserInput
-from datastore.ids import uuid7
 from datastore.keyspace.photos import events as keys
-from datastore.moments import from_iso, iso
+from datastore.model.ids import uuid7
+from datastore.model.timestamps import from_iso, iso
 from datastore.photos.events import LoggedEvent
-from datastore.writing import BATCH_WRITES
-from resolvers import bounds, user_text
-from resolvers.access import require
-from resolvers.context import Info
-from resolvers.photos.callers import caller_email
+from datastore.session.batch_write import BATCH_WRITES
+from resolvers.photos.photo_access import caller_email
+from resolvers.shared import user_text
+from resolvers.shared import validation as bounds
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
 
 EVENT_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,50}")
 MOST_BYTES, MOST_LEVELS, MOST_VALUES, LONGEST_KEY = 4096, 5, 100, 100

@@ -8,11 +8,11 @@ from typing import Annotated
 import strawberry
 
 from datastore.errors import DomainError
+from datastore.photos.face_tags import MOST_FACES
 from datastore.photos.faces import Face
-from datastore.photos.library import FaceOnPhoto, Photo
-from datastore.photos.tagging import MOST_FACES
-from resolvers.context import Context, Info
-from resolvers.selection import selects
+from datastore.photos.photos import FaceOnPhoto, Photo
+from resolvers.shared.context import Context, Info
+from resolvers.shared.selected_fields import selects
 
 OfPerson = Annotated[
     strawberry.ID | None, strawberry.argument(description="Only the faces of this person; all if nothing is said.")

@@ -10,14 +10,16 @@ from typing import Annotated
 
 import strawberry
 
-from datastore.attributes import Item
+from datastore.change_streams.replay.signed_resume_ids import not_an_id
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import parsed
 from datastore.errors import DomainError, Internal
-from datastore.ids import uuid7
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos import livestreams as keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import from_epoch_ms, from_iso, iso
-from datastore.pages import SortOrder
+from datastore.model.composite_keys import Key
+from datastore.model.ids import uuid7
+from datastore.model.timestamps import from_epoch_ms, from_iso, iso
 from datastore.photos.livestreams import (
     Livestream,
     Livestreams,
@@ -28,19 +30,27 @@ from datastore.photos.livestreams import (
     livestream_from,
 )
 from datastore.photos.lookups import Lookups
-from datastore.records import parsed
-from datastore.resume_ids import not_an_id
-from datastore.streams import Change
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import EXPECTED_VERSION, After, Before, Buffer, ExpectedVersion, First, Last, Order, WhenSlow
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Info
-from resolvers.photos import texts
-from resolvers.photos.callers import Consistent, NotConsistent, from_index
-from resolvers.photos.since import Since
-from resolvers.progress import Progress
-from resolvers.subscribing import Unshared, follow, keeping
+from datastore.session.pagination import SortOrder
+from resolvers.photos import photo_validation as texts
+from resolvers.photos.change_order import Since
+from resolvers.photos.photo_access import Consistent, NotConsistent, from_index
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import (
+    EXPECTED_VERSION,
+    After,
+    Before,
+    Buffer,
+    ExpectedVersion,
+    First,
+    Last,
+    Order,
+    WhenSlow,
+)
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
+from resolvers.shared.event_source import Unshared, follow, keeping
+from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.resume_position import Progress
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
 

@@ -6,19 +6,19 @@ from typing import Annotated
 import strawberry
 
 from datastore.errors import BadUserInput, DomainError
-from datastore.ids import uuid7
 from datastore.keyspace.photos import persons as keys
-from datastore.pages import SortOrder
+from datastore.model.ids import uuid7
 from datastore.photos.faces import Face
-from datastore.photos.library import Photo
 from datastore.photos.persons import Person, person_from
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Info
-from resolvers.photos import texts
-from resolvers.photos.callers import Consistent, NotConsistent, from_index, holds_email, is_admin
+from datastore.photos.photos import Photo
+from datastore.session.pagination import SortOrder
+from resolvers.photos import photo_validation as texts
+from resolvers.photos.photo_access import Consistent, NotConsistent, from_index, holds_email, is_admin
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
 
 PersonId = Annotated[strawberry.ID, strawberry.argument(description="The person's `personId`, not the global `id`.")]
 LONGEST_NAME = 100

@@ -5,21 +5,21 @@ from typing import Annotated
 
 import strawberry
 
-from datastore.ids import uuid7
 from datastore.keyspace.photos import uploads as keys
+from datastore.model.ids import uuid7
 from datastore.objects import FILE_FIELD, UploadTarget
 from datastore.photos.capture_time import check_past
-from datastore.photos.library import Photo
-from datastore.photos.pictures import PictureType
-from datastore.photos.releases import LIFETIME
+from datastore.photos.image_types import PictureType
+from datastore.photos.photos import Photo
+from datastore.photos.reservation_expiry import LIFETIME
 from datastore.photos.reservations import Reservation
 from datastore.photos.upload_tokens import uploader_claims
 from datastore.photos.uploads import PhotoUpload
-from resolvers import bounds
-from resolvers.access import require
-from resolvers.context import Info
-from resolvers.photos import texts
-from resolvers.photos.callers import uploader
+from resolvers.photos import photo_validation as texts
+from resolvers.photos.photo_access import uploader
+from resolvers.shared import validation as bounds
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Info
 
 strawberry.enum(PictureType, description="What a picture is encoded as.")
 

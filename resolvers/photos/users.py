@@ -6,15 +6,10 @@ import strawberry
 
 from datastore.errors import BadUserInput, Forbidden
 from datastore.keyspace.photos import users as keys
-from datastore.pages import SortOrder
-from datastore.photos.library import Photo
+from datastore.photos.photos import Photo
 from datastore.photos.users import PhotoUser, photo_user_from
-from resolvers import bounds
-from resolvers.access import Identity, Role, require
-from resolvers.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
-from resolvers.connections import Connection, Paging, connection, listing
-from resolvers.context import Info
-from resolvers.photos.callers import (
+from datastore.session.pagination import SortOrder
+from resolvers.photos.photo_access import (
     Consistent,
     NotConsistent,
     caller_email,
@@ -24,6 +19,11 @@ from resolvers.photos.callers import (
     may_see_email,
     uploader,
 )
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
+from resolvers.shared.authorization import Identity, Role, require
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
 
 LONGEST_NAME = 100
 MOST_UPLOADS = 1_000_000

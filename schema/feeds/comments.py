@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.feeds import comments as records
 from datastore.keyspace.feeds import comments as patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.fields import ask
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.feeds import follows as patterns
 from datastore.keyspace.feeds import users as user_patterns
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import follows as resolve
 from schema.connections import Connection
 from schema.fields import ask

@@ -5,10 +5,10 @@ from datetime import datetime
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.feeds import home_feeds as patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import home_feeds as resolve
 from schema.connections import Connection
 from schema.feeds.posts import Post

@@ -2,10 +2,10 @@
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.feeds import leaderboards as records
 from datastore.keyspace.feeds import leaderboards as patterns
 from datastore.keyspace.feeds import users as user_patterns
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import leaderboards as resolve
 from schema.feeds.users import User
 from schema.fields import ask

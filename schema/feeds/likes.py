@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.feeds import likes as patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import likes as resolve
 from schema.connections import Connection
 from schema.fields import ask

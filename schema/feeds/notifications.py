@@ -6,14 +6,14 @@ from typing import Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.feeds import notifications as records
 from datastore.keyspace.feeds import comments as comment_patterns
 from datastore.keyspace.feeds import notifications as patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import notifications as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.feeds.comments import Comment
 from schema.feeds.posts import Post

@@ -5,18 +5,18 @@ from typing import Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.feeds import posts as records
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import comments as comment_patterns
 from datastore.keyspace.feeds import likes as like_patterns
 from datastore.keyspace.feeds import posts as patterns
 from datastore.keyspace.feeds import users as user_patterns
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve_comments
 from resolvers.feeds import likes as resolve_likes
 from resolvers.feeds import posts as resolve
 from resolvers.feeds import users as resolve_users
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.feeds.comments import Comment
 from schema.feeds.likes import Like

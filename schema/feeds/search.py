@@ -2,9 +2,9 @@
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.feeds.searches import FOLLOWED_UNITS, SEARCH_UNITS
 from datastore.keyspace.feeds import search as patterns
+from datastore.model.access_patterns import Extent
 from resolvers.feeds import search as resolve
 from schema.connections import Connection
 from schema.feeds.posts import Post

@@ -9,10 +9,10 @@ from datastore.feeds import users as records
 from datastore.keyspace.feeds import follows as follow_patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as patterns
-from resolvers import nodes
 from resolvers.feeds import follows as resolve_follows
 from resolvers.feeds import posts as resolve_posts
 from resolvers.feeds import users as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.feeds.follows import Follower, Following
 from schema.fields import VERSION, ask

@@ -6,13 +6,13 @@ from typing import Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.matches import active_matches as patterns
 from datastore.keyspace.matches import fixtures as fixture_patterns
 from datastore.matches import cricket, live_state
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.matches import active_matches as resolve
 from resolvers.matches import live as resolve_live
+from resolvers.shared import node_ids as nodes
 from schema.connections import Node
 from schema.fields import ask, listen
 from schema.matches.fixtures import Match, Result, Target

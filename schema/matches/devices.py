@@ -4,9 +4,9 @@ from datetime import datetime
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.matches import devices as patterns
 from datastore.matches import devices as records
+from datastore.model.access_patterns import Extent
 from resolvers.matches import devices as resolve
 from schema.fields import VERSION, ask
 

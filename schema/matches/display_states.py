@@ -5,11 +5,11 @@ from typing import Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.matches import display_states as patterns
 from datastore.matches import display
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.matches import display_states as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Node
 from schema.fields import ask
 from schema.matches.scores import MatchPhase

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.matches import active_matches as active_patterns
 from datastore.keyspace.matches import display_states as display_patterns
 from datastore.keyspace.matches import fixture_cache as cache_patterns
@@ -16,12 +15,13 @@ from datastore.keyspace.matches import match_follows as follow_patterns
 from datastore.keyspace.matches import teams as team_patterns
 from datastore.matches import cricket
 from datastore.matches.operator_fields import FixtureField
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.matches import active_matches as resolve_active
 from resolvers.matches import display_states as resolve_display
 from resolvers.matches import fixtures as resolve
 from resolvers.matches import live_activities as resolve_activities
 from resolvers.matches import match_follows as resolve_follows
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.fields import ask
 from schema.matches.display_states import DisplayState

@@ -5,11 +5,11 @@ from typing import Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.matches import leagues as patterns
 from datastore.matches import leagues as records
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.matches import leagues as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Node
 from schema.fields import VERSION, ask
 from schema.matches.team_seasons import Season

@@ -4,8 +4,8 @@ from datetime import datetime
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.matches import locks as patterns
+from datastore.model.access_patterns import Extent
 from resolvers.matches import locks as resolve
 from schema.fields import ask
 

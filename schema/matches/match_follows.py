@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.matches import fixtures
 from datastore.keyspace.matches import match_follows as patterns
 from datastore.matches import match_follows as records
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.matches import match_follows as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Node
 from schema.fields import VERSION, ask
 

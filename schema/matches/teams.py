@@ -5,11 +5,11 @@ from typing import Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.matches import teams as patterns
 from datastore.matches import teams as records
-from resolvers import nodes
+from datastore.model.access_patterns import Extent
 from resolvers.matches import teams as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Node
 from schema.fields import VERSION, ask
 

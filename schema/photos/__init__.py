@@ -2,14 +2,14 @@
 
 import strawberry
 
-from schema.photos.appearances import AppearanceQueries
-from schema.photos.editing import EditingMutations
 from schema.photos.events import PhotoEventMutations
+from schema.photos.face_tags import TaggingMutations
 from schema.photos.faces import Face
-from schema.photos.library import LibraryQueries, Photo
 from schema.photos.livestreams import Livestream, LivestreamMutations, LivestreamQueries, LivestreamSubscriptions
+from schema.photos.person_photos import AppearanceQueries
 from schema.photos.persons import Person, PersonMutations, PersonQueries
-from schema.photos.tagging import TaggingMutations
+from schema.photos.photos import LibraryQueries, Photo
+from schema.photos.update_photo import EditingMutations
 from schema.photos.uploads import UploadMutations
 from schema.photos.users import PhotoUser, PhotoUserMutations, PhotoUserQueries
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import strawberry
 
-from datastore.keyspace.photos import library as library_patterns
 from datastore.keyspace.photos import persons as person_patterns
+from datastore.keyspace.photos import photos as library_patterns
 from datastore.photos import faces as records
-from resolvers import nodes
-from resolvers.photos import library as resolve_library
 from resolvers.photos import persons as resolve_persons
+from resolvers.photos import photos as resolve_library
+from resolvers.shared import node_ids as nodes
 from schema.connections import Node
 from schema.fields import ask
-from schema.photos.library import Photo
 from schema.photos.persons import Person
+from schema.photos.photos import Photo
 
 
 @strawberry.type(description="Where a face is, as fractions of the image's width and height, 0 to 1.")

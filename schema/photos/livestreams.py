@@ -8,8 +8,8 @@ import strawberry
 
 from datastore.keyspace.photos import livestreams as patterns
 from datastore.photos import livestreams as records
-from resolvers import nodes
 from resolvers.photos import livestreams as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.fields import VERSION, ask, listen
 

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.photos import faces as face_patterns
 from datastore.keyspace.photos import persons as patterns
+from datastore.model.access_patterns import Extent
 from datastore.photos import persons as records
-from resolvers import nodes
-from resolvers.photos import appearances as resolve_appearances
+from resolvers.photos import person_photos as resolve_appearances
 from resolvers.photos import persons as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.fields import VERSION, ask
 
 if TYPE_CHECKING:
-    from schema.photos.appearances import PersonPhotoConnection
+    from schema.photos.person_photos import PersonPhotoConnection
 
-LazyPhotos = Annotated["PersonPhotoConnection", strawberry.lazy("schema.photos.appearances")]
+LazyPhotos = Annotated["PersonPhotoConnection", strawberry.lazy("schema.photos.person_photos")]
 
 
 @strawberry.type(description="Somebody who is on photos.")

@@ -4,12 +4,12 @@ from datetime import datetime
 
 import strawberry
 
-from datastore.declarations import Extent
 from datastore.keyspace.photos import uploads as patterns
+from datastore.model.access_patterns import Extent
 from resolvers.photos import uploads as resolve
 from resolvers.photos.uploads import UploadField
 from schema.fields import ask
-from schema.photos.library import Photo
+from schema.photos.photos import Photo
 
 
 @strawberry.type(

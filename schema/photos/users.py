@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
-from datastore.keyspace.photos import library as library_patterns
+from datastore.keyspace.photos import photos as library_patterns
 from datastore.keyspace.photos import users as patterns
 from datastore.photos import users as records
-from resolvers import nodes
-from resolvers.photos import library as resolve_library
+from resolvers.photos import photos as resolve_library
 from resolvers.photos import users as resolve
+from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node
 from schema.fields import VERSION, ask
 
 if TYPE_CHECKING:
-    from schema.photos.library import Photo
+    from schema.photos.photos import Photo
 
-LazyPhoto = Annotated["Photo", strawberry.lazy("schema.photos.library")]
+LazyPhoto = Annotated["Photo", strawberry.lazy("schema.photos.photos")]
 
 
 @strawberry.type(description="Somebody who uploads photos. Their email is for themselves and for admins to see.")

@@ -16,11 +16,11 @@ from earthquake_samples import put_item, quake, scan_all, store
 from pattern_coverage import covers
 from usgs_samples import feature, feed
 
-from datastore.earthquakes import Earthquakes
+from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.moments import day_bucket, epoch_ms
-from resolvers.access import Role
-from resolvers.nodes import global_id
+from datastore.model.timestamps import day_bucket, epoch_ms
+from resolvers.shared.authorization import Role
+from resolvers.shared.node_ids import global_id
 
 TODAY = day_bucket(NOON)
 FIELDS = """eventId occurredAt magnitude place latitude longitude depthKm source ingestedAt

@@ -20,13 +20,13 @@ from feed_steps import done, enter
 from feed_steps import write as write_post
 from pattern_coverage import covers
 
+from datastore.change_streams.dead_letters import DeadLetters, letter_of
+from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import StoreOptions
-from datastore.dead_letters import DeadLetters, letter_of
 from datastore.feeds.home_feeds import source_item
-from datastore.moments import iso
-from datastore.streams import encode_change
-from pipelines.streams.letters import Replay
-from resolvers.access import Role
+from datastore.model.timestamps import iso
+from pipelines.consumer.redrive import Replay
+from resolvers.shared.authorization import Role
 
 SECOND = timedelta(seconds=1)
 POSTS = [

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from pattern_coverage import covers
 from test_active_matches import replay
 
-from datastore.attributes import Item
-from datastore.declarations import AccessPattern
+from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches import fixture_cache as cache_keys
 from datastore.keyspace.matches.active_matches import TICK, active_match
 from datastore.keyspace.matches.fixture_cache import FIXTURE_CACHE
@@ -20,7 +19,6 @@ from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
 from datastore.keyspace.matches.team_seasons import TEAM_SEASONS
 from datastore.keyspace.matches.teams import TEAMS
-from datastore.keyspace.parts import Key
 from datastore.matches.display import display_state
 from datastore.matches.display_states import DisplayStates
 from datastore.matches.fixture_cache import FixtureCache
@@ -29,13 +27,15 @@ from datastore.matches.leagues import Leagues
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.live_state import begun
 from datastore.matches.locks import Locks
-from datastore.pages import Span
-from pipelines.matches.deliveries import Outcome, Push, Sent, Summary, settled
-from pipelines.matches.desks import MatchChange
-from pipelines.matches.live_activities import LACoordinator
-from pipelines.matches.replay import ReplayProvider
-from pipelines.matches.sync import FixtureSyncJob, LeagueSyncJob, Synced, TeamSyncJob
-from resolvers.access import Role
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key
+from datastore.session.pagination import Span
+from pipelines.matches.providers.replay import ReplayProvider
+from pipelines.matches.push.live_activities import LACoordinator
+from pipelines.matches.push.push_delivery import Outcome, Push, Sent, Summary, settled
+from pipelines.matches.push.push_queue import MatchChange
+from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, Synced, TeamSyncJob
+from resolvers.shared.authorization import Role
 
 SIDES = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
 

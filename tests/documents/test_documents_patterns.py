@@ -6,8 +6,8 @@ from importlib import import_module
 import pytest
 from pattern_coverage import covered_by
 
-from datastore.declarations import AccessPattern
 from datastore.keyspace import earthquake_statistics, earthquakes, feeds, matches, photos, sightings
+from datastore.model.access_patterns import AccessPattern
 
 NODES = "test_documents_nodes"
 SYSTEMS = {

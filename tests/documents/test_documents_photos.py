@@ -12,9 +12,9 @@ from pattern_coverage import covers
 from photo_items import ask_as, user_id
 from photo_steps import BOX, CREATE, DELETE, RENAME, TAG, UNTAG, UPDATE, done
 
-from datastore.attributes import encode_item
+from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.photos.table import SPARKS
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
 
 EMAIL = "email@example.com"
 AT = "2023-01-01T00:00:00Z"

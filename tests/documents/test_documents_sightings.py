@@ -12,9 +12,9 @@ import pytest
 from conftest import NOON, Answer, Served
 from pattern_coverage import covers
 
-from datastore.attributes import encode_item
+from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.sightings import BLIP
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
 
 REPORT = """mutation { reportSighting(input: {area: "Downtown", category: "Sneakers", description: "Ours"}) {
   sightingId } }"""

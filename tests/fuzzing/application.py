@@ -15,16 +15,16 @@ from prometheus_client import CollectorRegistry
 from toy_sockets import NOW, SCHEMA, Toy, world
 
 from datastore.database import StoreOptions
-from datastore.metering import Meter
 from datastore.objects.local import LocalObjects
-from datastore.store import Store
-from edge.application import application
-from edge.assembly import Edge
-from edge.capacity.settings import Capacity
-from edge.settings import Settings
+from datastore.session.metering import Meter
+from datastore.session.store import Store
 from fuzzing.clockwork import Clockwork
 from fuzzing.rig import BUSY_SECONDS, Served
 from fuzzing.sockets import check_world, fresh_world
+from server.admission.settings import Capacity
+from server.app import application
+from server.settings import Settings
+from server.wiring import Edge
 
 SECRET = "a secret for fuzzing, long enough to sign with"
 ORIGIN = "https://page.example"

@@ -7,10 +7,10 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import edge.application
+import server.app
 
 # The protocol's own extension of ASGI, wherever it is defined.
-exchange_of: Callable[[Scope], Any] = vars(edge.application)["cycle_of"]
+exchange_of: Callable[[Scope], Any] = vars(server.app)["cycle_of"]
 
 # What an application takes at the most: seconds of virtual time without a word from its client.
 APP_SECONDS = 3.0

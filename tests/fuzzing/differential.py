@@ -11,13 +11,13 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from edge.capacity.connections import Connections
-from edge.http.protocol import UVICORN_OPTIONS
 from fuzzing import grammar
 from fuzzing.choices import Choices
 from fuzzing.clockwork import Clockwork
 from fuzzing.responses import Response, read_responses
 from fuzzing.wire import Wire
+from server.admission.connection_limits import Connections
+from server.http.protocol import UVICORN_OPTIONS
 
 # More than our own limit, which is another exception.
 MOST_INCOMPLETE = 1_000_000

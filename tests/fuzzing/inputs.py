@@ -9,25 +9,25 @@ from urllib.parse import quote
 
 from toy_sockets import NOW
 
-from datastore.base64url import encode as encode_base64
-from datastore.cursors import Cursors, binding
+from datastore.change_streams.replay.resume_token import Place, decode
+from datastore.change_streams.replay.signed_resume_ids import LONGEST_RESUME, ResumeIds
 from datastore.errors import BadUserInput, DomainError
+from datastore.model.base64url import encode as encode_base64
 from datastore.objects import FILE_FIELD
-from datastore.places import Place, decode
-from datastore.resume_ids import LONGEST_RESUME, ResumeIds
-from edge.answers import encode, told_error
-from edge.http.bodies import Bodies, posted
-from edge.http.headers import Headers
-from edge.http.media_types import EVENTS, GRAPHQL, JSON, _wanted, wanted
-from edge.http.refusals import Refused
-from edge.identity import Tokens, TokenSettings
-from edge.operations import read_operation
-from edge.upload_form import LONGEST_TOKEN, TOKEN_FIELD, UploadForm
+from datastore.session.cursors import Cursors, binding
 from fuzzing import grammar, sockets
 from fuzzing.choices import Choices
 from fuzzing.clockwork import Clockwork
 from fuzzing.rig import Broken
-from resolvers.access import Role
+from resolvers.shared.authorization import Role
+from server.http.body import Bodies, posted
+from server.http.headers import Headers
+from server.http.media_types import EVENTS, GRAPHQL, JSON, _wanted, wanted
+from server.http.refusals import Refused
+from server.media.multipart import LONGEST_TOKEN, TOKEN_FIELD, UploadForm
+from server.operations.outcome import encode, told_error
+from server.operations.request import read_operation
+from server.security.jwt import Tokens, TokenSettings
 
 # A message repeats at the most so much of what was sent.
 LONGEST_MESSAGE = 1_200

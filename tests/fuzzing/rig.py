@@ -15,13 +15,13 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from edge.capacity.connections import Connections
-from edge.http.protocol import KEEP_ALIVE_SECONDS, UVICORN_OPTIONS
 from fuzzing.apps import APP_SECONDS, Recorder
 from fuzzing.clockwork import Clockwork, Endless
 from fuzzing.responses import Malformed, Response, read_responses
 from fuzzing.steps import DEEDS, SHUTDOWN, Do, Send, Step, Wait
 from fuzzing.wire import Wire, Work
+from server.admission.connection_limits import Connections
+from server.http.protocol import KEEP_ALIVE_SECONDS, UVICORN_OPTIONS
 
 # A client that does nothing more is gone by then: it was idle (65 s), or its body was late (10 s) or its answer was not
 # read (10 s), and its last answer lingered (2 s). A WebSocket has three pings (36 s) and a goodbye (10 s).
@@ -38,7 +38,7 @@ MOST_DETAIL = 2_000
 # Of an entry in a list or the like.
 ENTRY_BYTES = 16
 # Where the classes of connections are, and which of them are the process's.
-CARRYING = ("edge.http", "edge.websocket", "uvicorn.protocols", "websockets")
+CARRYING = ("server.http", "server.websocket", "uvicorn.protocols", "websockets")
 ONE_FOR_ALL = frozenset({"Service", "GraphQLWebSocket", "GraphQLHTTP"})
 # Pieces smaller than that are handed over in one turn of the loop after another, and looked at when all have been.
 MANY_BYTES = 4_096

@@ -7,13 +7,13 @@ from typing import Any
 
 from toy_sockets import SCHEMA, Toy, identify, world
 
-from edge.documents.prepared import Documents
-from edge.execution import Runner
-from edge.websocket.endpoint import GraphQLWebSocket
 from fuzzing.choices import Choices
 from fuzzing.clockwork import Clockwork
 from fuzzing.grammar import KEY, mutated
 from fuzzing.rig import Broken, Served
+from server.documents.document_cache import Documents
+from server.operations.runner import Runner
+from server.websocket.endpoint import GraphQLWebSocket
 
 HANDSHAKE = (
     b"GET /graphql HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"

@@ -1,6 +1,5 @@
 """The feed's tables: `feed`, a page for each kind of item, and what its pipeline counts and knows."""
 
-from datastore.declarations import AccessPattern, Table
 from datastore.keyspace.feeds import (
     comments,
     engagement,
@@ -15,6 +14,7 @@ from datastore.keyspace.feeds import (
     users,
 )
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.access_patterns import AccessPattern, Table
 
 TABLES: tuple[Table, ...] = (FEED, leaderboards.FEED_METRICS, pipeline.FEED_PIPELINE)
 PATTERNS: tuple[AccessPattern, ...] = (

@@ -3,10 +3,10 @@
 A deleted comment leaves a tombstone under its key for two days: an item with `deleted_at`, which no list shows.
 """
 
-from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, join
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join
 
 COMMENT_PREFIX = "COMMENT#"
 

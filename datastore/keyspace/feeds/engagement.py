@@ -1,8 +1,8 @@
 """How a post is doing, live."""
 
-from datastore.declarations import AccessPattern, Who
-from datastore.hub import Policy
+from datastore.change_streams.broadcast import Policy
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.access_patterns import AccessPattern, Who
 
 POST_ENGAGEMENT = AccessPattern(
     id="FEED-S1",

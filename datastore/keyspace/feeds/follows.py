@@ -6,10 +6,10 @@ the moment otherwise than ours, and `more_edges` says that there are others. An 
 
 from datetime import datetime
 
-from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, join, split
-from datastore.moments import iso
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join, split
+from datastore.model.timestamps import iso
 
 FOLLOWER_PREFIX = "FOLLOWER#"
 FOLLOWING_PREFIX = "FOLLOWING#"

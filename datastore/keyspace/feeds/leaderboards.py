@@ -13,8 +13,8 @@ hour `2026-06-25T14`, a day `2026-06-25`, all UTC.
 
 import zlib
 
-from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
-from datastore.keyspace.parts import Key, join, split
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
+from datastore.model.composite_keys import Key, join, split
 
 FEED_METRICS = Table(name="feed-metrics", partition="PK", sort="SK", ttl="expiresAt", item_bytes=1000)
 

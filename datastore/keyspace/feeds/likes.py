@@ -1,9 +1,9 @@
 """Likes: `POST#<id>` / `LIKE#<user>`. Each holds the post's author and visibility, for what is counted and told."""
 
-from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, join
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join
 
 LIKE_PREFIX = "LIKE#"
 

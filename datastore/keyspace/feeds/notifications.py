@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from datastore.declarations import AccessPattern, Who
-from datastore.hub import Policy
+from datastore.change_streams.broadcast import Policy
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, join, split
-from datastore.moments import iso
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join, split
+from datastore.model.timestamps import iso
 
 
 def unread(user_id: str) -> str:

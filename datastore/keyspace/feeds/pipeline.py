@@ -8,10 +8,10 @@
 | dead letter | `DEAD#<table>` / `<ts>#<sequence>#<id>` |
 """
 
-from datastore.declarations import AccessPattern, Table, Who
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, join, split
+from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.model.composite_keys import Key, join, split
 
 FEED_PIPELINE = Table(name="feed-pipeline", partition="PK", sort="SK", ttl="expiresAt")
 

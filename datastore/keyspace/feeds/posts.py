@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from datastore.declarations import CROWD_MS, AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META
-from datastore.keyspace.parts import Key, join, split
-from datastore.moments import iso
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
+from datastore.model.composite_keys import Key, join, split
+from datastore.model.timestamps import iso
 
 TAG_PREFIX = "TAG#"
 

@@ -1,7 +1,7 @@
 """Search: the reads of the table `feed` that show results and keep the index current."""
 
-from datastore.declarations import CROWD_MS, AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
 
 # The range of a post's items with META and its tags, which sort after META. Comments and likes sort before it.
 FIRST_INDEXED, LAST_INDEXED = "META", "TAG$"

@@ -16,7 +16,7 @@
 Projections hold what lists show. A post's text, visibility, tags and author never change, so its tags can hold copies.
 """
 
-from datastore.declarations import Index, Table
+from datastore.model.access_patterns import Index, Table
 
 FEED = Table(
     name="feed",

@@ -1,9 +1,9 @@
 """Users of the feed: `USER#<id>` / `META`."""
 
-from datastore.declarations import CROWD_MS, AccessPattern, Who
 from datastore.keyspace.feeds.table import FEED
-from datastore.keyspace.parts import Key, join, split
-from datastore.keyspace.versioning import guard
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
+from datastore.model.composite_keys import Key, join, split
+from datastore.model.versioning import guard
 
 META = "META"
 

@@ -1,8 +1,8 @@
 """What the gateway keeps of its own: a page for each kind of item."""
 
-from datastore.declarations import AccessPattern, Table
 from datastore.keyspace.gateway import answers, documents
 from datastore.keyspace.gateway.table import GATEWAY
+from datastore.model.access_patterns import AccessPattern, Table
 
 TABLES: tuple[Table, ...] = (GATEWAY,)
 PATTERNS: tuple[AccessPattern, ...] = (*answers.PATTERNS, *documents.PATTERNS)

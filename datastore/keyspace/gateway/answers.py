@@ -3,9 +3,9 @@
 `ANSWER#<user id>#<key>` / `ANSWER` is a claim while its mutation is executed, and has the answer afterwards.
 """
 
-from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.gateway.table import GATEWAY
-from datastore.keyspace.parts import Key, join
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join
 
 KIND = "ANSWER"
 

@@ -1,8 +1,8 @@
 """Documents that are known by an id, in the table `gateway`: `DOCUMENTS` / `<id>`, an item each."""
 
-from datastore.declarations import AccessPattern, Who
 from datastore.keyspace.gateway.table import GATEWAY
-from datastore.keyspace.parts import Key, join, split
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join, split
 
 DOCUMENTS = "DOCUMENTS"
 

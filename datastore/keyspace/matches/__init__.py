@@ -1,6 +1,5 @@
 """The eleven tables of the matches, a page for each."""
 
-from datastore.declarations import AccessPattern, Table
 from datastore.keyspace.matches import (
     active_matches,
     devices,
@@ -14,6 +13,7 @@ from datastore.keyspace.matches import (
     team_seasons,
     teams,
 )
+from datastore.model.access_patterns import AccessPattern, Table
 
 TABLES: tuple[Table, ...] = (
     fixtures.FIXTURES,

@@ -1,8 +1,8 @@
 """The table `cricket-devices`: where push notifications of a user go."""
 
-from datastore.declarations import AccessPattern, Table, Who
-from datastore.keyspace.parts import Key
-from datastore.keyspace.versioning import BEGUN_OR_COUNTED, counted, guard
+from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.model.composite_keys import Key
+from datastore.model.versioning import BEGUN_OR_COUNTED, counted, guard
 
 DEVICES = Table(
     name="cricket-devices",

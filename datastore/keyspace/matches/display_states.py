@@ -1,7 +1,7 @@
 """The table `DisplayStateCache`: what widgets show of a match, computed for each team."""
 
-from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
-from datastore.keyspace.parts import Key, join
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
+from datastore.model.composite_keys import Key, join
 
 DISPLAY_STATES = Table(
     name="DisplayStateCache",

@@ -1,7 +1,7 @@
 """The table `cricket-fixture-cache`: what the provider said last of each match."""
 
-from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
-from datastore.keyspace.parts import Key
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.model.composite_keys import Key
 
 FIXTURE_CACHE = Table(
     name="cricket-fixture-cache",

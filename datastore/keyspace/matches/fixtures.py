@@ -1,8 +1,8 @@
 """The table `cricket-fixtures`: every match the system knows about."""
 
-from datastore.declarations import CROWD_MS, AccessPattern, Index, Table, Who
-from datastore.keyspace.parts import Key
-from datastore.keyspace.versioning import REVISION, counted, guard
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.model.composite_keys import Key
+from datastore.model.versioning import REVISION, counted, guard
 
 # What lists show: at most 20 attributes, so without those that others tell. The phase is that of the status, and a
 # follow-on shows in the scores. Scorecards stay in the table: they are read when they are selected.

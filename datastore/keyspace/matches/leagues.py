@@ -1,7 +1,7 @@
 """The table `cricket-leagues`: reference data, some thirty leagues."""
 
-from datastore.declarations import CROWD_MS, AccessPattern, Table, Who
-from datastore.keyspace.versioning import guard
+from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
+from datastore.model.versioning import guard
 
 LEAGUES = Table(
     name="cricket-leagues",

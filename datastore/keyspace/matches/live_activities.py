@@ -1,8 +1,8 @@
 """The table `live-activities`: sessions of Live Activities on iOS devices."""
 
-from datastore.declarations import AccessPattern, Index, Table, Who
-from datastore.keyspace.parts import Key, join
-from datastore.keyspace.versioning import BEGUN_OR_COUNTED, counted, guard
+from datastore.model.access_patterns import AccessPattern, Index, Table, Who
+from datastore.model.composite_keys import Key, join
+from datastore.model.versioning import BEGUN_OR_COUNTED, counted, guard
 
 LIVE_ACTIVITIES = Table(
     name="live-activities",

@@ -1,7 +1,7 @@
 """The table `cricket-locks`: who works on what, so that no two do."""
 
-from datastore.declarations import AccessPattern, Table, Who
-from datastore.keyspace.parts import Key
+from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.model.composite_keys import Key
 
 LOCKS = Table(name="cricket-locks", partition="lockKey", item_bytes=200)
 

@@ -1,8 +1,8 @@
 """The table `cricket-match-follows`: who follows which match, and which side of it."""
 
-from datastore.declarations import AccessPattern, Table, Who
-from datastore.keyspace.parts import Key
-from datastore.keyspace.versioning import BEGUN_OR_COUNTED, counted, guard
+from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.model.composite_keys import Key
+from datastore.model.versioning import BEGUN_OR_COUNTED, counted, guard
 
 MATCH_FOLLOWS = Table(
     name="cricket-match-follows",

@@ -1,6 +1,6 @@
 """The table `cricket-team-seasons`: how each team fares in a season of a league."""
 
-from datastore.declarations import AccessPattern, Table, Who
+from datastore.model.access_patterns import AccessPattern, Table, Who
 
 TEAM_SEASONS = Table(
     name="cricket-team-seasons",

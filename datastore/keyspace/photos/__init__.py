@@ -1,8 +1,9 @@
 """The photo library's table `sparks`: a page for each kind of item."""
 
-from datastore.declarations import AccessPattern, Table
-from datastore.keyspace.photos import events, faces, library, livestreams, persons, stripping, uploads, users
+from datastore.keyspace.photos import events, faces, livestreams, persons, stripping, uploads, users
+from datastore.keyspace.photos import photos as library
 from datastore.keyspace.photos.table import SPARKS
+from datastore.model.access_patterns import AccessPattern, Table
 
 TABLES: tuple[Table, ...] = (SPARKS,)
 PATTERNS: tuple[AccessPattern, ...] = (

@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from datastore.declarations import AccessPattern, Who
-from datastore.keyspace.parts import Key, join
 from datastore.keyspace.photos.table import SPARKS
-from datastore.moments import iso
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join
+from datastore.model.timestamps import iso
 
 TYPE = "EVENT"
 

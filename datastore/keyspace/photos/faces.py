@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from datastore.declarations import AccessPattern, Who
-from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_PERSON, SPARKS
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join, split
 
 TYPE = "FACE"
 PREFIX = "FACE#"

@@ -7,10 +7,10 @@ when that began, and `receives` of the other holds those of all who are.
 
 from dataclasses import replace
 
-from datastore.declarations import AccessPattern, Who
-from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_PERSON, BY_TYPE, SPARKS
-from datastore.keyspace.versioning import guard
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join, split
+from datastore.model.versioning import guard
 
 TYPE = "PERSON"
 PREFIX = "PERSON#"

@@ -1,8 +1,8 @@
 """What `photos strip` does to photos whose files were stored with metadata, and how far it has come."""
 
-from datastore.declarations import AccessPattern, Who
-from datastore.keyspace.parts import Key
 from datastore.keyspace.photos.table import BY_TYPE, SPARKS
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key
 
 CHECKPOINT = Key("CHECKPOINT#photos-strip", "CHECKPOINT#photos-strip")
 

@@ -19,7 +19,7 @@ index by type or email. They take at most 20 attributes, so a photo's `file` is 
 
 from typing import Final
 
-from datastore.declarations import Index, Table
+from datastore.model.access_patterns import Index, Table
 
 BY_TYPE: Final = "entityType-PK-index"
 BY_EMAIL: Final = "email-PK-index"

@@ -1,8 +1,8 @@
 """What is on its way into the library, and out of it: reservations of uploads, and files that are to be removed."""
 
-from datastore.declarations import AccessPattern, Who
-from datastore.keyspace.parts import Key, join, split
 from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key, join, split
 
 TYPE = "UPLOAD"
 PREFIX = "UPLOAD#"

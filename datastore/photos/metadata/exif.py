@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 
-from datastore.characters import cleaned_line
+from datastore.model.text_characters import cleaned_line
 
 HEADER = b"Exif\0\0"
 BYTE_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}

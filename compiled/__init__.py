@@ -1,8 +1,0 @@
-"""Operations compiled to Python: the answers and errors of graphql-core at a fraction of the time.
-
-`CompiledExecutor` is given to graphql-core, `strawberry_fields.StrawberryExecutor` to a schema of Strawberry.
-"""
-
-from compiled.executor import CompiledExecutor, Operation, operation_of
-
-__all__ = ["CompiledExecutor", "Operation", "operation_of"]

@@ -1,0 +1,223 @@
+"""The change feed: followers of a table get its changes, in the order of each key, from now on or after a place.
+
+One source per table (a `StreamReader`) runs while the table has followers, and a little longer, since clients resume
+from its log. The hub distributes the changes to the followers.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from datastore.change_streams.broadcast import Hub, Keeping
+from datastore.change_streams.change_source import Sink, Source
+from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.replay.backfill import EMPTY_SECONDS, OlderChanges
+from datastore.change_streams.replay.replay_log import Log
+from datastore.change_streams.replay.resume_token import Place
+from datastore.change_streams.replay.runs import Entry
+from datastore.change_streams.shards.checkpoints import Reached
+from datastore.change_streams.shards.read_pace import StreamReads
+from datastore.change_streams.shards.shard_reader import Wire
+from datastore.change_streams.shards.stream_reader import Change, StreamReader, new_order
+from datastore.model.access_patterns import Table
+
+if TYPE_CHECKING:
+    from datastore.change_streams.relay.bus import Bus  # its library, for those only who use it
+
+T = TypeVar("T")
+R = TypeVar("R", bound=StreamReader)
+
+LINGER_SECONDS = 30.0
+DROP_SECONDS = 30.0
+# The followers that read missed changes in one turn of the loop.
+REPLAYS_PER_TURN = 16
+
+logger = logging.getLogger(__name__)
+
+
+def _log(table: str, problem: Exception) -> None:
+    logger.warning("Changes of %s: %r", table, problem)
+
+
+class _Followed:
+    """A table that has followers, or had some a moment ago."""
+
+    def __init__(self, log: Log, source: Source) -> None:
+        self.log = log
+        self.source = source
+        self.followers = 0
+        self.lingering: asyncio.TimerHandle | None = None
+        self._dropping: asyncio.TimerHandle | None = None
+        self.drop()
+
+    def drop(self) -> None:
+        """Have the log drop old changes now and periodically: a table may have no new change for a long time."""
+        self.log.drop()
+        self._dropping = asyncio.get_running_loop().call_later(DROP_SECONDS, self.drop)
+
+    async def stop(self) -> None:
+        if self._dropping is not None:
+            self._dropping.cancel()
+        await self.source.stop()
+        await self.log.aclose()
+
+
+class ChangeFeed:
+    """The changes of all tables. `on_error` hears of records that cannot be decoded, and of each outage once.
+
+    `linger`: seconds for which a table is still read after its last follower has left. With a `bus`, one process reads
+    each table for all processes on that bus; `aclose` closes it. `on_change` is called with each change before the
+    table's followers get it. `empty_seconds`: see `OlderChanges`. `reads` counts the reads of all shards, for metrics.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        prefix: str = "",
+        poll_interval: float = 0.25,
+        discover_interval: float = 10.0,
+        linger: float = LINGER_SECONDS,
+        on_error: Callable[[str, Exception], None] = _log,
+        new_order: Callable[[], str] = new_order,
+        bus: "Bus | None" = None,
+        on_change: Callable[[Change], None] = lambda _: None,
+        empty_seconds: float = EMPTY_SECONDS,
+        reads: StreamReads | None = None,
+    ) -> None:
+        reads = StreamReads() if reads is None else reads
+        self._hub: Hub[Entry] = Hub(lambda entry: on_change(entry.change))
+        self._tables: dict[str, _Followed] = {}
+        self._heads: dict[str, dict[int, Callable[[], int]]] = {}
+        self._linger = linger
+        self._stopping: set[asyncio.Task[None]] = set()
+        self._older = OlderChanges(wire, empty_seconds=empty_seconds)
+        self._turns = asyncio.Semaphore(REPLAYS_PER_TURN)
+        self._bus = bus
+
+        def make(table: Table, kind: type[R], sink: Sink, start: Reached | None = None) -> R:
+            return kind(
+                wire, prefix, poll_interval, discover_interval, on_error, table, sink, start, new_order, reads=reads
+            )
+
+        def read(table: Table, sink: Sink) -> Source:
+            if bus is None:
+                return make(table, StreamReader, sink)
+            return bus.source(table.name, sink, partial(make, table), on_error, wire.now)
+
+        self._read: Callable[[Table, Sink], Source] = read
+
+    @asynccontextmanager
+    async def follow(
+        self,
+        table: Table,
+        select: Callable[[Change], T | None],
+        *,
+        keeping: Keeping = Keeping(),  # noqa: B008 - a tuple
+        key: Callable[[T], Hashable] | None = None,
+        stands_for: Callable[[], int] = lambda: 1,
+        after: Place | None = None,
+        charge: Callable[[float], None] = lambda _: None,
+    ) -> AsyncIterator[Following[T]]:
+        """Entered when every write acknowledged from then on will be seen; a few older ones may be seen too.
+
+        With `after` what was told since then comes first, each once, and then what is new; see `Following.is_too_old`.
+        `stands_for` tells how many have its events, for figures; `charge` is told what it takes to find what was
+        missed, in read units.
+        Raises what the store raises when it cannot be reached at first, or stays away while what was missed is to be
+        read. Once entered, outages are waited out, and the iteration raises `ChangesLost` when something was lost.
+        """
+        followed = self._join(table)
+        try:
+            following = Following(followed.log, select, key, self._turns, charge)
+            async with self._hub.subscribe(table.name, following.live, keeping=keeping, key=following.key) as events:
+                await followed.source.attached()
+                number = None if after is None else await followed.log.reach(after, charge)
+                following.begin(events, after, number)
+                self._heads.setdefault(table.name, {})[id(events)] = stands_for
+                try:
+                    yield following
+                finally:
+                    self._heads.get(table.name, {}).pop(id(events), None)
+        finally:
+            await self._leave(table, followed)
+
+    @asynccontextmanager
+    async def join(
+        self, following: Following[T], table: Table, select: Callable[[Change], T | None]
+    ) -> AsyncIterator[None]:
+        """Add events of another table's changes to a follower, from now on.
+
+        The context is entered once the process reads that table: every later write is seen. These events have no
+        place of their own: a client that resumes after one of them resumes at the position of the follower's own table
+        at that time. Raises as `follow` does; the follower's iteration raises `ChangesLost` if changes of either table
+        were lost.
+        """
+        followed = self._join(table)
+        try:
+            with self._hub.join(table.name, following.subscription, partial(following.beside, select)):
+                await followed.source.attached()
+                yield
+        finally:
+            await self._leave(table, followed)
+
+    def followers(self, table: Table) -> int:
+        """How many follow a table whose stream is being read."""
+        followed = self._tables.get(table.name)
+        is_read = followed is not None and followed.source.is_attached
+        return sum(stands_for() for stands_for in self._heads.get(table.name, {}).values()) if is_read else 0
+
+    async def aclose(self) -> None:
+        """Stop reading. Each remaining follower's iteration ends."""
+        tables, self._tables = self._tables, {}
+        for name, followed in tables.items():
+            if followed.lingering is not None:
+                followed.lingering.cancel()
+            self._hub.end(name)
+            await followed.stop()
+        if self._stopping:
+            await asyncio.wait(self._stopping)
+        if self._bus is not None:
+            await self._bus.aclose()
+
+    def _join(self, table: Table) -> _Followed:
+        followed = self._tables.get(table.name)
+        if followed is None or followed.source.problem is not None:
+            if followed is not None and followed.lingering is not None:
+                followed.lingering.cancel()
+                self._stop_soon(table, followed)
+            log = Log(partial(self._hub.publish, table.name), partial(self._hub.end, table.name), self._older)
+            followed = self._tables[table.name] = _Followed(log, self._read(table, log))
+        if followed.lingering is not None:
+            followed.lingering.cancel()
+            followed.lingering = None
+        followed.followers += 1
+        return followed
+
+    async def _leave(self, table: Table, followed: _Followed) -> None:
+        followed.followers -= 1
+        if followed.followers:
+            return
+        if self._tables.get(table.name) is not followed or followed.source.problem is not None or self._linger <= 0:
+            await self._stop(table, followed)
+        else:
+            loop = asyncio.get_running_loop()
+            followed.lingering = loop.call_later(self._linger, self._stop_soon, table, followed)
+
+    def _stop_soon(self, table: Table, followed: _Followed) -> None:
+        followed.lingering = None
+        self._forget(table, followed)  # at once: nobody joins what is about to stop
+        task = asyncio.create_task(self._stop(table, followed))
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
+    def _forget(self, table: Table, followed: _Followed) -> None:
+        if self._tables.get(table.name) is followed:
+            del self._tables[table.name]
+
+    async def _stop(self, table: Table, followed: _Followed) -> None:
+        self._forget(table, followed)
+        await followed.stop()

@@ -1,0 +1,20 @@
+"""How much memory a change takes."""
+
+from typing import Any
+
+from datastore.change_streams.shards.stream_reader import Change
+
+
+def size_of(change: Change) -> int:
+    """About what it takes in memory, in bytes."""
+    return 500 + sum(_bytes(image) for image in (change.old, change.new) if image is not None)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, (str, bytes)):
+        return 50 + len(value)
+    if isinstance(value, dict):
+        return 64 + sum(50 + len(key) + _bytes(one) for key, one in value.items())
+    if isinstance(value, (list, set, tuple, frozenset)):
+        return 64 + sum(map(_bytes, value))
+    return 32

@@ -1,0 +1,181 @@
+"""Dead letters: the records of a stream that could not be handled, each with its error (FEED-P3)."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from datastore.change_streams.shards.shard_reader import sequence_of, time_of
+from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import readable
+from datastore.keyspace.feeds import pipeline as keys
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import from_iso, iso, to_seconds
+from datastore.session.store import Store
+
+KEPT = timedelta(days=14)
+# Of a record's JSON: an item has at most 400 KB, and other attributes.
+MOST_BYTES = 380 * 1024
+ERROR_CHARACTERS = 2000
+SEQUENCE_DIGITS = 40  # the most that DynamoDB gives
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record as the stream gave it, and what became of it.
+
+    `moment` and `sequence` (padded) are the change's own, as far as they are known; `whole` is False when the record
+    was too big to be kept with its images. `id` is the same each time the same record is buried for the same handler.
+    """
+
+    table: str
+    id: str
+    moment: datetime
+    sequence: str
+    handler: str
+    record: Mapping[str, Any]
+    error_type: str
+    error: str
+    attempts: int
+    buried_at: datetime
+    whole: bool = True
+
+    @property
+    def key(self) -> Key:
+        return keys.dead_letter(self.table, iso(self.moment), self.sequence, self.id)
+
+    @property
+    def event(self) -> str:
+        return str(self.record.get("eventName", "?"))
+
+    @property
+    def item_keys(self) -> Any:
+        """The keys of the changed item, in DynamoDB's notation; None when the record tells none."""
+        body = self.record.get("dynamodb")
+        return body.get("Keys") if isinstance(body, Mapping) else None
+
+
+def letter_of(
+    table: str, handler: str, record: Mapping[str, Any], problem: Exception, attempts: int, now: datetime
+) -> DeadLetter:
+    """The letter for a record that a handler could not handle."""
+    return DeadLetter(
+        table=table,
+        id=_id(handler, record),
+        moment=time_of(record) or now,
+        sequence=_padded(sequence_of(record)),
+        handler=handler,
+        record=record,
+        error_type=type(problem).__name__,
+        error=_text(problem),
+        attempts=attempts,
+        buried_at=now,
+    )
+
+
+class DeadLetters:
+    """The letters of all tables."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def bury(self, letter: DeadLetter) -> None:
+        """FEED-P3: keep it for `KEPT`; in place of one for the same record and handler."""
+        text = orjson.dumps(letter.record)
+        if len(text) > MOST_BYTES:
+            await self._store.put(keys.BURY, _item(letter, _without_images(letter.record), whole=False))
+            return
+        try:
+            await self._store.put(keys.BURY, _item(letter, text, whole=letter.whole))
+        except RequestRefused as refused:
+            if refused.code != "ValidationException":
+                raise
+            await self._store.put(keys.BURY, _item(letter, _without_images(letter.record), whole=False))
+
+    async def forget(self, letter: DeadLetter) -> None:
+        """FEED-P3: it was replayed."""
+        await self._store.delete(keys.UNBURY, letter.key)
+
+
+async def every_letter(open_store: Callable[[], Store], table: str, now: datetime) -> AsyncIterator[DeadLetter]:
+    """FEED-P3: a table's letters, oldest first, without those that have expired.
+
+    Each page is read by a store of its own: there may be many, and whoever asks may be long with each letter.
+    """
+    values = {"partition": keys.dead_letters(table), "now": to_seconds(now)}
+    start: Item | None = None
+    while True:
+        page = await open_store().query(keys.DEAD_LETTERS, values, start=start)
+        for letter in readable(letter_from, page.items):
+            yield letter
+        if (start := page.next_start) is None:
+            return
+
+
+def letter_from(item: Mapping[str, Any]) -> DeadLetter:
+    table, moment, sequence, letter_id = keys.dead_letter_parts(Key(item["PK"], item["SK"]))
+    return DeadLetter(
+        table=table,
+        id=letter_id,
+        moment=from_iso(moment),
+        sequence=sequence,
+        handler=item["handler"],
+        record=orjson.loads(item["record"]),
+        error_type=item["error_type"],
+        error=item["error"],
+        attempts=item["attempts"],
+        buried_at=from_iso(item["buried_at"]),
+        whole=item["whole"],
+    )
+
+
+def _item(letter: DeadLetter, record: bytes, *, whole: bool) -> dict[str, Any]:
+    # The record is kept as text: what is wrong with it may be just that it holds no attribute values.
+    return {
+        "PK": letter.key.partition,
+        "SK": letter.key.sort,
+        "handler": letter.handler,
+        "record": record.decode(),
+        "error_type": letter.error_type,
+        "error": letter.error,
+        "attempts": letter.attempts,
+        "buried_at": iso(letter.buried_at),
+        "whole": whole,
+        "expiresAt": to_seconds(letter.buried_at + KEPT),
+    }
+
+
+def _without_images(record: Mapping[str, Any]) -> bytes:
+    """What still tells which change it was. An item's keys have at most three kilobytes."""
+    body = record.get("dynamodb")
+    kept = {"eventName": str(record.get("eventName", "?"))[:100]}
+    if not isinstance(body, Mapping):
+        return orjson.dumps(kept)
+    names = ("Keys", "SequenceNumber", "ApproximateCreationDateTime")
+    text = orjson.dumps({**kept, "dynamodb": {name: body[name] for name in names if name in body}})
+    return text if len(text) <= MOST_BYTES else orjson.dumps(kept)
+
+
+def _padded(sequence: str | None) -> str:
+    return (
+        "0" * SEQUENCE_DIGITS
+        if sequence is None or len(sequence) > SEQUENCE_DIGITS
+        else sequence.zfill(SEQUENCE_DIGITS)
+    )
+
+
+def _id(handler: str, record: Mapping[str, Any]) -> str:
+    """By what makes the record this one; by all of it where that is missing."""
+    body = record.get("dynamodb")
+    sequence = sequence_of(record)
+    told = record if sequence is None or not isinstance(body, Mapping) else (sequence, body.get("Keys"))
+    return sha256(orjson.dumps((handler, told), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+def _text(problem: Exception) -> str:
+    text = " ".join(str(problem).split()) or type(problem).__name__
+    return text[:ERROR_CHARACTERS].encode(errors="replace").decode()

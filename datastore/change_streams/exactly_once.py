@@ -1,0 +1,159 @@
+"""Effects of stream records: delivered at least once, applied exactly once.
+
+Each effect has a name. A mark of that name is put in the same transaction as what the effect changes, if it is not
+there: the second time nothing happens. Marks are kept far longer than a stream (24 hours), and than dead letters,
+which may be buried a day late and are deleted up to some days after they expire.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.client import TransactionCancelled
+from datastore.keyspace.feeds import pipeline as keys
+from datastore.model.access_patterns import Table
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import to_seconds
+from datastore.session.store import Action, Store
+
+MARK_LIFETIME = timedelta(days=20)
+MOST_ACTIONS = 100  # of a transaction
+
+Address = tuple[Table, Key]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What an effect does to one item: numbers to ADD, values to SET. The item comes into being where it is not.
+
+    `only_if` is a condition without values: if it does not hold, the write is left out. `newest` names one of the
+    values to SET: an item with a later value keeps all its values, and only numbers are added. All writes to one item
+    must have the same `only_if` and `newest`, since they are merged into one.
+    """
+
+    table: Table
+    key: Key
+    add: Mapping[str, int] = field(default_factory=dict)
+    set: Mapping[str, Any] = field(default_factory=dict)
+    only_if: str = ""
+    newest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What shall happen once. Its name is the same each time the record comes."""
+
+    name: str
+    writes: tuple[Write, ...]
+
+
+def name_of(handler: str, change: Change) -> str:
+    """The name of what a handler does about a change: the same however often the change is delivered."""
+    text = "\0".join((change.table, change.keys["PK"], change.keys["SK"], change.sequence))
+    return f"{handler}:{sha256(text.encode()).hexdigest()[:32]}"
+
+
+async def apply(store: Store, effects: Sequence[Effect], now: datetime) -> None:
+    """Apply those effects that were not applied before, in few transactions: writes to one item become one.
+
+    Of several of one name the first counts, as it would if they came in batches of their own. Raises what the store
+    raises for a transaction, and leaves those behind it alone; what was applied until then stays, and is passed over
+    the next time.
+    """
+    unique: dict[str, Effect] = {}
+    for effect in effects:
+        unique.setdefault(effect.name, effect)
+    for pack in _packs(unique.values()):
+        await _apply(store, pack, now)
+
+
+def _packs(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
+    """As many effects together as a transaction takes, in their order."""
+    pack: list[Effect] = []
+    touched: set[Address] = set()
+    for effect in effects:
+        addresses = {(write.table, write.key) for write in effect.writes}
+        if pack and len(pack) + 1 + len(touched | addresses) > MOST_ACTIONS:
+            yield pack
+            pack, touched = [], set()
+        pack.append(effect)
+        touched |= addresses
+    if pack:
+        yield pack
+
+
+async def _apply(store: Store, pack: list[Effect], now: datetime) -> None:
+    gone: set[Address] = set()
+    newer: set[Address] = set()  # items that were found with a later value
+    while pack:
+        left = [write for write in _merged(pack) if _address(write) not in gone]
+        writes = [_numbers_alone(write) if _address(write) in newer else write for write in left]
+        actions = [_mark(effect, now) for effect in pack] + [_action(write) for write in writes]
+        try:
+            await store.transact(keys.APPLY, actions)
+            return
+        except TransactionCancelled as cancelled:
+            failed = [at for at, reason in enumerate(cancelled.reasons) if reason == "ConditionalCheckFailed"]
+            if not failed:
+                raise
+        stopped = [left[at - len(pack)] for at in failed if at >= len(pack)]
+        gone |= {_address(write) for write in stopped if not write.newest}
+        # One that was deleted since is written whole.
+        newer ^= {_address(write) for write in stopped if write.newest}
+        pack = [effect for at, effect in enumerate(pack) if at not in failed]
+
+
+def _address(write: Write) -> Address:
+    return write.table, write.key
+
+
+def _numbers_alone(write: Write) -> Write:
+    """Return the part of a write that applies to an item with later values: the numbers to add."""
+    return Write(write.table, write.key, write.add, only_if=f"attribute_exists({write.table.partition})")
+
+
+def _merged(pack: Sequence[Effect]) -> list[Write]:
+    """Merge writes into one for each item: added numbers are summed; of set values the last or the `newest` wins."""
+    merged: dict[Address, Write] = {}
+    for write in (write for effect in pack for write in effect.writes):
+        address = write.table, write.key
+        before = merged.get(address)
+        if before is None:
+            merged[address] = write
+            continue
+        assert (before.only_if, before.newest) == (write.only_if, write.newest), (
+            "Writes to one item have one condition."
+        )
+        add = {name: before.add.get(name, 0) + write.add.get(name, 0) for name in {**before.add, **write.add}}
+        is_older = write.newest and write.set[write.newest] < before.set[write.newest]
+        values = {**write.set, **before.set} if is_older else {**before.set, **write.set}
+        merged[address] = Write(write.table, write.key, add, values, write.only_if, write.newest)
+    return [write for write in merged.values() if write.set or any(write.add.values())]
+
+
+def _mark(effect: Effect, now: datetime) -> Action:
+    key = keys.effect(effect.name)
+    item = {"PK": key.partition, "SK": key.sort, "expiresAt": to_seconds(now + MARK_LIFETIME)}
+    return Action("Put", item=item, condition=keys.APPLY.condition)
+
+
+def _action(write: Write) -> Action:
+    add = {name: number for name, number in write.add.items() if number}
+    clauses = []
+    if write.set:
+        clauses.append("SET " + ", ".join(f"#{name} = :{name}" for name in write.set))
+    if add:
+        clauses.append("ADD " + ", ".join(f"#{name} :{name}" for name in add))
+    not_older = f"attribute_not_exists(#{write.newest}) OR #{write.newest} <= :{write.newest}" if write.newest else ""
+    return Action(
+        "Update",
+        key=write.key,
+        update=" ".join(clauses),
+        condition=write.only_if or not_older,
+        values={**write.set, **add},
+        table=write.table,
+    )

@@ -1,0 +1,116 @@
+"""Leases of a stream's shards: who reads which, and how far it has been handled (FEED-P1).
+
+A lease is held by its fence, which grows with each taking: what a former holder does by an old fence fails.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from datastore.dynamodb.records import readable
+from datastore.keyspace.feeds import pipeline as keys
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.timestamps import to_seconds
+from datastore.session.store import Store, Written
+
+LIFETIME_SECONDS = 10.0
+STEP_SECONDS = 0.001
+# Longer than AWS lists an ended shard. Others are kept: an embedded engine's stream is never trimmed, and without its
+# checkpoint it would be read from the start, when the marks of what was applied are gone.
+KEPT_ENDED = timedelta(hours=26)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A lease as it stands. `owner` is None when it is free; `checkpoint` is the last sequence number handled.
+
+    `held_until` (epoch seconds, by the holder's clock) tells others that the holder is alive as long as it moves.
+    """
+
+    shard_id: str
+    fence: int
+    owner: str | None = None
+    held_until: float | None = None
+    checkpoint: str | None = None
+    ended: bool = False
+
+
+class Leases:
+    """The leases of one stream, in the name of one owner: an instance of a consumer."""
+
+    def __init__(self, store: Store, stream: str, owner: str, now: datetime, seconds: float = LIFETIME_SECONDS) -> None:
+        self._store = store
+        self._stream = stream
+        self._owner = owner
+        self._now = now
+        self._seconds = seconds
+
+    async def all(self) -> list[Lease]:
+        """FEED-P1: the leases there are, those of ended shards too."""
+        found = self._store.query_all(keys.LEASES, {"partition": keys.leases(self._stream)})
+        return readable(lease_from, [item async for item in found])
+
+    async def take(self, shard_id: str, seen: Lease | None) -> Lease | None:
+        """FEED-P1: the lease, now one's own; None when it is no longer as it was seen (None: there was none).
+
+        None too for one that ended meanwhile, which is given back.
+        """
+        fence, held = (0, None) if seen is None else (seen.fence, seen.held_until)
+        values = {"seen": fence, "held": held or 0, "owner": self._owner, "one": 1, "until": self._until()}
+        written = await self._update(keys.TAKE_LEASE, shard_id, **values)
+        lease = None if written.item is None else lease_from(written.item)
+        # The answer to an earlier try may have been lost.
+        is_mine = written.ok or (lease is not None and (lease.owner, lease.fence) == (self._owner, fence + 1))
+        if lease is None or not is_mine:
+            return None
+        if lease.ended:
+            await self.end(lease)
+            return None
+        return lease
+
+    async def hold(self, lease: Lease) -> Lease | None:
+        """FEED-P1: the lease, held for longer; None when it is no longer one's own: whoever held it must stop."""
+        values = {**self._mine(lease), "until": self._until(lease)}
+        written = await self._update(keys.HOLD_LEASE, lease.shard_id, **values)
+        return replace(lease, held_until=values["until"]) if written.ok else None
+
+    async def checkpoint(self, lease: Lease, sequence: str) -> Lease | None:
+        """FEED-P1: the lease with this checkpoint, and held as by `hold`; None when it is no longer one's own."""
+        values = {**self._mine(lease), "until": self._until(lease), "checkpoint": sequence}
+        written = await self._update(keys.CHECKPOINT, lease.shard_id, **values)
+        return replace(lease, checkpoint=sequence, held_until=values["until"]) if written.ok else None
+
+    async def end(self, lease: Lease) -> bool:
+        """FEED-P1: the shard has been handled to its end; its children may be. False when it is no longer one's own."""
+        values = {**self._mine(lease), "yes": True, "gone": to_seconds(self._now + KEPT_ENDED)}
+        written = await self._update(keys.END_SHARD, lease.shard_id, **values)
+        ended_before = written.item is not None and written.item.get("ended") is True
+        return written.ok or (written.repeated and ended_before)
+
+    async def release(self, lease: Lease) -> bool:
+        """FEED-P1: give it back. False when it is no longer one's own."""
+        return (await self._update(keys.RELEASE_LEASE, lease.shard_id, **self._mine(lease))).ok
+
+    async def _update(self, pattern: AccessPattern, shard_id: str, **values: Any) -> Written:
+        return await self._store.update(pattern, keys.lease(self._stream, shard_id), **values)
+
+    def _mine(self, lease: Lease) -> dict[str, Any]:
+        return {"owner": self._owner, "fence": lease.fence}
+
+    def _until(self, before: Lease | None = None) -> float:
+        until = (self._now + timedelta(seconds=self._seconds)).timestamp()
+        if before is not None and before.held_until is not None:
+            until = max(until, before.held_until + STEP_SECONDS)  # it moves, also when the clock is put back
+        return round(until, 3)
+
+
+def lease_from(item: Mapping[str, Any]) -> Lease:
+    return Lease(
+        item["SK"],
+        item["fence"],
+        item.get("owner"),
+        item.get("held_until"),
+        item.get("checkpoint"),
+        item.get("ended", False),
+    )

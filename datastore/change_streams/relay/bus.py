@@ -1,0 +1,207 @@
+"""The process's part of the bus: one connection that reads for all tables it follows, and what is done without it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from secrets import token_hex
+from typing import Protocol, TypeVar
+
+from datastore.change_streams.change_source import Sink
+from datastore.change_streams.relay.follower import BusSource
+from datastore.change_streams.relay.publisher import Beginning, Page, StreamPages, TakePage
+from datastore.change_streams.relay.redis_connection import (
+    LEASE_SECONDS,
+    PATIENCE_SECONDS,
+    BusAway,
+    Connection,
+    Relayed,
+    milliseconds,
+)
+from datastore.change_streams.shards.checkpoints import Reached
+from datastore.change_streams.shards.shard_reader import time_of
+from datastore.change_streams.shards.stream_reader import StreamReader
+from datastore.dynamodb.retry.outage_log import Outage
+
+RETRY_SECONDS = 0.5
+
+Figure = tuple[str, Callable[[], float]]
+R = TypeVar("R", bound=StreamReader)
+
+logger = logging.getLogger(__name__)
+
+
+def _new_id() -> str:
+    return token_hex(8)
+
+
+class MakeReader(Protocol):
+    """Makes a reader of one table's stream, of a kind of one's own."""
+
+    def __call__(self, kind: type[R], sink: Sink, start: Reached | None) -> R: ...
+
+
+class Bus:
+    """At a `url`, for the tables of a `prefix`. `new_id` makes letters and digits that nobody else makes.
+
+    While Redis does not do what it is asked, `is_away`: tables' streams are read directly, and every half second it is
+    found out whether it does.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        *,
+        new_id: Callable[[], str] = _new_id,
+        patience: float = PATIENCE_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.connection = Connection(url, prefix, patience=patience, lease_seconds=lease_seconds)
+        self.new_id = new_id
+        self.instance = new_id()
+        self.is_away = False
+        self._relayed = self._received = self._outages = 0
+        self._relay_lag = self._receipt_lag = 0.0
+        self._clock = clock
+        self._sources: set[BusSource] = set()
+        self._changed = asyncio.Event()
+        self._outage = Outage(
+            partial(logger.warning, "The bus is away, tables' streams are read directly: %s"),
+            partial(logger.info, "The bus is back."),
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def source(
+        self,
+        table: str,
+        sink: Sink,
+        make: MakeReader,
+        on_error: Callable[[str, Exception], None],
+        now: Callable[[], datetime],
+    ) -> BusSource:
+        """Return a source that follows a table and creates readers on demand. `now` returns the store's time."""
+        if not self._tasks:
+            self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
+            self._tasks.append(asyncio.create_task(self._look_for_it(), name="looking for the bus"))
+
+        def read(sink: Sink, start: Reached | None) -> StreamReader:
+            return make(StreamReader, sink, start)
+
+        def read_pages(beginning: Beginning, take: TakePage, start: Reached | None) -> StreamPages:
+            pages = make(StreamPages, beginning, start)
+            pages.take = take
+            return pages
+
+        return BusSource(self, table, sink, read, read_pages, on_error, now)
+
+    async def aclose(self) -> None:
+        """When all sources have been stopped."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.connection.aclose()
+
+    def gauges(self) -> dict[str, Figure]:
+        """What can be seen of it: the name of each figure, what it is, and how it is read."""
+        return {
+            "gateway_bus_away": ("1 while tables' streams are read directly, for Redis is away.", lambda: self.is_away),
+            "gateway_bus_tables_relayed": (
+                "Tables whose streams this process reads for all.",
+                lambda: sum(source.is_relaying for source in self._sources),
+            ),
+            "gateway_bus_tables_direct": (
+                "Tables whose streams this process reads for itself alone.",
+                lambda: sum(source.is_direct for source in self._sources),
+            ),
+            "gateway_bus_relay_lag_seconds": (
+                "From DynamoDB's moment of a change, which is to about a second, to the bus: the last.",
+                lambda: self._relay_lag,
+            ),
+            "gateway_bus_receipt_lag_seconds": (
+                "From the bus to this process: the last change, by both clocks.",
+                lambda: self._receipt_lag,
+            ),
+        }
+
+    def counts(self) -> dict[str, Figure]:
+        """The same of those that only grow."""
+        return {
+            "gateway_bus_relayed": ("Changes that this process read for all.", lambda: self._relayed),
+            "gateway_bus_received": ("Changes that came to this process by the bus.", lambda: self._received),
+            "gateway_bus_outages": ("How often Redis went away.", lambda: self._outages),
+        }
+
+    # What sources need
+
+    def leave(self, problem: BusAway) -> None:
+        if self.is_away:
+            return
+        self.is_away = True
+        self._outages += 1
+        self._outage.goes_on(problem)
+        self._wake_all()
+
+    def follow(self, source: BusSource) -> None:
+        self._sources.add(source)
+        self._changed.set()
+
+    def forget(self, source: BusSource) -> None:
+        self._sources.discard(source)
+
+    def count_relayed(self, page: Page, now: datetime) -> None:
+        self._relayed += len(page)
+        made = time_of(page[-1])
+        if made is not None:
+            self._relay_lag = max(0.0, (now - made).total_seconds())
+
+    def count_received(self, entry: Relayed, changes: int) -> None:
+        self._received += changes
+        self._receipt_lag = max(0.0, self._clock() - milliseconds(entry.id) / 1000)
+
+    # What runs for all of them
+
+    async def _receive(self) -> None:
+        while True:
+            following = {source.table: source for source in self._sources if source.place is not None}
+            if self.is_away or not following:
+                self._changed.clear()
+                await self._changed.wait()
+                continue
+            places = {table: source.place for table, source in following.items() if source.place is not None}
+            try:
+                pages = await self.connection.read(places)
+            except BusAway as problem:
+                self.leave(problem)
+                continue
+            except Exception as problem:  # without this task no follower would receive changes
+                logger.exception("What came by the bus cannot be read.")
+                self.leave(BusAway(repr(problem)))
+                continue
+            for table, entries in pages.items():
+                try:
+                    await following[table].receive(places[table], entries)
+                except Exception as problem:  # of one table: the others' changes go on
+                    following[table].doubt(problem)
+
+    async def _look_for_it(self) -> None:
+        while True:
+            await asyncio.sleep(RETRY_SECONDS)
+            if not self.is_away:
+                continue
+            try:
+                await self.connection.probe()
+            except Exception as problem:  # without this task it would be away for ever
+                self._outage.goes_on(problem)
+                continue
+            self._outage.ends()
+            self.is_away = False
+            self._changed.set()
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        for source in self._sources:
+            source.wake()

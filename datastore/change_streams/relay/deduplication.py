@@ -1,0 +1,172 @@
+"""Deduplication of a table's changes: the bus and the table's stream both deliver them; each is passed on once."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from datastore.change_streams.change_source import Sink
+from datastore.change_streams.relay.redis_connection import Entry, Relayed, State
+from datastore.change_streams.shards.checkpoints import START, Reached, joined_by, lacks, sequence_at
+from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE
+from datastore.change_streams.shards.shard_reader import sequence_of
+from datastore.change_streams.shards.stream_reader import Change, decode_change
+
+Record = dict[str, Any]
+# The most forgotten shards that are kept. A stream lists fewer in the 24 hours for which it keeps them, except that of
+# a very busy table.
+MOST_FORGOTTEN = 1_000
+
+
+class Deduplicator:
+    """A filter before `sink` that passes each change on once and keeps the position delivered in each shard.
+
+    `on_error` is called with the table and the exception for each record that cannot be decoded. `now` returns the
+    store's time.
+    """
+
+    def __init__(
+        self, table: str, sink: Sink, on_error: Callable[[str, Exception], None], now: Callable[[], datetime]
+    ) -> None:
+        self._table = table
+        self._sink = sink
+        self._on_error = on_error
+        self._now = now
+        self.stream = ""
+        self.shards: dict[str, str] = {}
+        # The positions delivered in shards that the bus has forgotten: it may deliver these shards again.
+        self._forgotten: dict[str, str] = {}
+
+    @property
+    def reached(self) -> Reached | None:
+        """The position up to which changes have been delivered; None before the first `adopt` or `begin`."""
+        return Reached(self.stream, dict(self.shards)) if self.shards else None
+
+    async def adopt(self, state: State, past: Iterable[Entry]) -> None:
+        """Begin at the bus's position. `past` are its latest entries, from which clients may resume."""
+        entries = [entry for entry in past if isinstance(entry, Relayed) and entry.epoch == state.epoch]
+        self._in_stream(state.stream)
+        self.shards = dict(state.positions)
+        parents = {**dict.fromkeys(self.shards), **state.parents}
+        follows = dict(self.shards)
+        for entry in reversed(entries):
+            follows[entry.shard] = entry.follows
+            parents[entry.shard] = entry.parent
+        # Children begin after the last entry of their parent.
+        begun = {shard: at for shard, at in follows.items() if at != START or parents[shard] not in follows}
+        since = self._now() - ITERATOR_LIFE
+        self._sink.begin(state.stream, begun, parents, since.timestamp())
+        for entry in entries:
+            for record in self._records(entry):
+                change = self._decoded(record)
+                if change is not None:
+                    self._sink.tell(entry.shard, change, parent=entry.parent, is_past=True)
+                await asyncio.sleep(0)
+        for shard in self.shards.keys() - begun.keys():
+            self._sink.start(shard, parents[shard])
+
+    def new_in(self, entry: Relayed) -> Sequence[Record] | None:
+        """Return the entry's changes that are not delivered yet; None after a gap, or for a malformed entry."""
+        records = self._records(entry)
+        if not records:
+            return None
+        at = self._last(entry.shard)
+        last = sequence_at(at)
+        if at is not None and last is not None and last >= _number(records[0]):
+            self.shards[entry.shard] = at
+            return [record for record in records if _number(record) > last]
+        return None if lacks(at, entry.follows) else records
+
+    def take(self, shard: str, parent: str | None, record: Record) -> None:
+        """Deliver one record of `new_in`."""
+        change = self._decoded(record)
+        self.shards[shard] = record["dynamodb"]["SequenceNumber"]
+        if change is not None:
+            self._sink.tell(shard, change, parent=parent)
+
+    def note(self, reached: Reached | None) -> None:
+        """Set the position to that of a reader of the table's own stream, which delivers through this object."""
+        if reached is not None:
+            self._in_stream(reached.stream)
+            self.shards = dict(reached.shards)
+
+    def agree(self, state: State, before: Mapping[str, str]) -> None:
+        """Take over the shards and idle positions of the bus once all of its changes are delivered.
+
+        `before` are the positions delivered here before `state` was read. The bus may have newer iterators of idle
+        shards, and may have begun or forgotten shards.
+        """
+        positions = state.positions
+        for shard in before.keys() - positions.keys():
+            at = self.shards.pop(shard)
+            if sequence_at(at) is not None:
+                self._forgotten[shard] = at
+        while len(self._forgotten) > MOST_FORGOTTEN:
+            del self._forgotten[next(iter(self._forgotten))]
+        for shard, at in positions.items():
+            if joined_by(at) is not None and not lacks(self.shards.get(shard), at):
+                self.shards[shard] = at
+                self._sink.answered(shard)
+            elif at == START and shard not in self.shards:
+                self.shards[shard] = at
+                self._sink.start(shard, state.parents.get(shard))
+
+    # A sink itself, for a reader of the table's own stream.
+
+    def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
+        self._in_stream(stream)
+        self._sink.begin(stream, positions, parents, since)
+
+    def start(self, shard: str, parent: str | None) -> None:
+        if self._last(shard) is None:
+            self._sink.start(shard, parent)
+
+    def tell(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
+        last = sequence_at(self._last(shard))
+        if last is None or int(change.sequence) > last:
+            self.shards[shard] = change.sequence
+            self._sink.tell(shard, change, parent=parent, is_past=is_past)
+
+    def answered(self, shard: str) -> None:
+        self._sink.answered(shard)
+
+    def lost(self, problem: Exception) -> None:
+        """Do nothing: the source sees the reader end and reports it."""
+
+    def _in_stream(self, stream: str) -> None:
+        if stream != self.stream:
+            self._forgotten.clear()
+        self.stream = stream
+
+    def _last(self, shard: str) -> str | None:
+        """Return the position delivered in a shard, even if the bus or a reader delivers the shard again."""
+        at, before = self.shards.get(shard), self._forgotten.get(shard)
+        return before if before is not None and lacks(at, before) else at
+
+    def _records(self, entry: Relayed) -> Sequence[Record]:
+        """Return the entry's records; none if another program wrote or changed the entry."""
+        try:
+            records: Any = orjson.loads(entry.records)
+        except ValueError as problem:
+            self._on_error(self._table, problem)
+            return []
+        is_sound = isinstance(records, list) and all(map(_is_numbered, records))
+        return records if is_sound else []
+
+    def _decoded(self, record: Record) -> Change | None:
+        """Return the change; None, after a call of `on_error`, for a malformed record, so that later ones go on."""
+        try:
+            return decode_change(self._table, record)
+        except Exception as problem:
+            self._on_error(self._table, problem)
+            return None
+
+
+def _is_numbered(record: object) -> bool:
+    return isinstance(record, dict) and sequence_of(record) is not None
+
+
+def _number(record: Record) -> int:
+    return int(record["dynamodb"]["SequenceNumber"])

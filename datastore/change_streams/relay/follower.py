@@ -1,0 +1,298 @@
+"""A table's changes as this process gets them: from the bus, or from the table's stream while the bus is away.
+
+After any fault of the bus, one comparison decides: the positions noted in Redis against those delivered here. A process
+that is behind them reads the table's stream from its own position until it has caught up, and then returns to the bus.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Protocol
+
+from datastore.change_streams.change_source import Sink
+from datastore.change_streams.relay.deduplication import Deduplicator, Record
+from datastore.change_streams.relay.leader import Holding
+from datastore.change_streams.relay.publisher import Page, ReadPages
+from datastore.change_streams.relay.redis_connection import BusAway, Connection, Entry, Relayed, State, later
+from datastore.change_streams.shards.checkpoints import Reached, lacking
+from datastore.change_streams.shards.shard_reader import StreamMissing
+from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
+from datastore.errors import TableMissing
+
+TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
+# After this time without a process that relays the table, this process reads the table's stream.
+GRACE_SECONDS = 1.0
+PAST_MILLISECONDS = 120_000
+SLICE, SLICE_PAUSE_SECONDS = 50, 0.001
+# Errors that are not retried.
+FINAL = (ChangesLost, StreamMissing, TableMissing)
+
+
+class Host(Protocol):
+    """What a source needs of the process's bus."""
+
+    connection: Connection
+    instance: str
+    new_id: Callable[[], str]
+
+    @property
+    def is_away(self) -> bool: ...
+
+    def leave(self, problem: BusAway) -> None:
+        """Do without it until it is found again. All sources are woken, now and then."""
+
+    def follow(self, source: "BusSource") -> None:
+        """Have it receive what comes after its place, as long as it has one."""
+
+    def forget(self, source: "BusSource") -> None: ...
+
+    def count_relayed(self, page: Page, now: datetime) -> None: ...
+
+    def count_received(self, entry: Relayed, changes: int) -> None: ...
+
+
+class BusSource:
+    """Follows one table until it is stopped, or changes are lost.
+
+    `place` is the id up to which it has read the bus; None while it reads the table's own stream.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        table: str,
+        sink: Sink,
+        read: Callable[[Sink, Reached | None], StreamReader],
+        read_pages: ReadPages,
+        on_error: Callable[[str, Exception], None],
+        now: Callable[[], datetime],
+    ) -> None:
+        self.table = table
+        self.problem: Exception | None = None
+        self.place: str | None = None
+        self._host = host
+        self._sink = sink
+        self._read = read
+        self._on_error = on_error
+        self._now = now
+        self._delivered = Deduplicator(table, sink, on_error, now)
+        self._holding = Holding(
+            host.connection,
+            table,
+            host.instance,
+            read_pages,
+            new_epoch=host.new_id,
+            on_page=lambda page: host.count_relayed(page, now()),
+            away=host.leave,
+            ended=self.wake,
+            on_error=on_error,
+        )
+        self._direct: StreamReader | None = None
+        self._epoch = ""
+        self._is_doubtful = False
+        self._unheld_since: float | None = None
+        self._wake = asyncio.Event()
+        self._settled = asyncio.Event()
+        host.follow(self)
+        self._task = asyncio.create_task(self._run(), name=f"changes of {table} by the bus")
+
+    @property
+    def is_attached(self) -> bool:
+        return self._settled.is_set() and self.problem is None
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the table's own stream is read for this process alone."""
+        return self._direct is not None
+
+    @property
+    def is_relaying(self) -> bool:
+        return self._holding.is_relaying
+
+    async def attached(self) -> None:
+        """Raises what the store raises when it cannot be reached at first."""
+        await self._settled.wait()
+        if self.problem is not None:
+            raise self.problem.with_traceback(None)  # followers share it: keep no other's frames
+
+    async def stop(self) -> None:
+        self._host.forget(self)
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def wake(self) -> None:
+        """Look at once how things stand."""
+        self._wake.set()
+
+    # What comes on the bus
+
+    async def receive(self, place: str, entries: Sequence[tuple[str, Entry]]) -> None:
+        """Deliver the entries that follow `place`, unless the source has moved to another place meanwhile."""
+        delivered = 0
+        for entry_id, entry in entries:
+            if self.place != place or self._is_doubtful:
+                return
+            for shard, parent, record in self._new_in(entry_id, entry):
+                self._delivered.take(shard, parent, record)
+                delivered += 1
+                # Spread a large page over time, so that only slow followers overflow.
+                await asyncio.sleep(0 if delivered % SLICE else SLICE_PAUSE_SECONDS)
+                if self.place != place:
+                    return
+            if self._is_doubtful:
+                return
+            self.place = place = entry_id
+
+    def doubt(self, problem: Exception) -> None:
+        """Report a problem with the bus's entries, and have the next look find out whether changes were missed."""
+        self._on_error(self.table, problem)
+        self._is_doubtful = True
+        self.wake()
+
+    def _new_in(self, entry_id: str, entry: Entry) -> Iterable[tuple[str, str | None, Record]]:
+        if not isinstance(entry, Relayed):
+            if b"free" in entry:
+                self.wake()
+            else:
+                self._on_error(self.table, ValueError(f"Entry {entry_id} of the bus holds no changes."))
+            return []
+        records = self._delivered.new_in(entry) if entry.epoch == self._epoch else None
+        if records is None:
+            # The entry is of another epoch, or follows a gap. The positions noted in Redis decide which.
+            self.doubt(ValueError(f"Entry {entry_id} of the bus does not follow the changes delivered before it."))
+            return []
+        self._host.count_received(entry, len(records))
+        return [(entry.shard, entry.parent, record) for record in records]
+
+    # How things stand
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                seconds = await self._look()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._wake.wait()
+                self._wake.clear()
+        except Exception as problem:
+            self.problem = problem
+            self._sink.lost(problem)
+            self._on_error(self.table, problem)
+        finally:
+            self.place = None
+            self._settled.set()
+            if self._direct is not None:
+                await self._direct.stop()
+            if self._host.is_away:
+                await self._holding.let_go()
+            else:
+                await self._holding.release()
+
+    async def _look(self) -> float:
+        """Compare the positions and act on the result. Return the seconds until the next comparison."""
+        try:
+            is_passing = await self._look_at_bus()
+        except BusAway as problem:
+            self._host.leave(problem)
+            is_passing = False
+        if self._host.is_away:
+            await self._holding.let_go()
+            self._read_directly()
+        self._look_at_reader()
+        return SHORT_TICK_SECONDS if is_passing or not self._settled.is_set() else TICK_SECONDS
+
+    async def _look_at_bus(self) -> bool:
+        """Return whether a transition is under way, which needs another look soon. Raises `BusAway`."""
+        if self._host.is_away:
+            return False
+        place, shards = self.place, dict(self._delivered.shards)
+        state = await self._holding.claim()
+        await self._holding.keep(state, self._delivered.reached)
+        if not state.is_attached:
+            self._wait_for_holder()
+            return True
+        self._unheld_since = None
+        if self._direct is not None:
+            await self._go_back(state)
+        elif self._delivered.reached is None:
+            await self._join(state)
+        elif place is None or not self._is_continuous(state, place):
+            self._pass_over(state)
+        elif place == state.last_id:
+            self._compare(state, shards)
+        return self.is_direct
+
+    def _is_continuous(self, state: State, place: str) -> bool:
+        """Whether the bus's next entries follow the changes delivered here."""
+        return state.epoch == self._epoch and not self._is_doubtful and not later(place, state.last_id)
+
+    def _is_behind(self, state: State) -> bool:
+        return state.stream != self._delivered.stream or lacking(self._delivered.shards, state.positions)
+
+    def _pass_over(self, state: State) -> None:
+        """Continue at the bus's present position if no change was missed."""
+        if self._is_behind(state):
+            self._read_directly()
+        else:
+            self._ride(state)
+
+    def _compare(self, state: State, shards: Mapping[str, str]) -> None:
+        """Check that no change is missing once all entries were received; `shards` are the positions then."""
+        if self._is_behind(state):
+            self._read_directly()
+            return
+        self._delivered.agree(state, shards)
+
+    def _wait_for_holder(self) -> None:
+        """Wait up to `GRACE_SECONDS` for a process to relay the table, then read its stream."""
+        now = asyncio.get_running_loop().time()
+        if self._unheld_since is None:
+            self._unheld_since = now
+        if self._holding.refused is not None or now - self._unheld_since > GRACE_SECONDS:
+            self._read_directly()
+
+    async def _join(self, state: State) -> None:
+        """Begin with the bus's state; nothing has been delivered here yet."""
+        since = round(self._now().timestamp() * 1000) - PAST_MILLISECONDS
+        past = await self._host.connection.past(self.table, since, state.last_id)
+        await self._delivered.adopt(state, past)
+        self._ride(state)
+
+    def _ride(self, state: State) -> None:
+        """Take changes from the bus from now on."""
+        self._epoch, self.place, self._is_doubtful = state.epoch, state.last_id, False
+        self._holding.refused = None
+        self._settled.set()
+        self._host.follow(self)
+
+    # The table's own stream
+
+    def _read_directly(self) -> None:
+        if self._direct is None:
+            self.place = None
+            self._direct = self._read(self._delivered, self._delivered.reached)
+
+    def _look_at_reader(self) -> None:
+        """Note the reader's position. Raises the error that ended it, if it is not worth a retry."""
+        reader = self._direct
+        if reader is None:
+            return
+        self._delivered.note(reader.reached)
+        if reader.problem is not None:
+            if isinstance(reader.problem, FINAL) or not self._settled.is_set():
+                raise reader.problem
+            self._direct = None
+        elif reader.is_attached:
+            self._settled.set()
+
+    async def _go_back(self, state: State) -> None:
+        """Return to the bus once nothing that was appended there is missing here."""
+        reader = self._direct
+        assert reader is not None
+        self._delivered.note(reader.reached)
+        if (reader.is_attached or state.lease) and not self._is_behind(state):
+            await reader.stop()
+            self._delivered.note(reader.reached)
+            self._direct = None
+            self._ride(state)

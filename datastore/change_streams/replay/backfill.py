@@ -1,0 +1,219 @@
+"""Reads what a log does not hold any more from the stream itself."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from datastore.change_streams.change_sizes import size_of
+from datastore.change_streams.replay.history import MOST_BYTES, MOST_CHANGES
+from datastore.change_streams.replay.replay_log import REACH_SECONDS, PlaceRefused, Wanted, not_now
+from datastore.change_streams.replay.resume_token import Key, idle_since
+from datastore.change_streams.replay.runs import oldest
+from datastore.change_streams.shards.checkpoints import sequence_at
+from datastore.change_streams.shards.read_pace import ReadPace
+from datastore.change_streams.shards.shard_reader import (
+    INVALID,
+    LOST,
+    RETENTION,
+    Page,
+    ShardCursor,
+    ShardGone,
+    Trimmed,
+    Wire,
+    sequence_of,
+    shards_of,
+)
+from datastore.change_streams.shards.stream_reader import Change, decode_change
+from datastore.dynamodb.client import RequestRefused
+from datastore.errors import DomainError, Throttled
+
+# The stream may answer with nothing anywhere before its end, and never says that it is at its end: where nothing has
+# been told yet that would have to come, it is taken for it after so many such answers, in so many seconds. On AWS each
+# of them passes over a part of what is sparse.
+EMPTY_PAGES = 25
+EMPTY_SECONDS = 3.0
+PAUSE_SECONDS = 0.01
+LONG_PAUSE_SECONDS = 0.1
+READ_SECONDS = 20.0
+SHARDS_AT_ONCE = 16
+
+
+class _TooMuch(Exception):
+    """More changes are missing than the bounds allow, or the stream no longer holds them."""
+
+
+class _Found:
+    """The changes of one reading, over all its shards, within the bounds of a log."""
+
+    def __init__(self, wanted: list[Wanted]) -> None:
+        self.of = {one.key: list[Change]() for one in wanted}
+        self._count = self._bytes = 0
+
+    def add(self, one: Wanted, changes: list[Change]) -> None:
+        self.of[one.key] += changes
+        self._count += len(changes)
+        self._bytes += sum(map(size_of, changes))
+        if self._count > MOST_CHANGES or self._bytes > MOST_BYTES:
+            raise _TooMuch
+
+    def remove_after(self, one: Wanted, before: int) -> None:
+        """Drop the shard's changes from a sequence on."""
+        kept = [change for change in self.of[one.key] if int(change.sequence) < before]
+        self._count -= len(self.of[one.key]) - len(kept)
+        self.of[one.key] = kept
+
+
+class OlderChanges:
+    """A reader of the changes that a log lacks: see `change_log.ReadOlder`.
+
+    One reading of a shard lasts at most `seconds` while the store answers. Failed calls are repeated for `patience`
+    seconds, throttled ones at a lower rate (datastore/change_streams/shards/read_pace.py). A shard without new records
+    for `empty_seconds` has been read to its end.
+    """
+
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        seconds: float = READ_SECONDS,
+        patience: float = REACH_SECONDS,
+        empty_seconds: float = EMPTY_SECONDS,
+    ) -> None:
+        self._wire = wire
+        self._seconds = seconds
+        self._patience = patience
+        self._empty_seconds = empty_seconds
+
+    async def shards(self, stream: str) -> Mapping[str, str | None]:
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._listed(stream)
+        except TimeoutError as late:
+            raise not_now() from late
+
+    async def _listed(self, stream: str) -> Mapping[str, str | None]:
+        while True:
+            try:
+                return {shard.id: shard.parent for shard in await shards_of(self._wire, stream)}
+            except DomainError as problem:
+                if not problem.retryable:
+                    raise
+            except RequestRefused as problem:
+                if problem.code in LOST:
+                    return {}
+            await asyncio.sleep(LONG_PAUSE_SECONDS)
+
+    async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
+        found, turns = _Found(wanted), asyncio.Semaphore(SHARDS_AT_ONCE)
+
+        async def read(one: Wanted) -> None:
+            async with turns:
+                await self._read(stream, one, found)
+
+        tasks = [asyncio.create_task(read(one)) for one in wanted]
+        try:
+            async with asyncio.timeout(self._patience):
+                await asyncio.gather(*tasks)
+        except (_TooMuch, Trimmed, ShardGone):
+            return None
+        except TimeoutError as late:
+            raise not_now() from late  # an outage tells nothing of what the stream holds
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return [(one.shard, change) for one in wanted for change in found.of[one.key]]
+
+    async def _read(self, stream: str, one: Wanted, found: _Found) -> None:
+        earliest = _earliest(one.start, self._wire.now())
+        cursor = ShardCursor(self._wire, stream, one.shard, one.start if sequence_at(one.start) is not None else None)
+        pace = ReadPace(LONG_PAUSE_SECONDS)
+        empty = reached = 0
+        spent = nothing = 0.0
+        while spent <= self._seconds:
+            page, seconds = await self._page(cursor, one.key, pace)
+            changes = _changes(_table(stream), page)
+            found.add(one, [change for change in changes if change.time.timestamp() >= earliest])
+            begins, reached = one.before(), max(reached, *map(_sequence, page.records), 0)
+            if begins is not None and reached >= begins - 1:
+                found.remove_after(one, begins)
+                return
+            if page.records:
+                empty, nothing = 0, 0.0
+            elif not page.ended:
+                empty += 1
+                seconds += await _paused(PAUSE_SECONDS if empty < EMPTY_PAGES else LONG_PAUSE_SECONDS)
+                nothing += seconds
+            if page.ended and (one.ends or begins is None):
+                return
+            if page.ended:
+                raise _TooMuch  # the shard no longer holds the changes that this process had
+            if begins is None and not one.ends and empty >= EMPTY_PAGES and nothing >= self._empty_seconds:
+                return
+            spent += seconds
+        raise _TooMuch
+
+    async def _page(self, cursor: ShardCursor, key: Key, pace: ReadPace) -> tuple[Page, float]:
+        """Return the next page, and how many seconds its answer took. Repeats what fails, and slows where throttled.
+
+        Raises:
+            PlaceRefused: The stream does not accept the position.
+            DomainError: The store refused the read for good.
+        """
+        if pace.is_slowed:
+            await asyncio.sleep(pace.pause())
+        while True:
+            began = time.monotonic()
+            try:
+                page = await cursor.read()
+                pace.answered()
+                return page, time.monotonic() - began
+            except Throttled:
+                await asyncio.sleep(pace.throttled())
+                continue
+            except DomainError as problem:
+                if not problem.retryable:
+                    raise
+            except RequestRefused as problem:
+                if problem.code == INVALID:
+                    raise PlaceRefused(key) from problem
+            await asyncio.sleep(LONG_PAUSE_SECONDS)
+
+
+def _earliest(start: str, now: datetime) -> float:
+    """Return the moment of the oldest change that is wanted.
+
+    Raises:
+        Trimmed: At the store's time `now` the stream may have trimmed that.
+    """
+    since = idle_since(start)
+    if since is None:
+        return float("-inf")
+    if now - datetime.fromtimestamp(since, UTC) > RETENTION:
+        raise Trimmed("The shard was joined before what the stream keeps.")
+    return oldest(since)
+
+
+async def _paused(seconds: float) -> float:
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+def _sequence(record: dict[str, Any]) -> int:
+    return int(sequence_of(record) or 0)
+
+
+def _table(stream: str) -> str:
+    return stream.partition("table/")[2].partition("/")[0]
+
+
+def _changes(table: str, page: Page) -> list[Change]:
+    changes = []
+    for record in page.records:
+        try:
+            changes.append(decode_change(table, record))
+        except (KeyError, TypeError, ValueError):
+            continue  # as the reader of the table passes it over, and tells of it
+    return changes

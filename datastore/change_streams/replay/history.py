@@ -1,0 +1,283 @@
+"""The recent changes of one table, and which of them follow a position, also one of a process with another order."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum, auto
+
+from datastore.change_streams.change_sizes import size_of
+from datastore.change_streams.replay.resume_token import (
+    MOVES,
+    UNKNOWN,
+    Key,
+    Moves,
+    Place,
+    Positions,
+    idle,
+    idle_since,
+    key_of,
+)
+from datastore.change_streams.replay.runs import Entry, Run, oldest
+from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
+from datastore.change_streams.shards.parents import Parents, Seen
+from datastore.change_streams.shards.stream_reader import Change
+
+MOST_CHANGES = 10_000
+MOST_BYTES = 16_000_000
+KEPT_SECONDS = 300.0
+# The ended shards that are kept: positions may still name them.
+ENDED_KEPT = 100
+
+
+class Lack(Enum):
+    """The reason why the changes after a place are unknown."""
+
+    LISTING = auto()  # the place names unknown shards
+    AHEAD = auto()  # the place is later than the changes that have arrived
+    OLDER = auto()  # changes after the place are no longer held
+
+
+class History:
+    """Changes in the order in which they arrived, within bounds, preceded by those that were read again.
+
+    `publish` is called with each new change. No method waits.
+    """
+
+    def __init__(
+        self,
+        publish: Callable[[Entry], None],
+        *,
+        most_changes: int = MOST_CHANGES,
+        most_bytes: int = MOST_BYTES,
+        kept_seconds: float = KEPT_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._publish = publish
+        self._most_changes, self._most_bytes, self._kept = most_changes, most_bytes, kept_seconds
+        self._clock = clock
+        self.stream = ""
+        self.parents = Parents()
+        self._forgetting: asyncio.TimerHandle | None = None
+        self._older: Run | None = None
+        self._changed = asyncio.Event()
+        self.generation = 0  # of the changes that were read again
+        self._clear()
+
+    def _clear(self) -> None:
+        self._forget_older()
+        self._recent = Run()
+        self._frontier: dict[Key, str] = {}
+        self._moves = Moves({})
+        self.parents.clear()
+        self.last_number = self._lowest = 0
+        self.last_place = UNKNOWN
+
+    # Input
+
+    def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
+        if stream != self.stream:
+            self._clear()
+            self.stream = stream
+        for shard, parent in parents.items():
+            self.parents.learn(self._key(shard), None if parent is None else self._key(parent))
+        begun = {self._key(shard): position for shard, position in positions.items()}
+        ended = self.parents.all_ancestors([*begun, *self._frontier])
+        for key, position in begun.items():
+            if key not in self._recent.shards and key not in ended:
+                origin = joined_by(position)
+                self._frontier[key] = position if origin is None else idle(origin[0], since)
+                self._recent.begin(key, self._frontier[key])
+        for key in ended:
+            self._frontier.pop(key, None)
+        self._stand(max(self.last_place.time, int(since)))
+
+    def start(self, shard: str, parent: str | None) -> None:
+        key = self._key(shard)
+        self.parents.learn(key, None if parent is None else self._key(parent))
+        if key in self._recent.shards:
+            return
+        self._recent.begin(key, START)
+        for ancestor in self.parents.ancestors(key):
+            self._frontier.pop(ancestor, None)
+        self._frontier[key] = START
+        self._stand(self.last_place.time)
+        self._wake()
+
+    def tell(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
+        key = self._key(shard)
+        if key not in self._frontier:
+            self.start(shard, parent)
+        elif int(change.sequence) <= (sequence_at(self._frontier[key]) or -1):
+            return  # a reader whose iterator has expired starts before the position that others have seen
+        number = self.last_number = self.last_number + 1
+        if key in self._frontier:
+            self._frontier[key] = change.sequence
+            self._move(key, change.sequence, int(change.time.timestamp()))
+        entry = Entry(number, key, int(change.sequence), self.last_place, change, size_of(change), self._clock())
+        self._recent.add(entry)
+        self.drop()
+        if not is_past:
+            self._publish(entry)
+        self._wake()
+
+    def _key(self, shard: str) -> Key:
+        return key_of(self.stream, shard)
+
+    def _stand(self, seconds: int) -> None:
+        """Start a new set of positions after the set of shards has changed."""
+        self._moves = Moves(self._frontier)
+        self.last_place = Place(key_of(self.stream, ""), seconds, self._moves)
+
+    def _move(self, key: Key, position: str, seconds: int) -> None:
+        if len(self._moves.moves) >= max(MOVES, len(self._frontier)):
+            self._stand(seconds)
+        else:
+            self._moves.moves.append((key, position))
+            self.last_place = Place(self.last_place.stream, seconds, self._moves, len(self._moves.moves))
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def drop(self) -> None:
+        """Drop changes beyond the bounds. Call it from time to time while no change arrives."""
+        earliest = self._clock() - self._kept
+        run, entries, dropped, size = self._recent, self._recent.entries, 0, self._recent.bytes
+        while len(entries) - dropped > 1 and (
+            len(entries) - dropped > self._most_changes or size > self._most_bytes or entries[dropped].at < earliest
+        ):
+            size -= entries[dropped].size
+            dropped += 1
+        if not dropped:
+            return
+        gone = run.drop(dropped)
+        self._forget_ended()
+        if self._older is not None:
+            self._older.add_all(gone)
+            self._bound_older(self._older)
+
+    def _forget_ended(self) -> None:
+        """Drop the oldest ended shards beyond a limit: positions may still name the others."""
+        shards = self._recent.shards
+        most = ENDED_KEPT + len(self._frontier)
+        if len(shards) <= most:
+            return
+        ended = [key for key, shard in shards.items() if key not in self._frontier and not shard.sequences]
+        for key in ended[: len(shards) - most]:
+            del shards[key]
+        self.parents.keep(shards.keys())
+
+    def _bound_older(self, older: Run) -> None:
+        dropped, size = 0, older.bytes
+        while len(older.entries) - dropped > self._most_changes or size > self._most_bytes:
+            size -= older.entries[dropped].size
+            dropped += 1
+        if dropped:
+            older.drop(dropped)
+            self.generation += 1
+
+    # Queries
+
+    def after(self, number: int, most: int, generation: int) -> list[Entry] | None:
+        """Return the first changes after a number, or None if the number must be looked up again by the place."""
+        older, kept = self._older, self._recent
+        if older is not None and older.entries and number < older.entries[-1].number:
+            return older.after(number, most) if generation == self.generation else None
+        is_before = number < (kept.complete_after or 0)  # numbers of what was read again are negative
+        if is_before and (older is None or generation != self.generation):
+            return None
+        return kept.after(number, most)
+
+    def seen_by(self, place: Place) -> Seen:
+        return Seen(self.parents, place.positions)
+
+    def is_news(self, seen: Seen, entry: Entry) -> bool:
+        """Whether a change comes after the client's positions."""
+        position = seen.before(entry.shard)
+        if position is None:
+            return False
+        since = idle_since(position)
+        if since is None:
+            return entry.sequence > (sequence_at(position) or -1)
+        return self._is_same_joining(entry.shard, position) or entry.change.time.timestamp() >= oldest(since)
+
+    def _is_same_joining(self, key: Key, position: str) -> bool:
+        run = self._recent.shards.get(key)
+        ours, theirs = joined_by(run.floor if run else ""), joined_by(position)
+        return ours is not None and theirs is not None and ours[0] == theirs[0]
+
+    def has_reached(self, seen: Seen) -> bool:
+        """Whether this process has received all changes that the client has seen."""
+        return not any(self._is_ahead(key, position) for key, position in seen.positions.items())
+
+    def _is_ahead(self, key: Key, position: str) -> bool:
+        if key not in self._recent.shards:
+            return any(ancestor in self._frontier for ancestor in self.parents.ancestors(key))
+        sequence, arrived = sequence_at(position), sequence_at(self._frontier.get(key))
+        if sequence is None or key not in self._frontier or joined_by(self._frontier[key]) is not None:
+            return False
+        return arrived is None or sequence > arrived
+
+    def number_of(self, place: Place) -> int | None:
+        """Return the number after which a follower at the place continues, or None if it is unknown."""
+        found = self._found(place.positions)
+        return found if isinstance(found, int) else None
+
+    def _found(self, positions: Positions) -> int | Lack:
+        seen, numbers = Seen(self.parents, positions), [self.last_number + 1]
+        if not self.parents.is_known(positions):
+            return Lack.LISTING
+        if not self.has_reached(seen):
+            return Lack.AHEAD
+        older = () if self._older is None else self._older.shards
+        for key in {*positions, *self._recent.shards, *older} - seen.ended:
+            if key not in positions and not seen.is_related(key):
+                return Lack.LISTING
+            first = self._first_after(key, positions.get(key, START))
+            if first is None:
+                return Lack.OLDER
+            numbers.append(first)
+        return min(numbers) - 1
+
+    def _first_after(self, key: Key, position: str) -> int | None:
+        """Return the number of the shard's first change after a position, or None unless all of them are held."""
+        for run in (self._recent, self._older):
+            if run is not None and run.has_all_after(key, position):
+                first = run.shards[key].first_after(position)
+                recent = self._recent.shards.get(key)
+                if first is None and recent is not None and recent.numbers:
+                    first = recent.numbers[0]
+                return self.last_number + 1 if first is None else first
+        return None
+
+    def _is_idle(self, key: Key) -> bool:
+        return joined_by(self._frontier.get(key) or START) is not None
+
+    def _take(self, starts: Positions, changes: Collection[tuple[str, Change]]) -> bool:
+        """Insert changes that were read from these positions on before the held ones; return False if beyond bounds."""
+        older = self._older or Run()
+        size = sum(size_of(change) for _, change in changes)
+        if len(older.entries) + len(changes) > self._most_changes or older.bytes + size > self._most_bytes:
+            return False
+        first = self._lowest - len(changes)
+        entries = [
+            Entry(first + index, self._key(shard), int(change.sequence), UNKNOWN, change, size_of(change))
+            for index, (shard, change) in enumerate(changes)
+        ]
+        older.put_before(entries, starts)
+        self._stop_forgetting()
+        self._older, self._lowest = older, first
+        self.generation += 1
+        self._forgetting = asyncio.get_running_loop().call_later(self._kept, self._forget_older)
+        return True
+
+    def _forget_older(self) -> None:
+        """Drop the changes that were read again. A follower that has not read them all has then missed changes."""
+        self._stop_forgetting()
+        self._older = None
+        self.generation += 1
+
+    def _stop_forgetting(self) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._forgetting = None

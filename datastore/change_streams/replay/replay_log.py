@@ -1,0 +1,361 @@
+"""The log of one table's changes, from which clients resume.
+
+A client names a `Place`: the position read to in each open shard, valid in every process. What came before the log's
+first change of a shard is read from the stream again, once for all clients that wait for it.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from datastore.change_streams.replay.history import History, Lack
+from datastore.change_streams.replay.resume_token import Key, Place, Positions, key_of
+from datastore.change_streams.replay.runs import Entry
+from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
+from datastore.change_streams.shards.parents import Seen
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.errors import Unavailable
+
+# The longest wait of a client for a reading, and the time for which an unreadable position is remembered.
+REACH_SECONDS = 30.0
+REMEMBERED_SECONDS = 10.0
+# A position ahead of this process comes from a process that reads the stream a little earlier. A position that stays
+# ahead for this time belongs to the stream of a table that was restored since.
+AHEAD_SECONDS = 10.0
+# The time for which clients that resume from unknown shards share a listing.
+LISTED_SECONDS = 1.0
+# The readings that may fail in that time without a delay; each further reading waits `PAUSE_SECONDS` first.
+FREE_FAILURES = 10
+PAUSE_SECONDS = 1.0
+# The price of a reading for the client that needs it, in read units.
+READING_UNITS = 10.0
+# After two answers without records, one of them was requested after the wait began.
+ANSWERS = 2
+
+
+class PlaceRefused(Exception):
+    """The stream does not accept the position of a shard (its `key`): the table was restored, or is another one."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__("The stream does not accept the position.")
+        self.key = key
+
+
+def not_now() -> Unavailable:
+    """Return the error for a place after which the changes cannot be read at present."""
+    return Unavailable("What you have missed cannot be read at the moment: subscribe again after the same event.")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A shard with missing changes: those after `start` and before the sequence that `before` returns.
+
+    `before` may return another sequence later. If it returns None, changes are missing up to the present end of the
+    shard, or up to its last record if the shard `ends`.
+    """
+
+    key: Key
+    shard: str
+    parent: str | None
+    start: str
+    ends: bool
+    before: Callable[[], int | None]
+
+
+class ReadOlder(Protocol):
+    """A reader of a stream's earlier records."""
+
+    async def shards(self, stream: str) -> Mapping[str, str | None]:
+        """Return the shards that the stream lists, with their parents."""
+
+    async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
+        """Return the wanted changes with their shards, in the order of each key.
+
+        Return None if the stream no longer holds them, if reading takes too long although the stream answers, or for
+        more than `MOST_CHANGES` or `MOST_BYTES`.
+
+        Raises:
+            PlaceRefused: The stream does not accept a position.
+            Unavailable: The store stays away.
+        """
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A place after which a client wants to resume."""
+
+    place: Place
+    positions: Positions
+    is_refused: bool = False
+    answered: set[Key] = field(default_factory=set)
+
+
+class Log(History):
+    """A `Sink` that keeps recent changes within bounds and passes each on to `publish`, in order.
+
+    `lost` is called with the error that ended the changes. Only `reach` and `more` wait. `bounds` are those of
+    `History`.
+    """
+
+    def __init__(
+        self,
+        publish: Callable[[Entry], None],
+        lost: Callable[[Exception], None],
+        read_older: ReadOlder,
+        **bounds: Any,
+    ) -> None:
+        self._lost = lost
+        self._read_older = read_older
+        self._reading: asyncio.Task[None] | None = None
+        self._listing: asyncio.Task[None] | None = None
+        self._waiting: list[_Waiting] = []
+        self._is_closed = False
+        super().__init__(publish, **bounds)
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._answers: dict[Key, int] = {}
+        self._listed: Mapping[str, str | None] = {}
+        self._listed_at = float("-inf")
+        # Changes up to this time cannot be read again; and the number of recent failures.
+        self._unreachable, self._failures, self._remembered_until = (-1, -1), 0, 0.0
+
+    def answered(self, shard: str) -> None:
+        """Count an empty answer: resuming clients wait for such answers of shards that have shown no record."""
+        if self._waiting:
+            key = self._key(shard)
+            self._answers[key] = self._answers.get(key, 0) + 1
+            self._wake()
+
+    def lost(self, problem: Exception) -> None:
+        self._clear()
+        self._lost(problem)
+
+    async def more(self) -> None:
+        """Return when a change has arrived."""
+        await self._changed.wait()
+
+    async def reach(self, place: Place, charge: Callable[[float], None] = lambda _: None) -> int | None:
+        """Return `number_of` the place. List and read the stream again if needed, once for all waiting clients.
+
+        Return None for a place that is too old. Each client that waits for a reading is charged `READING_UNITS`.
+
+        Raises:
+            Unavailable: It is not known within `REACH_SECONDS`, the store stays away, or the log is closed. The client
+                may resume from the same place later.
+        """
+        if place.stream != key_of(self.stream, "") or not place.positions:
+            return None
+        waiting = _Waiting(place, place.positions)
+        found = self._found(waiting.positions)
+        if isinstance(found, int) and not self._unanswered(waiting):
+            return found
+        self._waiting.append(waiting)
+        try:
+            async with asyncio.timeout(REACH_SECONDS):
+                return await self._reached(waiting, charge)
+        except TimeoutError:
+            raise not_now() from None
+        finally:
+            self._waiting.remove(waiting)
+            if not self._waiting:
+                self._answers.clear()
+
+    async def _reached(self, waiting: _Waiting, charge: Callable[[float], None]) -> int | None:
+        is_charged, began = False, self._clock()
+        while True:
+            found = self._found(waiting.positions)
+            if self._is_closed:
+                raise not_now()
+            if isinstance(found, int) and not self._unanswered(waiting):
+                return found
+            if found not in (Lack.LISTING, Lack.OLDER):
+                await (self._answer(waiting) if isinstance(found, int) else self._changed_until(began + AHEAD_SECONDS))
+                if found is Lack.AHEAD and self._clock() >= began + AHEAD_SECONDS:
+                    return None
+                continue
+            if self._is_too_old(waiting, found, began):
+                return None
+            if not is_charged:
+                charge(READING_UNITS)
+                is_charged = True
+            await self._look_again(found, began)
+
+    def _is_too_old(self, waiting: _Waiting, found: Lack, began: float) -> bool:
+        if found is Lack.LISTING:
+            return self._listed_at >= began
+        if self._listed_at + LISTED_SECONDS < began:
+            return False
+        return waiting.is_refused or self._is_gone(waiting.positions) or not self._is_readable(waiting.place)
+
+    async def _look_again(self, found: Lack, began: float) -> None:
+        """List the shards, or read the missing changes of the shards that were listed."""
+        if found is Lack.OLDER and self._listed_at + LISTED_SECONDS >= began:
+            await self._shared_reading()
+            return
+        await asyncio.sleep(max(0.0, self._listed_at + LISTED_SECONDS - self._clock()))
+        await self._list(began)
+
+    def _is_gone(self, positions: Positions) -> bool:
+        """Whether the stream no longer lists a shard of which changes are missing."""
+        listed = {self._key(shard) for shard in self._listed}
+        missing = {key for key in positions if self._first_after(key, positions[key]) is None}
+        return bool(missing - listed - self.parents.all_ancestors(positions))
+
+    async def _changed_until(self, moment: float) -> None:
+        """Return when a change has arrived, at `moment` at the latest."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, moment - self._clock())):
+                await self._changed.wait()
+
+    async def _answer(self, waiting: _Waiting) -> None:
+        """Wait until each shard has answered, with records or with none since it was joined.
+
+        Then all that was seen of them elsewhere, or read again, came before: the last of it is where they are.
+        """
+        keys = self._unanswered(waiting)
+        until = {key: self._answers.get(key, 0) + ANSWERS for key in keys}
+        while any(self._is_idle(key) and self._answers.get(key, 0) < until[key] for key in keys):
+            if self._is_closed:
+                raise not_now()
+            await self._changed.wait()
+        waiting.answered |= keys
+        for key in filter(self._is_idle, keys):
+            last = max(waiting.positions.get(key, START), self._last_read(key), key=lambda one: sequence_at(one) or -1)
+            if sequence_at(last) is not None:
+                self._frontier[key] = self._recent.shards[key].floor = last
+                self._stand(self.last_place.time)
+
+    def _last_read(self, key: Key) -> str:
+        """The sequence up to which the shard was read again."""
+        entries = [] if self._older is None else self._older.entries
+        return next((entry.change.sequence for entry in reversed(entries) if entry.shard == key), START)
+
+    def _unanswered(self, waiting: _Waiting) -> set[Key]:
+        """Return the shards that this process joined, perhaps before the client's position in them."""
+        keys = filter(self._is_idle, self._frontier.keys() - waiting.answered)
+        return {key for key in keys if not self._is_same_joining(key, waiting.positions.get(key, START))}
+
+    async def aclose(self) -> None:
+        """Cancel the readings. Waiting clients get `Unavailable`, and may resume at another process."""
+        self._is_closed = True
+        self._forget_older()
+        self._wake()
+        for task in (self._reading, self._listing):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+
+    def _is_readable(self, place: Place) -> bool:
+        if self._clock() >= self._remembered_until:
+            self._unreachable, self._failures = (-1, -1), 0
+        return _age(place) > self._unreachable
+
+    # Reading again
+
+    async def _list(self, began: float) -> None:
+        if self._listed_at >= began:
+            return  # another reading did it while this one waited for its turn
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.create_task(self._learn())
+            self._listing.add_done_callback(_heard)
+        await _done(self._listing)
+
+    async def _learn(self) -> None:
+        stream, now = self.stream, self._clock()
+        listed = await self._read_older.shards(stream)
+        if stream != self.stream:
+            return
+        self._listed, self._listed_at = listed, now
+        for shard, parent in listed.items():
+            # A parent that the stream no longer lists is gone for good, with its records.
+            self.parents.learn(self._key(shard), None if parent is None else self._key(parent))
+
+    async def _shared_reading(self) -> None:
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read())
+            self._reading.add_done_callback(_heard)
+        await _done(self._reading)
+
+    async def _read(self) -> None:
+        """One reading: what is missing before what is here."""
+        if self._failures >= FREE_FAILURES:
+            await asyncio.sleep(PAUSE_SECONDS)
+        recent, stream, chosen = self._recent, self.stream, self._chosen()
+        if not chosen:
+            return
+        lowest = self.parents.lowest(one.positions for one in chosen)
+        wanted = self._wanted(lowest)
+        try:
+            changes = await self._read_older.read(stream, wanted)
+        except PlaceRefused as refused:
+            for one in chosen:  # only clients at the refused position: others in that shard may still succeed
+                one.is_refused = one.positions.get(refused.key, START) == lowest.get(refused.key, START)
+            return
+        if recent is not self._recent:
+            return  # changes of another stream arrive by now
+        if changes is None or not self._take({one.key: one.start for one in wanted}, changes):
+            self._failures += 1
+            self._remembered_until = self._clock() + REMEMBERED_SECONDS
+            self._unreachable = max(self._unreachable, min(_age(one.place) for one in chosen))
+        elif all(self._found(one.positions) is Lack.OLDER for one in chosen):
+            for one in chosen:  # the missing changes are lost: the stream no longer lists a shard in between
+                one.is_refused = True
+
+    def _chosen(self) -> list[_Waiting]:
+        """Return the waiting clients; after a failure the newer half, so that too old places do not fail the others."""
+        open_ = [one for one in self._waiting if not one.is_refused and _age(one.place) > self._unreachable]
+        open_ = [one for one in open_ if self._found(one.positions) is Lack.OLDER]
+        open_.sort(key=lambda one: _age(one.place))
+        return open_[len(open_) // 2 if self._failures else 0 :]
+
+    def _wanted(self, lowest: dict[Key, str]) -> list[Wanted]:
+        """Return the shards to read, parents first."""
+        seen = Seen(self.parents, lowest)
+        shards = {self._key(shard): shard for shard in self._listed}
+        wanted = []
+        for key, shard in shards.items():
+            start = seen.before(key)
+            if start is None or not seen.is_related(key) or self._first_after(key, start) is not None:
+                continue
+            if key not in self._recent.shards and self._comes_whole(key):
+                continue
+            parent = self._listed[shard]
+            wanted.append(Wanted(key, shard, parent, start, key not in self._frontier, self._before(key)))
+        depth = {one.key: len([*self.parents.ancestors(one.key)]) for one in wanted}
+        return sorted(wanted, key=lambda one: depth[one.key])
+
+    def _comes_whole(self, key: Key) -> bool:
+        """Whether this process will read the whole shard, once its parent has ended."""
+        return any(ancestor in self._frontier for ancestor in self.parents.ancestors(key))
+
+    def _before(self, key: Key) -> Callable[[], int | None]:
+        def before() -> int | None:
+            for run in (self._older, self._recent):
+                shard = run.shards.get(key) if run is not None else None
+                if shard is not None and shard.floor and joined_by(shard.floor) is None:
+                    return (sequence_at(shard.floor) or 0) + 1
+                if shard is not None and shard.sequences:
+                    return shard.sequences[0]
+            return None
+
+        return before
+
+
+async def _done(task: asyncio.Task[None]) -> None:
+    """Wait for a task that several clients wait for. Raises the exception that ended it."""
+    await asyncio.wait([task])
+    if (problem := _heard(task)) is not None:
+        raise problem.with_traceback(None)  # shared by all that waited: keep no frames of others
+
+
+def _heard(task: asyncio.Task[None]) -> BaseException | None:
+    """Return the exception that ended the task, and mark it as retrieved: all waiting clients may have left."""
+    return None if task.cancelled() else task.exception()
+
+
+def _age(place: Place) -> tuple[int, int]:
+    """Return a sort key that orders the places of a stream approximately: the time and the newest sequence."""
+    return place.time, max((sequence_at(one) or 0 for one in place.positions.values()), default=0)

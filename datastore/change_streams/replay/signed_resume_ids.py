@@ -1,0 +1,104 @@
+"""Resume ids: a position in a table's stream, signed and bound to the subscription's field and arguments."""
+
+import hmac
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from datastore.change_streams.replay.resume_token import UNKNOWN, Place, decode
+from datastore.errors import BadUserInput
+from datastore.model.base64url import decode as decode_base64
+from datastore.model.base64url import encode
+from datastore.model.prehashed_hmac import Mac
+
+# Some 180 bytes for a stream of four shards on AWS; a position has at most 128 shards.
+LONGEST_RESUME = 4096
+TAG_BYTES = 12
+SECRET_BYTES = 3
+# The text that a subscription puts into its ids. Server-sent events carry it in a line, so it has no breaks or spaces.
+_KNOWN = re.compile(r"[A-Za-z0-9%:,._~-]*")
+# Ids of earlier releases, which did not sign them.
+_UNSIGNED = re.compile(r"[0-9a-z]{1,32}\.[0-9a-z]{1,16}\.[0-9a-z]{1,32}(~[A-Za-z0-9%:,._~-]*)?")
+
+Seal = Callable[[Place, str], str]
+
+
+class Resume(NamedTuple):
+    """The event after which a client resumes. `known` is the text that the subscription put into the id."""
+
+    place: Place
+    known: str
+
+
+def not_an_id() -> BadUserInput:
+    message = "`resumeAfter` must be the `eventId` of an event of this subscription, or null."
+    return BadUserInput(message, field="resumeAfter")
+
+
+class _Secret:
+    """A key derived from a secret. `name` distinguishes the secret from others, and reveals nothing of it."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.mac = Mac(hmac.digest(secret, b"resume id", "sha256"))
+        self.name = self.mac.digest(b"name")[:SECRET_BYTES]
+
+
+class ResumeIds:
+    """A signer and verifier of ids. All processes of an installation share the secret.
+
+    `open` also accepts ids signed with one of the `others`; `seal` never signs with these.
+    """
+
+    def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
+        self._secret = _Secret(secret)
+        self._accepted = {one.name: one for one in (*map(_Secret, others), self._secret)}
+
+    def sealer(self, binding: bytes) -> Seal:
+        """Return a function that makes ids of a subscription. One longer than `LONGEST_RESUME` names no place."""
+        name, digest = self._secret.name, self._secret.mac.after(_begun(binding)).digest
+
+        def seal(place: Place, known: str) -> str:
+            content = place.encode()
+            tag = digest(_signed(content, known))[:TAG_BYTES]
+            id = encode(name + tag + content) + (f"~{known}" if known else "")
+            return id if len(id) <= LONGEST_RESUME else seal(UNKNOWN, "")
+
+        return seal
+
+    def open(self, text: object, binding: bytes) -> Resume:
+        """Return the content of an id; an unknown place for an id of another secret or without a signature.
+
+        Raises:
+            BadUserInput: It was altered, or is of another field or other arguments.
+        """
+        if not isinstance(text, str) or len(text) > LONGEST_RESUME:
+            raise not_an_id()
+        if _UNSIGNED.fullmatch(text):
+            return Resume(UNKNOWN, "")
+        sealed, _, known = text.partition("~")
+        try:
+            raw = decode_base64(sealed)
+        except ValueError:
+            raise not_an_id() from None
+        if len(raw) < SECRET_BYTES + TAG_BYTES or _KNOWN.fullmatch(known) is None:
+            raise not_an_id()
+        secret = self._accepted.get(raw[:SECRET_BYTES])
+        if secret is None:
+            return Resume(UNKNOWN, "")
+        tag, content = raw[SECRET_BYTES : SECRET_BYTES + TAG_BYTES], raw[SECRET_BYTES + TAG_BYTES :]
+        signed = _begun(binding) + _signed(content, known)
+        if not hmac.compare_digest(tag, secret.mac.digest(signed)[:TAG_BYTES]):
+            raise not_an_id()
+        try:
+            return Resume(decode(content), known)
+        except ValueError:  # an id of a release with another format of positions
+            return Resume(UNKNOWN, "")
+
+
+def _begun(binding: bytes) -> bytes:
+    """Return the prefix of the signed bytes, before the position."""
+    return len(binding).to_bytes(4, "big") + binding
+
+
+def _signed(content: bytes, known: str) -> bytes:
+    return len(content).to_bytes(4, "big") + content + known.encode()

@@ -1,0 +1,66 @@
+"""The shards of one stream as one process knows them, with few calls of DescribeStream.
+
+AWS allows ten calls a second in an account and region, and a listing of 100 shards for 24 hours has eight pages.
+A shard appears when its parent ends, so its reader asks for the children of that shard, in one call.
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_DescribeStream.html
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import Collection
+
+from datastore.change_streams.shards.shard_reader import INVALID, ListedShard, Wire, shards_of
+from datastore.dynamodb.client import RequestRefused
+
+# The number of discovery intervals between two listings of the whole stream.
+LISTING_INTERVALS = 30
+# With more ended shards than this, listing the whole stream takes fewer calls.
+MOST_ASKED = 8
+# The codes with which an engine refuses an unknown parameter.
+UNKNOWN_PARAMETER = {INVALID, "SerializationException"}
+
+
+class ShardListing:
+    """The shards that a stream lists. `interval` is how often its reader looks for new ones, in seconds."""
+
+    def __init__(self, wire: Wire, stream: str, interval: float) -> None:
+        self._wire = wire
+        self._stream = stream
+        self._interval = interval
+        self._known: dict[str, ListedShard] = {}
+        self._list_at = -math.inf
+
+    def expire(self) -> None:
+        """List the whole stream at the next refresh."""
+        self._list_at = -math.inf
+
+    async def refresh(self, childless: Collection[str]) -> list[ListedShard]:
+        """Return the shards, with the children of those that have ended and have none yet (`childless`).
+
+        Other shards that are new or gone are found every `LISTING_INTERVALS` intervals. Raises what the wire raises.
+        """
+        now = asyncio.get_running_loop().time()
+        if not self._known or now >= self._list_at or len(childless) > MOST_ASKED:
+            await self._list()
+        else:
+            await self._add_children(childless)
+        return [*self._known.values()]
+
+    async def _add_children(self, parents: Collection[str]) -> None:
+        for parent in parents:
+            try:
+                children = await shards_of(self._wire, self._stream, parent)
+            except RequestRefused as refusal:
+                if refusal.code not in UNKNOWN_PARAMETER:
+                    raise
+                await self._list()
+                return
+            # An engine that ignores the filter lists the whole stream.
+            self._known |= {child.id: child for child in children}
+
+    async def _list(self) -> None:
+        self._known = {shard.id: shard for shard in await shards_of(self._wire, self._stream)}
+        # Processes that were started together list at different times.
+        seconds = LISTING_INTERVALS * self._interval * random.uniform(0.75, 1.25)
+        self._list_at = asyncio.get_running_loop().time() + seconds

@@ -1,0 +1,109 @@
+"""The reader's place in a shard, and how reading continues from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from datastore.change_streams.shards.checkpoints import START, joined, joined_by, sequence_at
+from datastore.change_streams.shards.shard_reader import FROM_THE_START, RETENTION, Trimmed, after
+
+ITERATOR_LIFE = timedelta(minutes=15)
+DYNAMODB_LOCAL = ":ddblocal:"  # in the ARNs of its streams: their region
+# Times here are the store's, by the Date of its answers. A store that sends none leaves this machine's clock, and AWS
+# refuses requests signed by a clock that is further off.
+CLOCK_SKEW = timedelta(minutes=5)
+
+
+@dataclass(slots=True)
+class Shard:
+    """A reader's place in a shard: an iterator, and the data to request another one for the same place.
+
+    `as_of` is the store's time of the last request that was answered; None if it is unknown.
+    """
+
+    id: str
+    parent: str | None
+    as_of: datetime | None
+    whole: bool = True
+    iterator: str | None = None
+    last: str | None = None
+    position: str = START
+    skip_before: datetime | None = None
+
+    def resume(self, now: datetime) -> dict[str, str]:
+        """Return the parameters of GetShardIterator that continue at this place. `now` is the store's time.
+
+        A shard that was joined at its end and has shown no record has no sequence to continue after. It is read from
+        its start, without records older than the last answer. This may repeat changes from up to CLOCK_SKEW earlier,
+        and loses none.
+
+        Raises:
+            Trimmed: The last answer was longer ago than the stream keeps records, or another reader had it, so that
+                its time is unknown.
+        """
+        if self.last is not None:
+            return after(self.last)
+        if self.as_of is None:
+            raise Trimmed("The iterator at which another reader left the shard has expired.")
+        if now - self.as_of > RETENTION:
+            raise Trimmed("The shard has shown no record for as long as the stream keeps any.")
+        if not self.whole:
+            self.skip_before = self.as_of - CLOCK_SKEW
+        return FROM_THE_START
+
+    def go_on_at(self, position: str) -> None:
+        """Continue at the position of another reader."""
+        self.position = position
+        if sequence_at(position) is not None:
+            self.last = position
+        place = joined_by(position)
+        if place is not None:
+            self.whole, self.iterator, self.as_of = False, place[1], None
+
+    def may_read_from_the_start(self, stream: str) -> bool:
+        """Forget an iterator that was refused as trimmed, if the shard has shown no record since it was joined.
+
+        DynamoDB Local refuses an iterator of type LATEST of a shard without records so, at the first record. Reading
+        from the start loses nothing there: the stream keeps records far longer than an iterator lives. From another
+        store the refusal means that changes were trimmed.
+        """
+        if (
+            DYNAMODB_LOCAL not in stream
+            or self.whole
+            or self.last is not None
+            or self.skip_before is not None
+            or self.as_of is None
+        ):
+            return False
+        self.iterator = None
+        return True
+
+    def advance(self, sequence: str, time: datetime | None) -> bool:
+        """Whether a change is new: a retry or a new iterator may return earlier changes again.
+
+        `sequence` is kept as the stream wrote it: some stores do not accept it without its leading zeros.
+        """
+        if self.last is not None and int(sequence) <= int(self.last):
+            return False
+        self.last = sequence
+        is_new = self.skip_before is None or time is None or time >= self.skip_before
+        if is_new:
+            self.position = sequence
+        return is_new
+
+    def turn(self, iterator: str | None, as_of: datetime) -> None:
+        """Continue with the iterator of an answer, None at the shard's end. `as_of` is the time of the request."""
+        self.iterator, self.as_of = iterator, as_of
+        place = joined_by(self.position)
+        if iterator is not None and place is not None and self.skip_before is None:
+            self.position = joined(place[0], iterator)
+
+
+def ancestors(shards: Mapping[str, Shard], id: str) -> list[str]:
+    """Return the places of shards that are still listed."""
+    found: list[str] = []
+    parent = shards[id].parent
+    while parent is not None and parent in shards:
+        found.append(parent)
+        parent = shards[parent].parent
+    return found

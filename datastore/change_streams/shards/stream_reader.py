@@ -1,0 +1,359 @@
+"""Reads one table's stream: every change, in the order of each key.
+
+Within a shard records come in order; a shard's children are read
+only when the shard has ended, which keeps the order of each key across splits.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
+"""
+
+import asyncio
+import logging
+import math
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from secrets import token_hex
+from typing import Any, TypeVar
+
+from datastore.change_streams.change import Change, decode_change, encode_change
+from datastore.change_streams.change_source import Sink
+from datastore.change_streams.shards.checkpoints import Reached, joined
+from datastore.change_streams.shards.listing import ShardListing
+from datastore.change_streams.shards.read_pace import ReadPace, StreamReads
+from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE, Shard, ancestors
+from datastore.change_streams.shards.shard_reader import (
+    BATCH,
+    INVALID,
+    LOST,
+    MOST_REFUSALS,
+    RETENTION,
+    SPENT,
+    TRIMMED,
+    StreamMissing,
+    Trimmed,
+    Wire,
+    call,
+    iterator_at,
+    stream_of,
+)
+from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.retry.outage_log import Outage
+from datastore.errors import DomainError, TableMissing, Unavailable
+from datastore.model.access_patterns import Table
+
+__all__ = ["Change", "ChangesLost", "StreamReader", "decode_change", "encode_change", "new_order"]
+
+T = TypeVar("T")
+
+SLICE = 50
+FIRST_DELAY, LONGEST_DELAY = 0.1, 1.5
+POSITION_REFUSED = (
+    "The stream of %s refuses the position at which reading was to continue: changes may have been missed. Subscribers "
+    "have to subscribe again, and reading begins at the end of the stream. If this repeats, compare the positions in "
+    "Redis (keys gateway:bus) with the sequence numbers of the stream. The refusal: %s"
+)
+MISSING_CHILD_SECONDS = 1.0  # a shard has ended, and the listing does not show its children yet
+
+logger = logging.getLogger(__name__)
+
+
+class ChangesLost(Unavailable):
+    """The stream no longer holds the next changes: a follower has to read the current state and follow again."""
+
+
+def _lost() -> ChangesLost:
+    return ChangesLost("Some changes may have been missed; read the current state and subscribe again.")
+
+
+def new_order() -> str:
+    """The id of an order of changes."""
+    return token_hex(4)
+
+
+def _delay(failures: int) -> float:
+    return min(LONGEST_DELAY, math.ldexp(FIRST_DELAY, min(failures, 10))) * random.uniform(0.5, 1)
+
+
+@dataclass(eq=False)
+class StreamReader:
+    """A `Source`: reads one table's stream from now on, or from where another has left off (`start`).
+
+    Who goes on from there waits, from the first call on, for a store that is away; who begins is told.
+    """
+
+    wire: Wire
+    prefix: str
+    poll_interval: float
+    discover_interval: float
+    on_error: Callable[[str, Exception], None]
+    table: Table
+    sink: Sink
+    start: Reached | None = None
+    new_order: Callable[[], str] = new_order
+    problem: Exception | None = None
+    reads: StreamReads = field(default_factory=StreamReads)
+
+    def __post_init__(self) -> None:
+        self._stream = ""
+        self._order = self.new_order()
+        self._has_begun = False
+        self._read_shards: dict[str, Shard] = {}
+        self._started: set[str] = set()
+        self._finished: set[str] = set()
+        self._missed: dict[str, float] = {}  # since when those that were read are not listed
+        self._parents: set[str | None] = set()
+        self._waits = 0  # in a row, for shards that are not listed yet
+        self._wake = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._failing = 0  # calls that are made again and again
+        self._outage = Outage(self._tell, self._tell_end)
+        self._task = asyncio.create_task(self._run(), name=f"changes of {self.table.name}")
+
+    @property
+    def is_attached(self) -> bool:
+        return self._settled.is_set() and self.problem is None
+
+    @property
+    def reached(self) -> Reached | None:
+        """How far it has read; before it is attached, where it began."""
+        if not self._has_begun:
+            return self.start
+        shards = self._read_shards.values()
+        positions = {shard.id: shard.position for shard in shards}
+        return Reached(self._stream, positions, {shard.id: shard.parent for shard in shards})
+
+    async def attached(self) -> None:
+        await self._settled.wait()
+        if self.problem is not None:
+            raise self.problem.with_traceback(None)  # followers share it: keep no other's frames
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as shards:
+                await self._attach(shards)
+                self._has_begun = True
+                self._settled.set()
+                while True:
+                    await self._pause()
+                    await self._discover(shards)
+        except ExceptionGroup as problems:
+            self.problem = problems.exceptions[0]
+            self._end(self.problem)
+        finally:
+            self._settled.set()
+
+    def _end(self, problem: Exception) -> None:
+        self.sink.lost(problem)
+        self._tell(problem)
+
+    async def _attach(self, shards: asyncio.TaskGroup) -> None:
+        """Join the open shards at their end. A shard that ends meanwhile is no gap: its children are read whole."""
+        listed = await (self._find() if self.start is None else self._patiently(self._find))
+        self._started = {shard.id for shard in listed}
+        self._finished = {shard.id for shard in listed if shard.id in self._parents}
+        if self.start is not None:
+            self._go_on(shards, listed, self.start)
+            return
+        since = self.wire.now()
+        leaves = [shard for shard in listed if shard.id not in self._parents]
+        for join in [shards.create_task(self._join(shard)) for shard in leaves]:
+            await join
+        self._begin_all(shards, leaves, since)
+
+    async def _find(self) -> list[Shard]:
+        """The stream, and its shards."""
+        self._stream = await self._latest_stream()
+        self._listing = ShardListing(self.wire, self._stream, self.discover_interval)
+        return await self._list()
+
+    def _go_on(self, shards: asyncio.TaskGroup, listed: list[Shard], start: Reached) -> None:
+        """Read on after the positions. Children come whole, once their parent has been read to its end."""
+        by_id = {shard.id: shard for shard in listed}
+        known = start.shards.keys() & by_id.keys()
+        # A child is begun when its parent has been read to its end: of that one nothing is missing, though it is gone.
+        if start.stream != self._stream or start.shards.keys() - known - {by_id[id].parent for id in known}:
+            raise _lost()
+        self._finished = {ancestor for id in known for ancestor in ancestors(by_id, id)} - known
+        self._started = self._finished | known
+        for id in known:
+            by_id[id].go_on_at(start.shards[id])
+        # Of a shard that another process joined, the iterator shows only that it has not expired.
+        self._begin_all(shards, [by_id[id] for id in known], self.wire.now() - ITERATOR_LIFE)
+        self._wake.set()
+
+    def _begin_all(self, tasks: asyncio.TaskGroup, shards: Sequence[Shard], since: datetime) -> None:
+        positions = {shard.id: shard.position for shard in shards}
+        parents = {shard.id: shard.parent for shard in shards}
+        self.sink.begin(self._stream, positions, parents, since.timestamp())
+        for shard in shards:
+            self._begin(tasks, shard)
+
+    def _begin(self, shards: asyncio.TaskGroup, shard: Shard) -> None:
+        self._read_shards[shard.id] = shard
+        shards.create_task(self._read(shard))
+
+    async def _join(self, shard: Shard) -> None:
+        shard.whole = False
+        shard.iterator = await iterator_at(self.wire, self._stream, shard.id, {"ShardIteratorType": "LATEST"})
+        shard.position = joined(self._order, shard.iterator)
+
+    async def _pause(self) -> None:
+        # Children may be listed a moment after their parent has ended.
+        seconds = self.discover_interval
+        if self._childless() or not self._started:
+            seconds = min(seconds, math.ldexp(MISSING_CHILD_SECONDS, min(self._waits, 10)))
+            self._waits += 1
+        else:
+            self._waits = 0
+        # Not `asyncio.wait_for`: in Python 3.11 it loses a cancellation that comes together with the event.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _discover(self, shards: asyncio.TaskGroup) -> None:
+        """Start the shards that are new and whose parent, if it is known, has been read to its end."""
+        listed = await self._patiently(self._relist)
+        unread = {shard.id for shard in listed} | self._started
+        unread -= self._finished
+        for shard in listed:
+            if shard.id not in self._started and shard.parent not in unread:
+                self._started.add(shard.id)
+                self.sink.start(shard.id, shard.parent)
+                self._begin(shards, shard)
+        self._forget_all_but({shard.id for shard in listed})
+
+    def _childless(self) -> set[str]:
+        """The shards that have ended and whose children are not known yet."""
+        return {shard for shard in self._finished - self._parents if shard not in self._missed}
+
+    def _forget_all_but(self, listed: set[str]) -> None:
+        """What is not listed for as long as records are kept does not come back. One that did would be read anew."""
+        now = asyncio.get_running_loop().time()
+        self._missed = {shard: self._missed.get(shard, now) for shard in self._finished - listed}
+        for shard, since in self._missed.items():
+            if now - since > RETENTION.total_seconds():
+                self._read_shards.pop(shard, None)
+                self._finished.discard(shard)
+                self._started.discard(shard)
+
+    async def _relist(self) -> list[Shard]:
+        # A new stream under the same table name: the store was replaced, and an iterator would not notice.
+        if await self._latest_stream() != self._stream:
+            raise _lost()
+        return await self._list()
+
+    async def _latest_stream(self) -> str:
+        try:
+            return await stream_of(self.wire, self.table.name, self.prefix)
+        except TableMissing as missing:
+            if self._stream:
+                raise _lost() from missing
+            raise
+
+    async def _list(self) -> list[Shard]:
+        listed = await self._listing.refresh(self._childless())
+        self._parents = {shard.parent for shard in listed}
+        now = self.wire.now()
+        return [Shard(shard.id, shard.parent, now) for shard in listed]
+
+    async def _read(self, shard: Shard) -> None:
+        with self.reads.shard(self.poll_interval) as pace:
+            await self._read_to_end(shard, pace)
+        self._finished.add(shard.id)
+        self._waits = 0
+        self._wake.set()
+
+    async def _read_to_end(self, shard: Shard, pace: ReadPace) -> None:
+        clock = asyncio.get_running_loop().time
+        ask = partial(self.reads.read, self.table.name, pace, partial(self._records, shard))
+        while True:
+            asked_at = clock()
+            answer, as_of = await self._patiently(ask)
+            records = answer.get("Records", ())
+            await self._publish_all(shard, records)
+            shard.turn(answer.get("NextShardIterator"), as_of)
+            if not records:
+                self.sink.answered(shard.id)
+            if shard.iterator is None:
+                return
+            if len(records) < BATCH or pace.is_slowed:
+                # Asking and delivering take their share of the interval, so that neither makes what comes next late.
+                await asyncio.sleep(max(0.0, asked_at + pace.pause() - clock()))
+
+    async def _records(self, shard: Shard) -> tuple[dict[str, Any], datetime]:
+        """Return the next records, and the store's time before they were requested."""
+        now = self.wire.now()
+        shard.iterator = shard.iterator or await iterator_at(self.wire, self._stream, shard.id, shard.resume(now))
+        try:
+            return await call(self.wire, "GetRecords", {"ShardIterator": shard.iterator, "Limit": BATCH}), now
+        except RequestRefused as problem:
+            if problem.code in SPENT:
+                shard.iterator = None
+            elif problem.code == TRIMMED and shard.may_read_from_the_start(self._stream):
+                return await self._records(shard)
+            raise
+
+    async def _publish_all(self, shard: Shard, records: Sequence[dict[str, Any]]) -> None:
+        """A large batch is spread over about one poll interval: only followers that are slow shall overflow."""
+        for number, record in enumerate(records, 1):
+            self._publish(shard, record)
+            await asyncio.sleep(0 if number % SLICE else self.poll_interval * SLICE / BATCH)
+
+    def _publish(self, shard: Shard, record: dict[str, Any]) -> None:
+        try:
+            change = decode_change(self.table.name, record)
+            is_new = shard.advance(change.sequence, change.time)
+        except Exception as problem:  # one record that makes no sense does not hold up those behind it
+            self.on_error(self.table.name, problem)
+        else:
+            if is_new:
+                self.sink.tell(shard.id, change, parent=shard.parent)
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the answer, however long it takes; a failed request is repeated.
+
+        Raises:
+            ChangesLost: Changes were trimmed, or the stream has refused a position `MOST_REFUSALS` times in a row.
+        """
+        failures = refusals = 0
+        while True:
+            try:
+                answer = await ask()
+                break
+            except (ChangesLost, StreamMissing, TableMissing):
+                raise
+            except Trimmed as problem:
+                raise _lost() from problem
+            except (DomainError, RequestRefused) as problem:
+                refusals = refusals + 1 if getattr(problem, "code", "") == INVALID else 0
+                if refusals == MOST_REFUSALS:
+                    logger.error(POSITION_REFUSED, self.table.name, problem)
+                    raise _lost() from problem
+                self._failing += 0 if failures else 1
+                await self._bear(problem, failures)
+                failures += 1
+        if failures:
+            self._failing -= 1
+            if not self._failing:
+                self._outage.ends()
+            self._wake.set()  # after an outage it may be another store: have its stream compared
+        return answer
+
+    async def _bear(self, problem: DomainError | RequestRefused, failures: int) -> None:
+        if isinstance(problem, RequestRefused) and problem.code in LOST:
+            raise _lost() from problem
+        self._outage.goes_on(problem)
+        await asyncio.sleep(_delay(failures))
+
+    def _tell(self, problem: Exception) -> None:
+        self.on_error(self.table.name, problem)
+
+    def _tell_end(self) -> None:
+        logger.info("Changes of %s are read again.", self.table.name)

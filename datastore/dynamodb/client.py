@@ -1,0 +1,408 @@
+"""The wire client: one signed HTTP request to DynamoDB or its Streams, with retries.
+
+Nothing else talks to the data plane.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
+"""
+
+import asyncio
+import logging
+import math
+import random
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache, lru_cache, partial
+from typing import Any, Self, get_args
+
+import orjson
+
+from datastore.dynamodb.http1 import Answer, Limits, Origin, Pool, TooLate
+from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.budget import PLAIN, RetryBudget
+from datastore.dynamodb.retry.circuit_breaker import Breaker, State, Terms
+from datastore.dynamodb.retry.classify import (
+    LATE,
+    REPEATED,
+    ConditionFailed,
+    RequestRefused,
+    SignatureRefused,
+    TransactionCancelled,
+    Transient,
+    refusal_of,
+    transient_of,
+)
+from datastore.dynamodb.sigv4 import CredentialSource, Signer
+from datastore.dynamodb.store_clock import StoreClock
+from datastore.errors import DomainError, Throttled, Timeout, Unavailable
+from datastore.explain.trace import Ask, details_of
+from datastore.model.access_patterns import WRITES, Operation
+from datastore.session.metering import Call, Meter
+from datastore.session.read_cache import ProcessReads
+
+__all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "TransactionCancelled"]
+
+ITEM_OPERATIONS = frozenset(get_args(Operation))
+STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
+# Throttled calls that are not repeated here: the reader of the shard lowers its rate instead
+# (datastore/change_streams/shards/read_pace.py).
+PACED = {"GetRecords"}
+# Operations that change nothing, and may be repeated at once.
+READS = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
+DEFAULT_SECONDS = 10.0
+LOG_AGAIN_SECONDS = 60.0
+CORRECTIONS = 2
+
+logger = logging.getLogger(__name__)
+
+DAMAGED = "The store's answers arrive damaged."
+NO_TABLE = "The store is not ready: it lacks a table."
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where requests go. The functions are asked at every call: an embedded engine may have moved."""
+
+    tables: Callable[[], str]
+    streams: Callable[[], str]
+    region: str
+
+
+class Client:
+    """One per process. `on_call`, when set, hears of every call once it has ended, well or not. `shared` is what the
+    requests of the process share of the point reads they make with it.
+
+    What fails is tried again as far as the budget of all calls to the endpoint goes: `budget` is that of the tables.
+    While an endpoint is away (`breakers`, for tables and for streams), calls wait for it for a moment, and then fail
+    at once until it is back.
+
+    `tables_come_back` tells that a missing table is being made: an embedded engine that was restarted without its data
+    is given its tables again in a moment.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credentials: CredentialSource,
+        *,
+        backoff: Backoff = Backoff(),  # noqa: B008 - frozen
+        limits: Limits = Limits(),  # noqa: B008 - frozen
+        tables_come_back: bool = False,
+        budget: RetryBudget | None = None,
+        terms: Terms = Terms(),  # noqa: B008 - frozen
+        uniform: Callable[[], float] = random.random,
+    ) -> None:
+        self._endpoint = endpoint
+        self._credentials = credentials
+        self._signer = Signer(endpoint.region)
+        self.store_clock = StoreClock()
+        self._backoff = backoff
+        self._limits = limits
+        self._tables_come_back = tables_come_back
+        self._uniform = uniform
+        self.budget = RetryBudget() if budget is None else budget
+        self._unanswered = terms.unanswered
+        self._tables = Breaker(partial(self._answers, "ListTables"), terms, uniform, self.budget)
+        streams = RetryBudget(self.budget.most)
+        self._streams = Breaker(partial(self._answers, "ListStreams"), terms, uniform, streams)
+        self.breakers: Mapping[str, Breaker] = {"tables": self._tables, "streams": self._streams}
+        self._pool: Pool | None = None
+        self._clock: Callable[[], float] = time.monotonic
+        self._log_at = -math.inf
+        self.on_call: Callable[[Call], None] | None = None
+        self.shared = ProcessReads()
+
+    async def __aenter__(self) -> Self:
+        self._pool = Pool(self._limits)
+        self._clock = asyncio.get_running_loop().time
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for breaker in self.breakers.values():
+            breaker.shut()
+        if self._pool is not None:
+            await self._pool.close()
+
+    async def call(
+        self,
+        operation: str,
+        request: Mapping[str, Any] | Prepared,
+        /,
+        *,
+        timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a budget shared by all tries
+        meter: Meter | None = None,
+        patterns: tuple[str, ...] = (),
+        asks: tuple[Ask, ...] = (),
+        again: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """DynamoDB's answer as parsed JSON. `patterns` and `asks` are for the meter: what the call is made for.
+
+        `again` makes what is sent in place of the request once it may have been done.
+
+        Tries again with full jitter on throttling, 5xx, lost connections and damaged bodies, within `timeout`
+        seconds. Raises `ConditionFailed`, `TransactionCancelled`, `RequestRefused`, or what a client may see:
+        `Throttled`, `Unavailable`, `Timeout`; `ReadTooMuch` where the meter allows no more.
+        """
+        if meter is not None:
+            meter.check(operation)
+        prepared = request if isinstance(request, Prepared) else _prepared(request)
+        now = self._clock()
+        deadline = now + timeout
+        breaker = self._streams if operation in STREAM_OPERATIONS else self._tables
+        if breaker.away:
+            if not await breaker.wait(deadline):
+                raise _refusal(breaker)
+            now = self._clock()
+        call = Call(operation, prepared, patterns, time.time(), tried=now)
+        started = time.monotonic()
+        answer: dict[str, Any] | None = None
+        if meter is not None:
+            meter.open += 1
+        try:
+            try:
+                heard = await self._sent(call, deadline)
+                breaker.answered()
+                answer = self._understood(call, heard)
+                if breaker.budget.missing:
+                    breaker.budget.give_back(PLAIN)
+            except REPEATED as problem:
+                answer = await self._persist(call, breaker, deadline, problem, again)
+        except TooLate as problem:
+            call.unsure |= problem.sent
+            call.abandoned = call.unsure
+            if problem.sent:
+                self._left(call, breaker)
+            raise _told(Timeout(LATE), call, unsure=call.unsure) from problem
+        except (asyncio.CancelledError, GeneratorExit):
+            call.unsure = call.abandoned = True
+            self._left(call, breaker)
+            raise
+        except (Timeout, Unavailable, Throttled) as problem:
+            raise _told(problem, call, unsure=call.unsure) from problem.__cause__
+        except (ConditionFailed, TransactionCancelled) as failed:
+            failed.repeated = call.unsure
+            call.unreported = failed.units
+            raise
+        finally:
+            call.seconds = time.monotonic() - started
+            self._report(call, answer, meter, asks)
+        return answer
+
+    def now(self) -> datetime:
+        """Return the store's time, by which records of streams are dated."""
+        return self.store_clock.now()
+
+    async def _persist(
+        self,
+        call: Call,
+        breaker: Breaker,
+        deadline: float,
+        problem: Exception,
+        again: Callable[[], Mapping[str, Any]] | None,
+    ) -> dict[str, Any]:
+        """Try again until it is answered for good, after the first try has failed."""
+        delays, corrections = self._backoff.delays(self._uniform), CORRECTIONS
+        fresh, price = False, PLAIN
+        while True:
+            if isinstance(problem, SignatureRefused):
+                # It may have been for the clock, for the credentials, or for one after the other.
+                call.tried = math.inf
+                if not corrections or not await self._signs_otherwise(problem, deadline):
+                    raise problem
+                corrections -= 1
+            else:
+                transient = transient_of(problem)
+                fresh = await self._ready(call, breaker, deadline, transient, delays, fresh=fresh)
+                price = transient.price
+            call.attempts += 1
+            if again is not None and call.unsure:
+                call.sent, again = _prepared(again()), None
+            call.tried = self._clock()
+            try:
+                heard = await self._sent(call, deadline, fresh)
+                breaker.answered()
+                answer = self._understood(call, heard)
+            except REPEATED as another:
+                problem = another
+            else:
+                breaker.budget.give_back(price)
+                return answer
+
+    async def _signs_otherwise(self, refused: SignatureRefused, deadline: float) -> bool:
+        """Whether a request would be signed at another time now, or with other credentials, than one that was refused.
+
+        What is wrong with either is corrected, if it can be.
+        """
+        if self._signer.correct(refused.date):
+            return True
+        try:
+            renewed = await self._credentials.renew(deadline - self._clock())
+        except TimeoutError as problem:
+            raise TooLate(sent=False) from problem
+        return renewed or self._signer.corrected_lately
+
+    async def _ready(
+        self,
+        call: Call,
+        breaker: Breaker,
+        deadline: float,
+        problem: Transient,
+        delays: Iterator[float],
+        *,
+        fresh: bool,
+    ) -> bool:
+        """Wait for the next try; whether it is to be on a fresh connection.
+
+        The problem is final when no try is left, none is paid for, no time for one, or the client is closed.
+        """
+        call.unsure |= problem.unsure
+        tried, call.tried = call.tried, math.inf
+        if problem.stale and not fresh and call.operation.startswith(READS):
+            problem.price = PLAIN  # it is charged nothing, and has nothing to give back
+            return True
+        delay = next(delays, None)
+        if self._pool is not None and self._pool.shut:
+            raise problem.final from problem
+        if problem.unanswered:
+            breaker.failed(tried, silent=problem.late)
+        if delay is None or (call.operation in PACED and isinstance(problem.final, Throttled)):
+            raise problem.final from problem
+        if breaker.away:
+            # Who waits until it is back sends nothing meanwhile, and is not charged.
+            if not await breaker.wait(deadline):
+                raise _refusal(breaker) from problem
+            problem.price = PLAIN
+            return fresh
+        problem.final.hurried = delay >= deadline - self._clock()
+        if problem.final.hurried or not breaker.budget.take(problem.price):
+            raise problem.final from problem
+        await asyncio.sleep(delay)
+        return fresh
+
+    def _left(self, call: Call, breaker: Breaker) -> None:
+        """A try that was given up unanswered is a failure, if it took long enough: who leaves early shows it, too."""
+        if self._clock() - call.tried >= self._unanswered:
+            breaker.failed(call.tried)
+
+    async def _answers(self, operation: str, seconds: float) -> bool:
+        """Whether an endpoint answers a request for next to nothing, whatever it answers."""
+        call = Call(operation, _prepared({"Limit": 1}))
+        try:
+            await self._sent(call, self._clock() + seconds, fresh=True)
+        except (*REPEATED, TooLate, DomainError):
+            return False
+        return True
+
+    def came_back(self) -> None:
+        """Whoever knows that the store is there again tells so: it need not be found out."""
+        for breaker in self.breakers.values():
+            breaker.close()
+
+    def _sent(self, call: Call, deadline: float, fresh: bool = False) -> Awaitable[Answer]:
+        """One try. Whatever it waits for, the deadline holds: `TooLate` once it passes. Fails as `Pool.send` does."""
+        credentials = self._credentials.known
+        if credentials is None:
+            return self._sent_once_known(call, deadline, fresh)
+        operation, body = call.operation, call.sent.body
+        origin = _origin(self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables())
+        head = self._signer.head(credentials, origin.authority, _target(operation), body)
+        assert self._pool is not None, "The client is used outside its `async with`."
+        return self._pool.send(origin, head, body, deadline, fresh=fresh)
+
+    async def _sent_once_known(self, call: Call, deadline: float, fresh: bool) -> Answer:
+        """The same where credentials must be waited for."""
+        try:
+            await self._credentials.current(deadline - self._clock())
+        except TimeoutError as problem:
+            raise TooLate(sent=False) from problem
+        return await self._sent(call, deadline, fresh)
+
+    def _understood(self, call: Call, answer: Answer) -> dict[str, Any]:
+        content = answer.content
+        self.store_clock.note(answer.date)
+        if answer.checksum is not None and answer.checksum != b"%d" % zlib.crc32(content):
+            raise Transient(Unavailable(DAMAGED))
+        if answer.status == 200:
+            try:
+                whole: dict[str, Any] = orjson.loads(content)
+            except orjson.JSONDecodeError as problem:
+                raise Transient(Unavailable(DAMAGED)) from problem
+            return whole
+        refusal = refusal_of(answer.status, content)
+        if isinstance(refusal, Unavailable):
+            self._log_no_room(content)
+        if isinstance(refusal, SignatureRefused):
+            refusal.date = answer.date
+        if self._tables_come_back and _lacks_table(call.operation, refusal):
+            raise Transient(Unavailable(NO_TABLE), unsure=False, price=0) from refusal
+        raise refusal
+
+    def _log_no_room(self, content: bytes) -> None:
+        if self._clock() >= self._log_at:
+            self._log_at = self._clock() + LOG_AGAIN_SECONDS
+            said = content.decode(errors="replace")[:300]
+            logger.error("The store cannot write: make room on its disk; it then goes on by itself. It says: %s", said)
+
+    def _report(self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, asks: tuple[Ask, ...]) -> None:
+        """Tell those who count that a call has ended."""
+        if answer is None:
+            call.failed = True
+        else:
+            call.units = consumed(answer)
+        if asks:
+            call.details = details_of(call.operation, call.request, answer or {}, asks)
+        if meter is not None:
+            meter.open -= 1
+            meter.note(call)
+        if self.on_call is not None:
+            self.on_call(call)
+
+
+@cache
+def _target(operation: str) -> str:
+    return f"{'DynamoDBStreams' if operation in STREAM_OPERATIONS else 'DynamoDB'}_20120810.{operation}"
+
+
+@lru_cache(maxsize=16)
+def _origin(url: str) -> Origin:
+    return Origin.of(url)
+
+
+def _refusal(breaker: Breaker) -> DomainError:
+    """What one is told who has waited for it: until it was known to be away, or for as long as there was time."""
+    problem = breaker.refusal()
+    problem.hurried = breaker.state is State.WAITING
+    return problem
+
+
+def _told(problem: DomainError, call: Call, *, unsure: bool) -> DomainError:
+    """A write that may have been applied is no safe one to send again: the caller is told so."""
+    if unsure and call.operation.startswith(WRITES):
+        problem.extensions.pop("retryAfter", None)
+        problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
+    return problem
+
+
+def _prepared(payload: Mapping[str, Any]) -> Prepared:
+    """Raises `RequestRefused` for what JSON does not hold, such as half a surrogate pair."""
+    try:
+        return Prepared.of(payload)
+    except TypeError as problem:
+        raise RequestRefused("SerializationException", str(problem)) from problem
+
+
+def _lacks_table(operation: str, refusal: Exception) -> bool:
+    """Whether a table that is read or written is not there; those who ask for tables and streams are told as it is."""
+    lacking = isinstance(refusal, RequestRefused) and refusal.code == "ResourceNotFoundException"
+    return lacking and operation in ITEM_OPERATIONS
+
+
+def consumed(answer: Mapping[str, Any]) -> float:
+    """The capacity units that an answer tells, over all tables."""
+    told = answer.get("ConsumedCapacity") or ()
+    if isinstance(told, dict):
+        return float(told.get("CapacityUnits", 0.0))
+    return float(sum([entry.get("CapacityUnits", 0.0) for entry in told]))

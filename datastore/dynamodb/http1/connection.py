@@ -1,0 +1,259 @@
+"""One HTTP/1.1 connection: one request at a time, and its answer (RFC 9112)."""
+
+import asyncio
+from typing import Protocol, cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from datastore.dynamodb.http1.connector import Origin
+from datastore.dynamodb.http1.exchange_types import Answer, Limits, Lost, Silent, TooLate
+
+# What is written at once; a transport takes as much before it asks to wait.
+PIECE = 2**16
+FRAMING = (b"content-length", b"transfer-encoding")
+CHECKSUM = b"x-amz-crc32"
+DATE = b"date"
+
+Waiter = asyncio.Future[Answer]
+
+
+class Keeper(Protocol):
+    """Who has a connection when nobody asks over it."""
+
+    def give_back(self, connection: "Connection", /) -> None:
+        """Its answer is there, whole, and the next request may be sent."""
+
+    def lost(self, connection: "Connection", /) -> None:
+        """It is closed."""
+
+
+class Connection(asyncio.Protocol):
+    """Its `keeper` is told once it has answered and is free again, and once it is lost.
+
+    An answer goes to the one who asked for it or to nobody: who does not wait for it any more, closes the connection.
+    """
+
+    def __init__(self, origin: Origin, limits: Limits, keeper: Keeper) -> None:
+        self.origin = origin
+        self.idle_since = 0.0
+        self.closing = False
+        self._limits = limits
+        self._keeper = keeper
+        self._loop = asyncio.get_running_loop()
+        self._parser = HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._drained: asyncio.Future[None] | None = None
+        self._paused = False
+        self._answered = False
+        # Of the request that is under way:
+        self._waiter: Waiter | None = None
+        self._deadline = 0.0
+        self._heard = 0.0
+        self._writing = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._received = 0
+        self._headed = self._framed = self._complete = self._odd = False
+        self._status = 0
+        self._checksum: bytes | None = None
+        self._date: bytes | None = None
+        self._content: list[bytes] = []
+
+    # --- What the pool does with it -----------------------------------------------------------------------------------
+
+    def ask(self, head: bytes, body: bytes, deadline: float) -> Waiter:
+        """Send a request; `deadline` is in the loop's time. The future raises `Lost`, `Silent` or `TooLate`.
+
+        A body of more than a piece is not sent whole: see `write`.
+        """
+        loop = self._loop
+        waiter = self._waiter = loop.create_future()
+        self._deadline = deadline
+        self._heard = now = loop.time()
+        # One timer for many requests: when it goes off, it looks when the one that is under way would be late.
+        if self._timer is None or self._timer_at > deadline:
+            self._watch(min(deadline, now + self._limits.silence))
+        assert self._transport is not None
+        if len(body) <= PIECE:
+            self._transport.write(head + body)
+        else:
+            self._writing = True
+            self._transport.write(head)
+        return waiter
+
+    async def write(self, body: bytes, waiter: Waiter) -> None:
+        """Send a large body as fast as the server takes it, unless it answers before it has heard everything."""
+        pieces = memoryview(body)
+        for start in range(0, len(body), PIECE):
+            if waiter.done():
+                return
+            assert self._transport is not None
+            self._transport.write(pieces[start : start + PIECE])
+            if self._paused:
+                self._drained = self._loop.create_future()
+                await self._drained
+                self._heard = self._loop.time()
+        if not waiter.done():
+            self._writing = False
+
+    def give_up(self, waiter: Waiter) -> None:
+        """Its caller has left: nobody else may get what is still to come."""
+        if not waiter.cancel() and not waiter.cancelled():
+            waiter.exception()
+        if self._waiter is waiter:
+            self.close()
+
+    def close(self) -> None:
+        """At once: nothing that is worth sending waits to be sent."""
+        if not self.closing and self._transport is not None:
+            self._transport.abort()
+        self.closing = True
+
+    # --- What the transport tells -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None or self.closing:
+            self.close()  # Nobody has asked.
+            return
+        self._received += len(data)
+        if self._received > self._limits.answer_bytes:
+            self._fail(Lost("the answer is too large"))
+            return
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as problem:
+            if not self._complete:
+                self._fail(Lost(f"what came is no answer: {problem}"))
+                return
+            self._odd = True
+        if self._complete:
+            self._finish()
+        elif not self._headed and self._received > self._limits.head_bytes:
+            self._fail(Lost("the answer's head is too large"))
+        else:
+            self._heard = self._loop.time()
+
+    def eof_received(self) -> bool:
+        """The server sends no more: what it has not answered by now it will not, and it is asked no more."""
+        if self._waiter is not None and self._headed and not self._framed:
+            self._odd = True
+            self._finish()  # which its end delimits
+        else:
+            self._fail(self._loss())
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closing = True
+        self._fail(self._loss())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        del self._parser  # which knows this connection
+        self._keeper.lost(self)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._wake_writer()
+
+    # --- What the parser tells ----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._complete:
+            self._odd = True  # a second answer to one request
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        size = len(name)
+        if size == 11:
+            if name.lower() == CHECKSUM and not self._headed:
+                self._checksum = value
+        elif size == 4:
+            if name.lower() == DATE and not self._headed:
+                self._date = value
+        elif (size == 14 or size == 17) and name.lower() in FRAMING:
+            self._framed = True
+
+    def on_headers_complete(self) -> None:
+        self._headed = True
+
+    def on_body(self, content: bytes) -> None:
+        if not self._complete:
+            self._content.append(content)
+
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if self._complete:
+            return
+        if status < 200:
+            self._headed = self._framed = False  # "Continue", and the like: the answer is still to come
+            self._checksum = self._date = None
+        else:
+            self._complete = True
+            self._status = status
+            self._odd |= not self._parser.should_keep_alive()
+
+    # --- The end of a request -----------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        assert waiter is not None
+        reusable = not (self._odd or self._writing or self.closing)
+        if not waiter.done():
+            content = self._content
+            whole = content[0] if len(content) == 1 else b"".join(content)
+            status = self._status or self._parser.get_status_code()
+            waiter.set_result(Answer(status, self._checksum, whole, self._date))
+        if self._drained is not None:
+            self._wake_writer()
+        if reusable:
+            self._begin()
+            self._answered = True
+            self._keeper.give_back(self)
+        else:
+            self.close()
+
+    def _fail(self, problem: Exception) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(problem)
+        self._wake_writer()
+        self.close()
+
+    def _loss(self) -> Lost:
+        return Lost("the connection was lost", stale=self._answered and self._received == 0)
+
+    def _wake_writer(self) -> None:
+        if self._drained is not None:
+            if not self._drained.done():
+                self._drained.set_result(None)
+            self._drained = None
+
+    # --- Time ---------------------------------------------------------------------------------------------------------
+
+    def _watch(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_at(at, self._look)
+
+    def _look(self) -> None:
+        """Whether the request that is under way is late; if none is, the next one sets the timer."""
+        self._timer = None
+        if self._waiter is None:
+            return
+        now = self._loop.time()
+        silent = self._heard + self._limits.silence
+        if now >= self._deadline:
+            self._fail(TooLate())
+        elif now >= silent:
+            self._fail(Silent())
+        else:
+            self._watch(min(self._deadline, silent))

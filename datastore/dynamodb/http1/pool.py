@@ -1,0 +1,246 @@
+"""Connections that are kept, and the line of those who wait for one."""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any
+
+from datastore.dynamodb.http1.connection import PIECE, Connection
+from datastore.dynamodb.http1.connector import Origin, connect
+from datastore.dynamodb.http1.exchange_types import Answer, Limits, NotConnected, TooLate
+from datastore.dynamodb.http1.proxies import ProxyRefused
+from datastore.dynamodb.retry.outage_log import Outage
+
+CLOSING_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Pool:
+    """At most `limits.connections` at a time, wherever they lead. Who waits longest is served first.
+
+    Nothing here counts on the current task, nor on cutting it off: whoever drives a coroutine may call.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self.shut = False
+        # Every connection has a place, from before it is opened until it is lost.
+        self._places = limits.connections
+        self._open: set[Connection] = set()
+        # By how long they have been idle.
+        self._idle: list[Connection] = []
+        self._waiting: deque[_Turn] = deque()
+        self._connecting: set[asyncio.Task[Connection]] = set()
+        self._sweeping: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Future[None] | None = None
+        self._tunnels = Outage(
+            lambda problem: logger.error("The store cannot be reached: %s", problem),
+            lambda: logger.info("The store can be reached through the proxy again."),
+        )
+
+    async def send(self, origin: Origin, head: bytes, body: bytes, deadline: float, *, fresh: bool = False) -> Answer:
+        """The answer to one request. `deadline` is in the loop's time; a `fresh` connection was not kept.
+
+        Raises `NotConnected`, `Lost`, `Silent` or `TooLate`.
+        """
+        connection = self._kept(origin) if self._idle and not fresh else None
+        if connection is None:
+            connection = await self._another(origin, deadline)
+        waiter = connection.ask(head, body, deadline)
+        try:
+            if len(body) > PIECE:
+                await connection.write(body, waiter)
+            return await waiter
+        except BaseException:
+            connection.give_up(waiter)
+            raise
+
+    async def close(self) -> None:
+        """Close all connections; who waits for one, or for an answer, is told that there is none."""
+        self.shut = True
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+        for task in tuple(self._connecting):
+            task.cancel()
+        while self._waiting:
+            self._waiting.popleft().fail(NotConnected())
+        for connection in tuple(self._open):
+            connection.close()
+        leaving: set[asyncio.Future[Any]] = {*self._connecting}
+        if self._open:
+            self._emptied = self._loop.create_future()
+            leaving.add(self._emptied)
+        if leaving:
+            await asyncio.wait(leaving, timeout=CLOSING_SECONDS)
+
+    # --- Getting a connection -----------------------------------------------------------------------------------------
+
+    def _kept(self, origin: Origin) -> Connection | None:
+        """The one that was used last: so those that are too many stay idle, and go."""
+        idle = self._idle
+        at = len(idle)
+        while at:
+            at -= 1
+            connection = idle[at]
+            if connection.closing:
+                del idle[at]  # The server has closed it: it is lost in a moment, and would lose a request with it.
+            elif connection.origin == origin:
+                del idle[at]
+                if connection.idle_since > self._loop.time() - self._limits.idle:
+                    return connection
+                connection.close()
+        return None
+
+    async def _another(self, origin: Origin, deadline: float) -> Connection:
+        """A new connection, or whichever is free when it is this caller's turn."""
+        while not self.shut:
+            if self._loop.time() >= deadline:
+                raise TooLate(sent=False)
+            if self._places > 0:
+                self._places -= 1
+                return await self._connect(origin, deadline)
+            connection = await self._turn(origin, deadline)
+            if connection is None:
+                return await self._connect(origin, deadline)
+            if not connection.closing:
+                return connection
+            # It was lost on the way, and its place is for the next in line.
+        raise NotConnected
+
+    async def _turn(self, origin: Origin, deadline: float) -> Connection | None:
+        """Wait in line for a connection that is free, or (None) for the place of a new one."""
+        turn = _Turn(origin, self._loop.create_future())
+        self._waiting.append(turn)
+        if self._idle:
+            # It leads elsewhere, or is not fresh: its place is free in a moment.
+            self._idle.pop(0).close()
+        timer = self._loop.call_at(deadline, turn.fail, TooLate(sent=False))
+        try:
+            return await turn.future
+        except BaseException:
+            if turn.served:
+                self._pass_on(turn.future.result())
+            turn.future.cancel()
+            raise
+        finally:
+            timer.cancel()
+
+    async def _connect(self, origin: Origin, deadline: float) -> Connection:
+        """Connect, at a place that was taken, in a task of its own, which can be cut off."""
+        task = self._loop.create_task(self._open_one(origin))
+        self._connecting.add(task)
+        task.add_done_callback(self._connected)
+        try:
+            await asyncio.wait([task], timeout=deadline - self._loop.time())
+        except BaseException:
+            if not task.cancel() and not task.cancelled() and task.exception() is None:
+                self._pass_on(task.result())
+            raise
+        if task.cancel():
+            raise TooLate(sent=False)
+        try:
+            connection = task.result()
+        except TimeoutError as problem:
+            raise NotConnected(late=True) from problem
+        except (OSError, asyncio.CancelledError) as problem:  # cancelled by closing the pool
+            raise NotConnected from problem
+        if connection.closing:
+            raise NotConnected
+        return connection
+
+    async def _open_one(self, origin: Origin) -> Connection:
+        try:
+            connection = await connect(origin, self._limits.connect, lambda: Connection(origin, self._limits, self))
+        except ProxyRefused as problem:
+            self._tunnels.goes_on(problem)
+            raise
+        self._tunnels.ends()
+        if connection.closing:
+            raise ConnectionError("lost as soon as it was opened")
+        self._open.add(connection)
+        return connection
+
+    def _connected(self, task: asyncio.Task[Connection]) -> None:
+        """Give its place back if nothing came of it: also of one that was cancelled before it began."""
+        self._connecting.discard(task)
+        if task.cancelled() or task.exception() is not None:
+            self._pass_on(None)
+
+    # --- Giving one back ----------------------------------------------------------------------------------------------
+
+    def give_back(self, connection: Connection) -> None:
+        """It has answered, and is for the next in line."""
+        turn = self._next() if self._waiting else None
+        if turn is not None:
+            if turn.origin == connection.origin:
+                turn.future.set_result(connection)
+            else:
+                self._waiting.appendleft(turn)
+                connection.close()
+        elif self.shut:
+            connection.close()
+        else:
+            connection.idle_since = self._loop.time()
+            self._idle.append(connection)
+            if self._sweeping is None:
+                self._sweeping = self._loop.call_later(self._limits.idle, self._sweep)
+
+    def lost(self, connection: Connection) -> None:
+        """Its place is free. One that was lost before it was open has its place given back by who was opening it."""
+        if connection not in self._open:
+            return
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        self._pass_on(None)
+        if self._emptied is not None and not self._open and not self._emptied.done():
+            self._emptied.set_result(None)
+
+    def _pass_on(self, connection: Connection | None) -> None:
+        """What one who has left was given, or a place that is free."""
+        if connection is not None:
+            if not connection.closing:
+                self.give_back(connection)
+            return
+        turn = self._next()
+        if turn is None:
+            self._places += 1
+        else:
+            turn.future.set_result(None)
+
+    def _next(self) -> "_Turn | None":
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.future.done():
+                return turn
+        return None
+
+    def _sweep(self) -> None:
+        """Close what has been idle for too long, and look again when the next one will have been."""
+        self._sweeping = None
+        now = self._loop.time()
+        while self._idle and self._idle[0].idle_since <= now - self._limits.idle:
+            self._idle.pop(0).close()
+        if self._idle:
+            self._sweeping = self._loop.call_at(self._idle[0].idle_since + self._limits.idle, self._sweep)
+
+
+class _Turn:
+    """One who waits in line."""
+
+    __slots__ = ("future", "origin")
+
+    def __init__(self, origin: Origin, future: "asyncio.Future[Connection | None]") -> None:
+        self.origin = origin
+        self.future = future
+
+    def fail(self, problem: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(problem)
+
+    @property
+    def served(self) -> bool:
+        future = self.future
+        return future.done() and not future.cancelled() and future.exception() is None

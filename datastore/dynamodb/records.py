@@ -1,0 +1,77 @@
+"""Items to records, one by one: a damaged item is a damaged record, not a damaged page."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from datastore.dynamodb.codec import Raw, decode_item
+from datastore.dynamodb.record_decoder import Decoder
+from datastore.errors import Internal
+from datastore.model.log_redaction import without_emails
+
+Record = TypeVar("Record")
+
+# The attributes that tell which item it is, in the log.
+KEYS = frozenset({"pk", "sk", "matchid", "teamid", "seasonid", "leagueid"})
+# What an item that is not as it should be makes of reading it.
+DAMAGE = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
+
+DAMAGED = "A stored record is damaged."
+
+logger = logging.getLogger(__name__)
+
+
+def parsed(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, Any]) -> Record | Internal:
+    """The record, or the error that stands in its place in a list; the log says which item it is."""
+    try:
+        return convert(item)
+    except DAMAGE as problem:
+        logger.error("An item cannot be read: %s in %r", without_emails(repr(problem)), logged_keys(item))
+        return Internal(DAMAGED)
+
+
+def record(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, Any] | None) -> Record | None:
+    """The record of a point read, or None. Raises `Internal` when the item is damaged."""
+    found = None if item is None else parsed(convert, item)
+    if isinstance(found, Internal):
+        raise found
+    return found
+
+
+def raw_parsed(convert: Decoder[Record], raw: Raw) -> Record | Internal:
+    """The same of an item as DynamoDB answered it."""
+    try:
+        return convert.raw(raw)
+    except DAMAGE:
+        return parsed(convert, decode_item(raw))  # which tells what is wrong
+
+
+def raw_records(convert: Decoder[Record], items: Iterable[Raw]) -> list[Record | Internal]:
+    """The same of each item, in their order."""
+    read = convert.raw
+    found: list[Record | Internal] = []
+    for raw in items:
+        try:
+            found.append(read(raw))
+        except DAMAGE:
+            told = raw_parsed(convert, raw)
+            found.append(told)
+    return found
+
+
+def raw_record(convert: Decoder[Record], raw: Raw) -> Record:
+    """The record. Raises `Internal` when the item is damaged."""
+    found = raw_parsed(convert, raw)
+    if isinstance(found, Internal):
+        raise found
+    return found
+
+
+def readable(convert: Callable[[Mapping[str, Any]], Record], items: Iterable[Mapping[str, Any]]) -> list[Record]:
+    """The records that can be read; for lists in which nothing may stand in the place of one that cannot."""
+    return [record for item in items if not isinstance(record := parsed(convert, item), Internal)]
+
+
+def logged_keys(item: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes that tell which item it is, as logs may show them."""
+    return {name: without_emails(value) for name, value in item.items() if name.lower() in KEYS}

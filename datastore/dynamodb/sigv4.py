@@ -1,0 +1,242 @@
+"""AWS Signature Version 4 for DynamoDB's one kind of request: POST / with a JSON body.
+
+https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
+"""
+
+import asyncio
+import hmac
+import logging
+import math
+import time
+from collections.abc import Callable
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
+from typing import Any, Protocol
+
+from datastore.errors import Unavailable
+from datastore.model.prehashed_hmac import Mac
+
+CONTENT_TYPE = "application/x-amz-json-1.0"
+RECHECK_SECONDS = 60.0
+RETRY_SECONDS = 5.0
+# Services take five minutes, and SDKs correct their clocks from four on.
+SKEWED_SECONDS = 240.0
+
+logger = logging.getLogger(__name__)
+
+
+class Frozen(Protocol):
+    """Credentials at one moment, as botocore freezes them."""
+
+    @property
+    def access_key(self) -> str: ...
+    @property
+    def secret_key(self) -> str: ...
+    @property
+    def token(self) -> str | None: ...
+
+
+class CredentialSource:
+    """Credentials that botocore found (environment, profile, role, container …), kept fresh.
+
+    botocore refreshes temporary ones 15 minutes before they expire when asked for them; asking can block on the
+    network, so it is done in a thread, at most once a minute, and once for all calls that wait for it.
+
+    `find` finds them anew, where they come from: those that were refused may have been replaced there before they
+    expired. It runs in a thread, too.
+    """
+
+    def __init__(self, credentials: Any, find: Callable[[], Any] | None = None) -> None:
+        self._credentials = credentials
+        self._find = find
+        self._found_at = self._changed_at = -math.inf
+        self._finding: asyncio.Task[None] | None = None
+        self._frozen: Frozen | None = None
+        self._check_at = 0.0
+        self._refresh: asyncio.Task[Frozen | None] | None = None
+
+    @property
+    def known(self) -> Frozen | None:
+        """The credentials to sign with now; None where they must be asked for with `current`."""
+        return self._frozen if time.monotonic() < self._check_at else None
+
+    async def current(self, seconds: float | None = None) -> Frozen:
+        """The credentials to sign with now. Raises `Unavailable` if there are none to be had, `TimeoutError` if they
+        are not there in so many seconds.
+        """
+        frozen = self.known
+        if frozen is None:
+            refresh = self._refreshing()
+            # A caller that leaves, or gives up, leaves the refresh to the others.
+            await asyncio.wait([refresh], timeout=seconds)
+            if not refresh.done():
+                raise TimeoutError
+            frozen = refresh.result()
+        if frozen is None:
+            raise Unavailable("The store's credentials cannot be had at the moment; try again.")
+        return frozen
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the newest credentials expire; None where they last, or do not tell."""
+        # botocore has no other name for it: `refresh_needed` tells only whether it is near.
+        expires_at: datetime | None = getattr(self._credentials, "_expiry_time", None)
+        return expires_at
+
+    async def renew(self, seconds: float | None = None) -> bool:
+        """Find the credentials again after some were refused. Return whether they differ from the refused ones.
+
+        The search runs at most every few seconds, and once for all waiting callers. Raises `TimeoutError` if it takes
+        longer than the given seconds.
+        """
+        if self._finding is None or time.monotonic() >= self._found_at + RETRY_SECONDS:
+            self._found_at = time.monotonic()
+            self._finding = asyncio.create_task(self._find_again())
+        finding = self._finding
+        await asyncio.wait([finding], timeout=seconds)
+        if not finding.done():
+            raise TimeoutError
+        return time.monotonic() < self._changed_at + RETRY_SECONDS
+
+    async def _find_again(self) -> None:
+        try:
+            if self._find is not None:
+                self._credentials = await asyncio.to_thread(self._find)
+            self._keep(await asyncio.to_thread(self._credentials.get_frozen_credentials))
+            if self._changed_at >= self._found_at:
+                logger.info("Credentials were refused, and others were found.")
+        except Exception as problem:
+            # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
+            logger.warning("Credentials were refused, and could not be found again: %s", problem)
+
+    def _keep(self, frozen: Frozen) -> None:
+        if self._frozen is not None and _values(frozen) != _values(self._frozen):
+            self._changed_at = time.monotonic()
+        self._frozen, self._check_at = frozen, time.monotonic() + RECHECK_SECONDS
+
+    def _refreshing(self) -> "asyncio.Task[Frozen | None]":
+        if self._refresh is None or self._refresh.done():
+            self._refresh = asyncio.create_task(self._ask())
+        return self._refresh
+
+    async def _ask(self) -> Frozen | None:
+        """Fresh credentials; if that fails the old ones, which are good for some minutes more."""
+        try:
+            self._keep(await asyncio.to_thread(self._credentials.get_frozen_credentials))
+        except Exception as problem:
+            # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
+            logger.warning("Credentials cannot be refreshed: %s", problem)
+            self._check_at = time.monotonic() + RETRY_SECONDS
+        return self._frozen
+
+
+def _values(frozen: Frozen) -> tuple[str, str, str | None]:
+    return frozen.access_key, frozen.secret_key, frozen.token
+
+
+class Signer:
+    """Signs requests. What is the same for all of a second, or of a day, is made once.
+
+    `skew` is by how many seconds the service's clock is ahead of this machine's, as far as that matters.
+    """
+
+    def __init__(self, region: str) -> None:
+        self.skew = 0.0
+        self._corrected_at = -math.inf
+        self._region = region
+        self._key = _Key("", "", region)
+        self._credentials: Frozen | None = None
+        self._second = -1
+        self._forms: dict[tuple[str, str], _Form] = {}
+
+    def head(self, credentials: Frozen, host: str, target: str, body: bytes, now: float | None = None) -> bytes:
+        """The head of the request, with all its headers; `now` in epoch seconds."""
+        second = int(time.time() + self.skew if now is None else now)
+        if second != self._second or credentials is not self._credentials:
+            self._second, self._credentials = second, credentials
+            self._forms.clear()
+        form = self._forms.get((host, target))
+        if form is None:
+            form = self._forms[host, target] = self._form(credentials, host, target, second)
+        canonical = form.canonical.copy()
+        canonical.update(sha256(body).hexdigest().encode())
+        signature = form.mac.hexdigest(canonical.hexdigest().encode()).encode()
+        return b"%b%b\r\ncontent-length: %d\r\n\r\n" % (form.head, signature, len(body))
+
+    def correct(self, date: bytes | None) -> bool:
+        """Sign at the service's time from now on, if it is far from what is signed now: whether it is.
+
+        `date` is the Date header of its answer.
+        """
+        try:
+            theirs = parsedate_to_datetime((date or b"").decode("latin-1")).timestamp()
+        except ValueError:
+            return False
+        skew = theirs - time.time()
+        if abs(skew - self.skew) < SKEWED_SECONDS:
+            return False
+        self.skew, self._corrected_at = skew, time.monotonic()
+        logger.warning(
+            "The clock of this machine is %d seconds %s that of the store, and requests are signed at the store's time "
+            "from now on: synchronize the clock.",
+            abs(skew),
+            "behind" if skew > 0 else "ahead of",
+        )
+        return True
+
+    @property
+    def corrected_lately(self) -> bool:
+        """Whether a request that is refused now may have been signed before the correction."""
+        return time.monotonic() < self._corrected_at + RETRY_SECONDS
+
+    def _form(self, credentials: Frozen, host: str, target: str, second: int) -> "_Form":
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
+        signed = {"content-type": CONTENT_TYPE, "host": host, "x-amz-date": stamp}
+        if credentials.token:
+            signed["x-amz-security-token"] = credentials.token
+        signed["x-amz-target"] = target
+        names = ";".join(signed)
+        canonical = "".join([f"{name}:{value}\n" for name, value in signed.items()])
+        scope = f"{stamp[:8]}/{self._region}/dynamodb/aws4_request"
+        lines = "".join([f"{name}: {value}\r\n" for name, value in signed.items()])
+        authorization = (
+            f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, SignedHeaders={names}, Signature="
+        )
+        if any(sign in value for value in (*signed.values(), authorization) for sign in "\r\n\0"):
+            raise ValueError("A header of a request would hold more than one line.")
+        if not self._key.fits(credentials.secret_key, stamp[:8]):
+            self._key = _Key(credentials.secret_key, stamp[:8], self._region)
+        return _Form(
+            sha256(f"POST\n/\n\n{canonical}\n{names}\n".encode()),
+            self._key.mac.after(f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n".encode()),
+            f"POST / HTTP/1.1\r\n{lines}authorization: {authorization}".encode(),
+        )
+
+
+class _Key:
+    """The signing key of a day."""
+
+    def __init__(self, secret: str, day: str, region: str) -> None:
+        self._of = (secret, day)
+        key = f"AWS4{secret}".encode()
+        for part in (day, region, "dynamodb", "aws4_request"):
+            key = hmac.digest(key, part.encode(), "sha256")
+        self.mac = Mac(key)
+
+    def fits(self, secret: str, day: str) -> bool:
+        return self._of == (secret, day)
+
+
+class _Form:
+    """What the requests of one second, host and target share, up to where they differ.
+
+    `canonical` is a hash of the canonical request, `mac` signs its end: both have taken up what is the same.
+    """
+
+    __slots__ = ("canonical", "head", "mac")
+
+    def __init__(self, canonical: Any, mac: Mac, head: bytes) -> None:
+        self.canonical = canonical
+        self.mac = mac
+        self.head = head

@@ -1,0 +1,1 @@
+"""Earthquakes: events with their ids and revisions, daily statistics, and the request log (QUAKE-1 to QUAKE-6)."""

@@ -1,0 +1,67 @@
+"""The days of a window that may have events of a magnitude, from the daily statistics (QUAKE-P5, QUAKE-6)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from datastore.dynamodb.codec import Item
+from datastore.earthquakes.day_bounds import GREATEST, GREATEST_OTHER
+from datastore.earthquakes.statistics import Coverage, coverage_of, other_bound
+from datastore.keyspace import earthquake_statistics as keys
+from datastore.model.timestamps import from_epoch_ms
+from datastore.session.store import Store
+
+# The consumer of the stream notes once a minute that it keeps up.
+KEPT_UP = timedelta(minutes=3)
+
+
+async def days_that_may_have(
+    store: Store, now: datetime, days: Sequence[str], least: float | None, *, other: bool = False
+) -> set[str]:
+    """Return those of the days (YYYYMMDD) that may have an event of the magnitude, or of any if it is None.
+
+    `other` asks for events other than earthquakes. Days whose statistics are not known to be complete are among the
+    answer. Reads one item, and one partition for each year.
+    """
+    read = _other_bounds if other else _bounds
+    years = [read(store, first, last) for first, last in years_of(min(days), max(days))]
+    coverage, found = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
+    if coverage is None or not is_kept_up(coverage, now):
+        return {*days}
+    bounds = {day: bound for year in found for day, bound in year.items()}
+    return {
+        day for day in days if not coverage.holds(day) or (day in bounds and (least is None or bounds[day] >= least))
+    }
+
+
+def is_kept_up(coverage: Coverage, now: datetime) -> bool:
+    """Whether the consumer currently counts the events that other programs store."""
+    return now - from_epoch_ms(coverage.checked_at_ms) <= KEPT_UP
+
+
+def years_of(first: str, last: str) -> list[tuple[str, str]]:
+    """Return the span of days as spans of one year each, oldest first."""
+    years = range(int(first[:4]), int(last[:4]) + 1)
+    return [(max(first, f"{year:04}0101"), min(last, f"{year:04}1231")) for year in years]
+
+
+async def read_days(
+    store: Store, first: str, last: str, attributes: Sequence[str] | None = None, *, regions: bool = False
+) -> AsyncIterator[Item]:
+    """QUAKE-6: the statistics of the days of a span within a year, oldest first; by region if `regions`."""
+    partition = keys.regions_of_year(first[:4]) if regions else keys.year(first[:4])
+    values: Mapping[str, Any] = {"partition": partition, "first": first, "last": last}
+    async for page in store.query_pages(keys.DAYS, values, attributes=attributes):
+        for item in page:
+            yield item
+
+
+async def _bounds(store: Store, first: str, last: str) -> dict[str, float]:
+    items = read_days(store, first, last, ("pk", "sk", GREATEST))
+    return {item["sk"]: float(item[GREATEST]) async for item in items if GREATEST in item}
+
+
+async def _other_bounds(store: Store, first: str, last: str) -> dict[str, float]:
+    items = read_days(store, first, last, ("pk", "sk", GREATEST_OTHER, "othersByClass"))
+    return {item["sk"]: bound async for item in items if (bound := other_bound(item)) is not None}

@@ -1,0 +1,107 @@
+"""Reports that USGS published after an event was stored (QUAKE-1, QUAKE-N1, QUAKE-N2).
+
+The event stays as it was first stored. A later report of it that differs is a revision item beside it, and a copy of
+the newest one has a key of its own, so that the newest reports of a page of events are one BatchGetItem.
+"""
+
+from collections.abc import Callable
+
+from datastore.dynamodb.client import TransactionCancelled
+from datastore.dynamodb.codec import Item
+from datastore.earthquakes.event_ids import CONTENTION, TRIES
+from datastore.keyspace import earthquakes as keys
+from datastore.model.composite_keys import Key
+from datastore.session.store import Action, Store
+
+# The most revisions that one answer lists.
+MOST_REVISIONS = 20
+DELETED = "deleted"
+# A report that differs in none of these adds no revision: USGS also updates an event for each report of having felt it.
+COMPARED = ("eventTsMs", "mag", "place", "lat", "lon", "depth", "type", "status", "alert", "tsunami", "sig", "url")
+# An event's alone: its place in the index.
+OF_EVENT = frozenset({"dayBucket", "gsi1pk", "gsi1sk"})
+
+
+async def revise(store: Store, known: Item, report: Item) -> bool:
+    """Add a report of a stored event as a revision if it is newer and differs. Return whether it was added.
+
+    `known` is the stored item, an event or an alias, and `report` the report as an event's item. Raises
+    `TransactionCancelled` if other processes added revisions of the event each time it was tried.
+    """
+    updated = _updated(report)
+    if updated <= _updated(known):  # an alias has no time: it counts as older
+        return False
+
+    def revised(newest: Item) -> Item | None:
+        same = all(newest.get(name) == report.get(name) for name in COMPARED)
+        return None if same or updated <= _updated(newest) else report
+
+    return await _add(store, str(known.get("aliasOf") or known["eventId"]), revised)
+
+
+async def withdraw(store: Store, event_id: str, deleted_at_ms: int, ingested_at_ms: int) -> bool:
+    """Add a revision that says that USGS deleted the event. Return whether it was added: not if it is not stored."""
+    known = await store.get(keys.STORED_IDS, keys.event(event_id))
+    if known is None:
+        return False
+
+    def deleted(newest: Item) -> Item | None:
+        if newest.get("status") == DELETED or deleted_at_ms < _updated(newest):
+            return None
+        moment = max(deleted_at_ms, _updated(newest) + 1)
+        return newest | {"status": DELETED, "updated": moment, "ingestedAt": ingested_at_ms}
+
+    return await _add(store, str(known.get("aliasOf") or event_id), deleted)
+
+
+async def _add(store: Store, event_id: str, revision_of: Callable[[Item], Item | None]) -> bool:
+    """Add what `revision_of` makes of the newest report, unless it makes None."""
+    for tries_left in reversed(range(TRIES)):
+        newest = await _newest(store, event_id)
+        revision = None if newest is None else revision_of(newest)
+        if revision is None:
+            return False
+        try:
+            await store.transact(keys.REVISE, _adding(event_id, revision))
+            return True
+        except TransactionCancelled as cancelled:
+            # Another process adds a revision of the same event.
+            if not tries_left or not CONTENTION.intersection(cancelled.reasons):
+                raise
+    raise AssertionError("unreachable")
+
+
+async def _newest(store: Store, event_id: str) -> Item | None:
+    """The newest report: the last revision or, without any, the event itself."""
+    for found in await store.find_all(keys.NEWEST, [keys.latest(event_id), keys.event(event_id)]):
+        if isinstance(found, Exception):
+            raise found
+        if found is not None:
+            return found.item
+    return None
+
+
+def _adding(event_id: str, revision: Item) -> list[Action]:
+    updated = _updated(revision)
+    added = _item(keys.revision(event_id, updated), "REVISION", revision)
+    latest = _item(keys.latest(event_id), "LATEST", revision)
+    return [
+        Action("Put", item=added, condition="attribute_not_exists(pk)"),
+        Action(
+            "Put",
+            item=latest,
+            condition="attribute_not_exists(pk) OR updated < :updated",
+            values={"updated": updated},
+        ),
+    ]
+
+
+def _item(key: Key, entity: str, report: Item) -> Item:
+    kept = {name: value for name, value in report.items() if name not in OF_EVENT}
+    return kept | {"pk": key.partition, "sk": key.sort, "entity": entity}
+
+
+def _updated(item: Item) -> int:
+    """Return when USGS last changed a report, in epoch milliseconds; 0 if unknown, as for other programs' items."""
+    updated = item.get("updated")
+    return updated if type(updated) is int else 0

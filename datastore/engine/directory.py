@@ -1,0 +1,87 @@
+"""The data directory of an embedded engine: its database, the owner's lock and the owner's record.
+
+Other commands find the engine by the record.
+"""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from datastore.engine.access_key import kept_key
+from datastore.model.private_files import open_private, write_private
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(descriptor: int) -> None:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class EngineRecord(NamedTuple):
+    """The owner's record: the endpoint of the engine, and its access key."""
+
+    endpoint: str
+    pid: int
+    key: str
+
+
+class EngineDirectory:
+    """The database, the owner's lock and the owner's record.
+
+    An engine in memory has a lock and a record of its own there, and no database.
+    """
+
+    def __init__(self, path: Path, file: str = "engine.sqlite", memory: bool = False) -> None:
+        name = "memory" if memory else "engine"
+        self.database = None if memory else path / file
+        self.lock = path / f"{name}.lock"
+        self.owned = False
+        self._record = path / f"{name}.json"
+        self._descriptor: int | None = None
+
+    def open(self) -> None:
+        open_private(self.lock.parent)
+        self._descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def take(self) -> bool:
+        """Whether the lock is now ours. The system gives it back even when the owner is killed."""
+        if self._descriptor is not None and not self.owned:
+            with suppress(BlockingIOError, PermissionError):
+                _lock(self._descriptor)
+                self.owned = True
+        return self.owned
+
+    def write_record(self, record: EngineRecord) -> None:
+        """Replace the record at once. Raises `OSError`."""
+        draft = self._record.with_suffix(".tmp")
+        write_private(draft, json.dumps(record._asdict()))
+        draft.replace(self._record)
+
+    def read_record(self) -> EngineRecord:
+        """The owner's record; an empty one where there is none, or it cannot be read."""
+        try:
+            record = json.loads(self._record.read_text())
+            return EngineRecord(str(record["endpoint"]), int(record["pid"]), str(record["key"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return EngineRecord("", 0, "")
+
+    def key(self) -> str:
+        """The access key of engines on this folder, for its owner. Raises `OSError` and `KeyUnusable`."""
+        return kept_key(self.lock.parent)
+
+    def close(self) -> None:
+        if self.owned:
+            with suppress(OSError):  # the disk has become read-only: a note of an engine that is gone is no harm
+                self._record.unlink(missing_ok=True)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+        self.owned, self._descriptor = False, None

@@ -1,0 +1,256 @@
+"""The embedded DynamoDB engine as a child process: one per data folder, however many commands use it.
+
+The process that holds `engine.lock` owns the engine and writes its endpoint, process id and access key to
+`engine.json`. Other processes attach to that endpoint, and one of them takes over when the owner ends.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+from datastore.engine import process as engine_process
+from datastore.engine.access_key import KeyUnusable, key_in_environment, new_key
+from datastore.engine.directory import EngineDirectory, EngineRecord
+from datastore.engine.process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, bound, is_free
+from datastore.engine.programs import FILES, Program
+from datastore.model.private_files import FolderUnusable, unusable
+
+logger = logging.getLogger(__name__)
+
+# Before a restart. An engine that has answered for STEADY seconds before it died is started as after a first death.
+FIRST_DELAY, LONGEST_DELAY, STEADY = 0.1, 1.0, 1.0
+PORTS = range(20_000, 32_000)  # below those that systems hand to outgoing connections, so a port stays ours
+
+
+class Engine:
+    """A running engine: `async with Engine(program, data_dir) as engine`.
+
+    All commands that name the same `data_dir` share its engine; with `memory` they share one that stores nothing there.
+    Without a `data_dir` the engine is in memory and private.
+
+    Read `endpoint` and the access `key` at every call: the engine moves when another process takes its port. The
+    owner demands the key that GATEWAY_ENGINE_KEY sets, or else the one stored in `data_dir`. `on_restart` runs each
+    time this process has started the engine again or has taken it over; an engine in memory is empty then.
+    `restarts` counts these times. With `listen`, a host and a port, other hosts reach the engine too, and it never
+    moves. The host must include 127.0.0.1, where this process connects.
+    Entering raises EngineFailed. Enter in a thread that outlives the engine: on Linux it is killed with that thread.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        data_dir: Path | None = None,
+        on_restart: Callable[[], Awaitable[None]] | None = None,
+        *,
+        memory: bool = False,
+        listen: tuple[str, int] | None = None,
+    ) -> None:
+        self.endpoint = ""
+        self.key = ""
+        self._listen = listen
+        self.restarts = 0
+        self._program = program
+        self._folder = None if data_dir is None else EngineDirectory(data_dir.resolve(), program.file, memory)
+        self._on_restart = on_restart
+        self._running: Child | None = None
+        self._reservation: socket.socket | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._answers_since = 0.0
+        self._delay = FIRST_DELAY / 2
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._join()
+        except (OSError, FolderUnusable, KeyUnusable) as error:
+            await self._leave()
+            raise EngineFailed(self._unusable(error)) from error
+        except BaseException:
+            await self._leave()
+            raise
+        self._tasks["watch"] = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+        try:
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        finally:
+            await self._leave()
+
+    def _unusable(self, problem: Exception) -> str:
+        if isinstance(problem, OSError) and self._folder is not None:
+            problem = unusable(self._folder.lock.parent, problem)
+        return str(problem)
+
+    @property
+    def program(self) -> str:
+        """The name of the program that is the engine here."""
+        return self._program.name
+
+    @property
+    def attached(self) -> bool:
+        """Whether the engine is another process's."""
+        return self._folder is not None and not self._folder.owned
+
+    async def _join(self) -> None:
+        """Own the engine, or attach to its owner's."""
+        if self._folder is not None:
+            self._folder.open()
+            deadline = time.monotonic() + engine_process.PATIENCE
+            while not self._folder.take():
+                if await self._attach(self._folder):
+                    return
+                if time.monotonic() > deadline:
+                    raise EngineFailed(f"{self._folder.lock} is held, but its owner's engine does not answer.")
+                await asyncio.sleep(POLL)
+        await self._start()
+
+    async def _attach(self, folder: EngineDirectory) -> bool:
+        record = folder.read_record()
+        if not await answers(record.endpoint, record.key):
+            return False
+        self.endpoint, self.key = record.endpoint, record.key
+        return True
+
+    async def _leave(self) -> None:
+        try:
+            if self._running is not None:
+                await self._running.stop()
+        finally:
+            self._give_up_port()
+            if self._folder is not None:
+                self._folder.close()
+
+    async def _watch(self) -> None:
+        """Take the engine over when its owner goes, and start it again whenever it dies."""
+        if self._folder is not None and not self._folder.owned:
+            await self._outlive_owner(self._folder)
+            await self._renew("the command that ran it has ended")
+        while self._running is not None:
+            await self._renew(await self._running.wait())
+
+    async def _outlive_owner(self, folder: EngineDirectory) -> None:
+        """Returns with the lock held; until then follows the owner's engine to where it moves."""
+        while not folder.take():
+            if (record := folder.read_record()).endpoint:
+                self.endpoint, self.key = record.endpoint, record.key
+            await asyncio.sleep(POLL)
+
+    async def _renew(self, reason: str) -> None:
+        """Start the engine again, as often as it takes."""
+        if time.monotonic() - self._answers_since > STEADY:
+            self._delay = FIRST_DELAY / 2
+        while True:
+            self._delay = min(2 * self._delay, LONGEST_DELAY)
+            logger.warning("The embedded engine is gone (%s); starting it in %.1f s.", reason, self._delay)
+            await asyncio.sleep(self._delay)
+            try:
+                await self._start()
+            except (EngineFailed, OSError) as error:
+                reason = str(error)
+            else:
+                break
+        self.restarts += 1
+        self._tell_restart()
+
+    def _tell_restart(self) -> None:
+        # Not awaited by the watch: it talks to the engine, which may die again meanwhile.
+        if earlier := self._tasks.get("told"):
+            earlier.cancel()
+        self._tasks["told"] = asyncio.create_task(self._restarted())
+
+    async def _restarted(self) -> None:
+        try:
+            if self._on_restart is not None:
+                await self._on_restart()
+        except Exception:
+            logger.exception("Preparing the restarted engine failed.")
+
+    def _refuse_other_data(self, database: Path) -> None:
+        """Refuse a directory with another engine's tables: this engine would show none of them."""
+        for file, name in FILES.items():
+            if file != database.name and (database.parent / file).exists():
+                raise EngineFailed(
+                    f"{database.parent} holds the tables of {name}, but the engine is {self._program.name} here: "
+                    "choose another directory with --data-dir."
+                )
+
+    async def _start(self) -> None:
+        if self._folder is not None and self._folder.database is not None:
+            self._refuse_other_data(self._folder.database)
+        if self._folder is not None and self._folder.database is not None and self._running is None:
+            await self._end_orphan(self._folder, self._folder.database)
+        if self._running is not None:
+            await self._running.stop()  # the engine may be running although the record does not name it
+        if not self.key:
+            self.key = key_in_environment() or (new_key() if self._folder is None else self._folder.key())
+        self._running = await self._launch()
+        if self._folder is not None:
+            self._write_record(self._folder, self._running)
+        self._answers_since = time.monotonic()
+
+    def _write_record(self, folder: EngineDirectory, running: Child) -> None:
+        try:
+            folder.write_record(EngineRecord(self.endpoint, running.pid, self.key))
+        except OSError as problem:
+            if "watch" not in self._tasks:  # `__aenter__` reports it
+                raise
+            # The record names the endpoint of the engine before, which is the same as a rule.
+            logger.warning(
+                "The record of the embedded engine cannot be written: %s. Other commands may not find it.", problem
+            )
+
+    async def _end_orphan(self, folder: EngineDirectory, database: Path) -> None:
+        """End what a killed owner left behind, where the system does not do so, and take its port."""
+        record = folder.read_record()
+        if record.pid and await (orphan := Orphan(record.pid, database)).runs():
+            self.endpoint = record.endpoint
+            await orphan.end()
+
+    async def _launch(self) -> Child:
+        """A child on the port there was before, or on another when somebody has it."""
+        database = None if self._folder is None else self._folder.database
+        if self._listen is None:
+            return await self._launch_anywhere(database)
+        host, port = self._listen
+        if not self._is_ours(port) and not is_free(port, host):
+            raise EngineFailed(f"The embedded engine cannot be reached at {host}:{port}: Address already in use.")
+        return await self._launch_at(host, port, database)
+
+    async def _launch_anywhere(self, database: Path | None) -> Child:
+        port = urlsplit(self.endpoint).port
+        for _ in range(5):
+            if port is None or not (self._is_ours(port) or is_free(port)):
+                port = next(filter(is_free, random.sample(PORTS, 200)))
+            try:
+                return await self._launch_at(LOCAL, port, database)
+            except EngineFailed:
+                if self._is_ours(port) or is_free(port):
+                    raise
+        raise EngineFailed("The embedded engine found no free port.")
+
+    async def _launch_at(self, host: str, port: int, database: Path | None) -> Child:
+        child = await Child.start(self._program, port, database, self.key, host)
+        self.endpoint = f"http://{LOCAL}:{port}"
+        if not self._is_ours(port):
+            self._give_up_port()
+            with suppress(EngineFailed):  # this system has no such reservations
+                self._reservation = bound(host, port, listens=False)
+        return child
+
+    def _is_ours(self, port: int) -> bool:
+        """Whether the port is reserved, also while no engine runs."""
+        return self._reservation is not None and self._reservation.getsockname()[1] == port
+
+    def _give_up_port(self) -> None:
+        if self._reservation is not None:
+            self._reservation.close()
+            self._reservation = None

@@ -1,0 +1,1 @@
+"""What the gateway stores for itself: responses under Idempotency-Keys, and persisted documents."""

@@ -1,0 +1,164 @@
+"""Answers of mutations, kept under Idempotency-Keys for a day (GW-I1…I5).
+
+Who claims a key executes its mutation, and keeps the answer under that claim. A claim is held by its fence and owner:
+what a former holder does after another took over fails. The mutation's `Origin` goes with the claim: who takes it over
+makes the ids that its former holder made.
+"""
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from datastore.keyspace.gateway import answers as keys
+from datastore.model.ids import Origin
+from datastore.model.timestamps import from_iso, iso, to_seconds
+from datastore.session.store import Store, Written
+
+LIFETIME = timedelta(hours=24)
+# An item holds 400 KB: the rest is for the key and for what stands beside the answer.
+LARGEST_ANSWER = 350_000
+# A write costs a unit for each KB that is stored.
+COMPRESSED_FROM = 1024
+PLAIN, DEFLATED = "plain", "zlib"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to execute the mutation of a key, and to keep its answer. Nobody else's `owner` is the same."""
+
+    user_id: str
+    key: str
+    fingerprint: str
+    owner: str
+    fence: int
+    origin: Origin
+
+    def taken_over(self, seen: "Entry") -> "Claim":
+        """The claim that comes after the one that was seen. Earlier versions kept no origin."""
+        origin = replace(seen.origin or self.origin, again=True)
+        return replace(self, fence=seen.fence + 1, origin=origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a key that another request used: its answer, or until when (epoch seconds) it is claimed.
+
+    `fingerprint` tells what was asked then, and `origin` what is made from; None where an earlier version claimed it.
+    """
+
+    fingerprint: str
+    owner: str
+    fence: int
+    held_until: float
+    body: bytes | None
+    origin: Origin | None = None
+
+
+Found = Claim | Entry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """An answer as it is stored."""
+
+    content: bytes
+    coding: str
+
+    @property
+    def fits(self) -> bool:
+        return len(self.content) <= LARGEST_ANSWER
+
+
+def packed(body: bytes) -> Packed:
+    """The answer, compressed where that makes it smaller."""
+    if len(body) >= COMPRESSED_FROM and len(deflated := zlib.compress(body)) < len(body):
+        return Packed(deflated, DEFLATED)
+    return Packed(body, PLAIN)
+
+
+class Answers:
+    """One method for each access pattern. Claims are held for `lease` by the clock `now`."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime], lease: timedelta) -> None:
+        self._store = store
+        self._now = now
+        self._lease = lease
+
+    async def begin(self, claim: Claim) -> Found:
+        """GW-I1: the claim, now one's own, or what another request left; None when that has just gone: try again."""
+        written = await self._store.put(keys.BEGIN, self._item(claim), now=int(self._now().timestamp()))
+        return _claimed(claim, written)
+
+    async def take_over(self, claim: Claim, seen: Entry) -> Found:
+        """GW-I2: the claim, with the next fence, if the key is still as it was `seen`; else as `begin`."""
+        written = await self._store.put(keys.TAKE_OVER, self._item(claim), fence=seen.fence, owner=seen.owner)
+        return _claimed(claim, written)
+
+    async def finish(self, claim: Claim, answer: Packed) -> Entry | None:
+        """GW-I3: keep the answer from now on. What another has made of the key, when it took over meanwhile."""
+        written = await self._store.update(
+            keys.FINISH,
+            keys.answer(claim.user_id, claim.key),
+            fence=claim.fence,
+            owner=claim.owner,
+            body=answer.content,
+            coding=answer.coding,
+            expiry=to_seconds(self._now() + LIFETIME),
+        )
+        return None if written.ok or written.item is None else entry_from(written.item)
+
+    async def find(self, user_id: str, key: str) -> Entry | None:
+        """GW-I4: what is known of a key, read anew."""
+        place = keys.answer(user_id, key)
+        self._store.forget(keys.READ.table, place)
+        item = await self._store.get(keys.READ, place)
+        is_there = item is not None and item["expiresAt"] > self._now().timestamp()
+        return entry_from(item) if item is not None and is_there else None
+
+    async def release(self, claim: Claim) -> None:
+        """GW-I5: the key is as if it had not been used, unless another took over.
+
+        One that was taken over is given up at once (GW-I2): who had it before may have written, and whoever has it next
+        is to make what that one made.
+        """
+        if claim.origin.again:
+            item = self._item(claim) | {"held_until": self._now().timestamp()}
+            await self._store.put(keys.TAKE_OVER, item, fence=claim.fence, owner=claim.owner)
+            return
+        place = keys.answer(claim.user_id, claim.key)
+        await self._store.delete(keys.RELEASE, place, fence=claim.fence, owner=claim.owner)
+
+    def _item(self, claim: Claim) -> dict[str, Any]:
+        key = keys.answer(claim.user_id, claim.key)
+        now = self._now()
+        return {
+            "PK": key.partition,
+            "SK": key.sort,
+            "fingerprint": claim.fingerprint,
+            "owner": claim.owner,
+            "fence": claim.fence,
+            "moment": iso(claim.origin.moment),
+            "seed": claim.origin.seed,
+            "held_until": (now + self._lease).timestamp(),
+            "expiresAt": to_seconds(now + LIFETIME),
+        }
+
+
+def _claimed(claim: Claim, written: Written) -> Found:
+    if written.ok:
+        return claim
+    if written.item is None:
+        return None
+    entry = entry_from(written.item)
+    # The answer to an earlier try may have been lost.
+    return claim if (entry.owner, entry.fence) == (claim.owner, claim.fence) else entry
+
+
+def entry_from(item: Mapping[str, Any]) -> Entry:
+    body = item.get("body")
+    if body is not None and item["coding"] == DEFLATED:
+        body = zlib.decompress(body)
+    origin = Origin(from_iso(item["moment"]), item["seed"]) if "seed" in item else None
+    return Entry(item["fingerprint"], item["owner"], item["fence"], item.get("held_until", 0.0), body, origin)

@@ -1,0 +1,59 @@
+"""Documents that are known by an id (GW-D1…D4): GraphQL texts that clients name instead of sending."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from datastore.dynamodb.records import readable, record
+from datastore.keyspace.gateway import documents as keys
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import from_iso, iso
+from datastore.session.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDocument:
+    """A text and the id it is known by."""
+
+    document_id: str
+    text: str
+    added_at: datetime
+
+
+class KnownDocuments:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def by_id(self, document_id: str) -> KnownDocument | None:
+        """GW-D1."""
+        return record(document_from, await self._store.get(keys.DOCUMENT, keys.document(document_id)))
+
+    async def put(self, document_id: str, text: str, now: datetime) -> KnownDocument:
+        """GW-D2: the document as it is known by this id now; with another text when that one was there before."""
+        document = KnownDocument(document_id, text, now)
+        written = await self._store.put(keys.PUT_DOCUMENT, _item(document), text=text)
+        return document if written.ok or written.item is None else document_from(written.item)
+
+    async def all(self) -> AsyncIterator[KnownDocument]:
+        """GW-D3: in the order of their ids."""
+        values = {"partition": keys.DOCUMENTS}
+        async for item in self._store.query_all(keys.ALL_DOCUMENTS, values):
+            for document in readable(document_from, [item]):
+                yield document
+
+    async def delete(self, document_id: str) -> bool:
+        """GW-D4: whether it was known."""
+        return (await self._store.delete(keys.DELETE_DOCUMENT, keys.document(document_id))).item is not None
+
+
+def document_from(item: Mapping[str, Any]) -> KnownDocument:
+    document_id = keys.document_id(Key(item["PK"], item["SK"]))
+    return KnownDocument(document_id, item["text"], from_iso(item["addedAt"]))
+
+
+def _item(document: KnownDocument) -> dict[str, Any]:
+    key = keys.document(document.document_id)
+    return {"PK": key.partition, "SK": key.sort, "text": document.text, "addedAt": iso(document.added_at)}

@@ -1,0 +1,227 @@
+"""What a table, an index and an access pattern are: frozen values that drive code, documentation and tests."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Literal, Protocol
+
+from datastore.change_streams.broadcast import Policy
+
+AttributeType = Literal["S", "N"]
+Operation = Literal[
+    "GetItem",
+    "BatchGetItem",
+    "Query",
+    "Scan",
+    "PutItem",
+    "UpdateItem",
+    "DeleteItem",
+    "BatchWriteItem",
+    "TransactGetItems",
+    "TransactWriteItems",
+]
+ActionKind = Literal["Put", "Update", "Delete", "ConditionCheck"]
+
+# How long an item that a crowd looks at serves them all: who asks again and again has four reads made in a second.
+CROWD_MS = 250
+# Updates are made of what clients give: there are as many expressions as combinations of attributes.
+EXPRESSIONS_KEPT = 4096
+
+WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
+
+
+class Who(StrEnum):
+    """Who may use an access pattern. Admin and system may read what a user may."""
+
+    ANY = "any"
+    USER = "user"
+    ADMIN = "admin"
+    SYSTEM = "system"
+    INTERNAL = "internal"
+
+
+@lru_cache(EXPRESSIONS_KEPT)
+def aliases_in(*expressions: str) -> Mapping[str, str]:
+    """ExpressionAttributeNames for the `#name`s in the expressions: an alias is the attribute's own name.
+
+    An alias cannot hold a `#`: for the one in an attribute's name it has `__`.
+    """
+    return {
+        f"#{name}": name.replace("__", "#") for expression in expressions for name in re.findall(r"#(\w+)", expression)
+    }
+
+
+@lru_cache(EXPRESSIONS_KEPT)
+def values_in(*expressions: str) -> frozenset[str]:
+    """The names of the `:name` values in the expressions."""
+    return frozenset(name for expression in expressions for name in re.findall(r":(\w+)", expression))
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A global secondary index. `projection` is "ALL", "KEYS_ONLY", or the attributes it includes besides the keys.
+
+    `item_bytes` is about what an item takes in the index, where that is much less than in the table.
+    """
+
+    name: str
+    partition: str
+    sort: str | None = None
+    sort_type: AttributeType = "S"
+    projection: Literal["ALL", "KEYS_ONLY"] | tuple[str, ...] = "ALL"
+    item_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """A table by its documented name; the store adds its prefix. `ttl` names the attribute of epoch seconds.
+
+    `item_bytes` is about what an item takes that lists are made of, measured in the demo's data: costs are estimated
+    by it. `shown_in` is in how many of its indexes an item is, as a rule: it is written again in each.
+    Without `sort` the partition attribute alone is the key. There is one of each: a table is compared, and found in
+    dicts, by identity.
+    """
+
+    name: str
+    partition: str
+    sort: str | None = None
+    indexes: tuple[Index, ...] = ()
+    ttl: str | None = None
+    stream: Literal["NEW_AND_OLD_IMAGES", None] = None
+    item_bytes: int = 500
+    shown_in: int = 1
+
+    def index(self, name: str) -> Index:
+        return next(index for index in self.indexes if index.name == name)
+
+    def key_attributes(self, index: str | None = None) -> tuple[str, ...]:
+        """The attributes of a start key: the table's own keys, and the index's when there is one."""
+        names = [self.partition, self.sort]
+        if index is not None:
+            names += [self.index(index).partition, self.index(index).sort]
+        return tuple(dict.fromkeys(name for name in names if name))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AccessPattern:
+    """One question the tables can be asked, as it is asked.
+
+    `key`, `filter`, `condition` and `update` are the expressions sent to DynamoDB: `:name` is a value given by the
+    caller, `#name` an attribute whose name DynamoDB reserves. A clause of `filter` counts if all its values are given,
+    one of `guard` too: it is asked of an update besides `condition`.
+    `projection` is what a Query brings: whole items, their count (items too where they are selected), or the attributes
+    of the fields that are selected. `consistent` marks reads of base tables that must see the latest write.
+    `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `transacts` are the
+    kinds of actions in its transactions, with the table where that is another than the pattern's. `who` may use it, and
+    `also` those. The keys of a `personal` list tell of people (by their email): its cursors are encrypted.
+    `max_age` are the seconds for which an answer that was found may be shown again; 0 for none at all.
+    `shared_ms` are the milliseconds for which an item that a point read brought serves other requests of the process,
+    too: where anybody may be shown it, or who may is decided after the read.
+    `when_slow` is what happens to a subscriber that does not keep up, unless it asks for something else: None for what
+    is no subscription. `chooses` tells whether it may ask.
+    """
+
+    id: str
+    question: str
+    table: Table
+    operations: tuple[Operation, ...]
+    who: Who
+    also: tuple[Who, ...] = ()
+    fields: tuple[str, ...] = ()
+    transacts: tuple["ActionKind | tuple[ActionKind, Table]", ...] = ()
+    index: str | None = None
+    key: str = ""
+    filter: tuple[str, ...] = ()
+    condition: str = ""
+    guard: tuple[str, ...] = ()
+    update: str = ""
+    descending: bool = False
+    projection: Literal["ALL", "COUNT", "SELECTED"] = "ALL"
+    consistent: bool = False
+    personal: bool = False
+    max_age: int = 0
+    shared_ms: int = 0
+    when_slow: Policy | None = None
+    chooses: bool = True
+
+    @property
+    def policy(self) -> Policy:
+        """Of a subscription: what happens to a subscriber that does not keep up, if nothing else is asked for."""
+        assert self.when_slow is not None, self.id
+        return self.when_slow
+
+    @property
+    def reads(self) -> bool:
+        return any(not name.startswith(WRITES) for name in self.operations)
+
+    @property
+    def writes(self) -> bool:
+        return any(name.startswith(WRITES) for name in self.operations)
+
+    @property
+    def transacted(self) -> tuple[tuple[ActionKind, Table], ...]:
+        """The kinds of actions in its transactions, each with its table."""
+        return tuple((acts, self.table) if isinstance(acts, str) else acts for acts in self.transacts)
+
+    @property
+    def summary(self) -> str:
+        """The pattern in a few words, as the schema's descriptions show it: id, operations, table and index.
+
+        Of a subscription it says what becomes of who is slow, too.
+        """
+        where = self.table.name if self.index is None else f"{self.table.name}.{self.index}"
+        slow = "" if self.when_slow is None else f", when slow {self.when_slow.name}"
+        return f"{self.id}: {' + '.join(self.operations) or 'change feed'} on {where}{slow}"
+
+
+Arguments = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How far a field reads, where its patterns do not tell: what its cost is estimated by.
+
+    `size` is how many entries its list may have, or the name of the argument that says so, or how to find it; of a
+    field that is no list it is how often what is beneath it counts. `each` says that there is a point read for each
+    entry, or for each of as many items, and `reads` how many there are for one. `partitions` is how
+    many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
+    are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
+    writes, by its arguments likewise; as many as its list has if nothing is said. `behind` are write units that are
+    consumed behind the answer. `at_hand` are the names of subfields that the parent's own item answers: the field reads
+    nothing where no others are selected. `model` names the cost model that estimates the reads in place of all these,
+    where the process has it and it knows the field's arguments. `searched` are read units that a search of the index
+    costs.
+    """
+
+    size: int | str | Callable[[Arguments, datetime], float] | None = None
+    each: bool = False
+    reads: int = 1
+    partitions: Callable[[Arguments, datetime], float] | float = 1
+    scanned: Callable[[Arguments], float] | float = 1
+    written: Callable[[Arguments], float] | float | None = None
+    behind: float = 0
+    at_hand: frozenset[str] = frozenset()
+    model: str = ""
+    searched: float = 0
+
+
+class CostModel(Protocol):
+    """A model that estimates the reads of a field from statistics of the stored items.
+
+    Arguments are not validated yet: a value may be of any type. No estimate exceeds `most`, in read units, also without
+    statistics.
+    """
+
+    most: float
+
+    async def load(self, arguments: Arguments, now: datetime) -> None:
+        """Read the statistics that `units` needs, unless they are cached. An unavailable store raises nothing."""
+
+    def units(self, arguments: Arguments, now: datetime) -> float | None:
+        """Return the read units, or None without statistics for these arguments."""
+
+
+NOT_SAID = Extent()

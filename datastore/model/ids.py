@@ -1,0 +1,49 @@
+"""Ids that sort by time, and where the ids of a mutation that may be executed twice come from."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from uuid import UUID, uuid5
+
+from datastore.model.timestamps import epoch_ms, from_epoch_ms
+
+VERSION, VARIANT = 0x7 << 76, 0b10 << 62
+RANDOM_A, RANDOM_B = (1 << 12) - 1, (1 << 62) - 1
+ORIGINS = UUID("3f0c1d6e-58b4-4b0b-9a57-0d6d3c1e7a42")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What the ids and the keys of a mutation are made from, so that whoever executes it makes the same.
+
+    `moment` is when it was first asked for, to the millisecond, and `seed` any text that comes once. `again` tells that
+    another process may have executed it before, in part or to its end.
+    """
+
+    moment: datetime
+    seed: str
+    again: bool = False
+
+    def id(self, place: str) -> str:
+        """The id that is made at that place of the mutation, and nowhere else."""
+        return str(uuid5(ORIGINS, f"{self.seed} {place}"))
+
+
+def uuid7(now: datetime, new_id: str) -> str:
+    """A UUID of version 7 (RFC 9562, section 5.7): of the moment, to the millisecond.
+
+    Its 74 bits of chance come from `new_id`, any text that comes once.
+    """
+    chance = int.from_bytes(sha256(new_id.encode()).digest()[:16])
+    middle = (chance >> 64 & RANDOM_A) << 64
+    return str(UUID(int=epoch_ms(now) << 80 | VERSION | middle | VARIANT | chance & RANDOM_B))
+
+
+def uuid7_moment(text: str) -> datetime | None:
+    """The moment of a UUID of version 7 as it is written: lower case, with hyphens. None for any other text."""
+    try:
+        given = UUID(text)
+        # Of an id in two spellings there would be two things.
+        return from_epoch_ms(given.int >> 80) if given.version == 7 and str(given) == text else None
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,1 @@
+"""Addresses of Redis, and the errors of its client when Redis is away."""

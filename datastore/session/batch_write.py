@@ -1,0 +1,51 @@
+"""BatchWriteItem: any number of puts and deletes, 25 a call, what stays unprocessed sent again until it is done.
+
+https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.errors import Throttled
+from datastore.session.metering import Deadline
+from datastore.tasks import all_settled
+
+BATCH_WRITES = 25
+BATCHES_AT_ONCE = 4
+UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
+
+Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+
+
+async def write_batches(call: Call, deadline: Deadline, table: str, requests: Sequence[Mapping[str, Any]]) -> None:
+    """Send the requests of one table. Raises `Throttled` when some stay unprocessed; the others are written then.
+
+    Whatever it raises, no request is under way any more.
+    """
+    at_once = asyncio.Semaphore(BATCHES_AT_ONCE)
+
+    async def write(batch: Sequence[Mapping[str, Any]]) -> int:
+        async with at_once:
+            return await _write(call, deadline, table, batch)
+
+    batches = [requests[at : at + BATCH_WRITES] for at in range(0, len(requests), BATCH_WRITES)]
+    left = sum(await all_settled([write(batch) for batch in batches]))
+    if left:
+        raise Throttled(f"The store is busy: {left} of {len(requests)} were not written; try again in a moment.")
+
+
+async def _write(call: Call, deadline: Deadline, table: str, batch: Sequence[Mapping[str, Any]]) -> int:
+    """How many were not written in the end."""
+    delays = UNPROCESSED.delays(random.random)
+    while batch:
+        answer = await call("BatchWriteItem", {"RequestItems": {table: batch}, "ReturnConsumedCapacity": "TOTAL"})
+        batch = (answer.get("UnprocessedItems") or {}).get(table, ())
+        delay = next(delays, None)
+        if batch and (delay is None or delay >= deadline.remaining()):
+            return len(batch)
+        if batch:
+            await asyncio.sleep(delay or 0)
+    return 0

@@ -1,0 +1,97 @@
+"""Cursors: DynamoDB's start key in base64url, signed, and bound to the field and arguments that made it.
+
+Those of personal lists are padded and encrypted besides (AES-SIV, RFC 5297): their keys hold emails.
+"""
+
+import hmac
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+
+from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
+from datastore.errors import BadCursor
+from datastore.model.base64url import decode, encode
+from datastore.model.prehashed_hmac import Mac
+from datastore.session.padding import padded, unpadded
+
+TAG_BYTES = 16
+MAX_CHARACTERS = 20_000  # enough for the longest keys of a table and an index, all quotation marks
+REFUSAL = "This cursor was not made by this field with these arguments."
+
+
+class _Keys:
+    """What is made of a secret."""
+
+    def __init__(self, secret: bytes) -> None:
+        self.mac = Mac(hmac.digest(secret, b"cursor", "sha256"))
+        self.cipher = AESSIV(hmac.digest(secret, b"personal cursor", "sha512"))
+
+
+class Cursors:
+    """Seals and opens cursors. All processes that answer for one another share the secret.
+
+    Those made with one of the `others` are opened too, and none are made with them.
+    """
+
+    def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
+        self._keys = _Keys(secret)
+        self._accepted = (self._keys, *map(_Keys, others))
+
+    def seal(self, key: Item, binding: bytes, *, personal: bool = False) -> str:
+        """A cursor for the position just at `key`."""
+        return self.sealer(key, binding, personal=personal)(encode_item(key))
+
+    def sealer(self, names: Iterable[str], binding: bytes, *, personal: bool = False) -> Callable[[Raw], str]:
+        """What makes cursors for the positions of items as DynamoDB answers them: their key has these attributes.
+
+        All that the cursors of one list have in common is done once.
+        """
+        ordered = sorted(names)
+        if personal:
+            encrypt = self._keys.cipher.encrypt
+            return lambda item: encode(encrypt(padded(orjson.dumps({name: item[name] for name in ordered})), [binding]))
+        digest = self._keys.mac.after(_begun(binding)).digest
+
+        def seal(item: Raw) -> str:
+            content = orjson.dumps({name: item[name] for name in ordered})
+            return encode(digest(content)[:TAG_BYTES] + content)
+
+        return seal
+
+    def open(self, cursor: str, binding: bytes, *, personal: bool = False) -> Item:
+        """The key a cursor stands for. Raises `BadCursor` if it was altered or belongs elsewhere."""
+        if len(cursor) > MAX_CHARACTERS:
+            raise BadCursor(REFUSAL)
+        try:
+            raw = decode(cursor)
+        except ValueError:
+            raise BadCursor(REFUSAL) from None
+        return decode_item(orjson.loads(self._decrypted(raw, binding) if personal else self._checked(raw, binding)))
+
+    def _checked(self, raw: bytes, binding: bytes) -> bytes:
+        tag, content = raw[:TAG_BYTES], raw[TAG_BYTES:]
+        signed = _begun(binding) + content
+        for keys in self._accepted:
+            if hmac.compare_digest(tag, keys.mac.digest(signed)[:TAG_BYTES]):
+                return content
+        raise BadCursor(REFUSAL)
+
+    def _decrypted(self, raw: bytes, binding: bytes) -> bytes:
+        for keys in self._accepted:
+            with suppress(InvalidTag, ValueError):
+                return unpadded(keys.cipher.decrypt(raw, [binding]))
+        raise BadCursor(REFUSAL)
+
+
+def _begun(binding: bytes) -> bytes:
+    """What stands before the key in what is signed."""
+    return len(binding).to_bytes(4, "big") + binding
+
+
+def binding(field: str, arguments: Mapping[str, Any]) -> bytes:
+    """What a cursor is bound to: the field it came from and its arguments other than the paging ones."""
+    return field.encode() + b"?" + orjson.dumps(dict(arguments), option=orjson.OPT_SORT_KEYS)

@@ -1,0 +1,180 @@
+"""What one GraphQL request did to the store: every call, what it consumed, and how long it may still take."""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from datastore.dynamodb.prepared_request import Prepared
+from datastore.errors import BadUserInput, Timeout
+from datastore.explain.trace import Details, Hit
+from datastore.model.access_patterns import WRITES
+
+# A write unit costs five times what a read unit does, on demand and in every region:
+# https://aws.amazon.com/dynamodb/pricing/on-demand/
+WRITE_PRICE = 5
+
+
+class Call(Struct, gc=False):
+    """One DynamoDB request as it went over the wire; `units` are the capacity units it reported.
+
+    There are thousands a second, hence not frozen: the client fills one in while it is on its way, and nobody changes
+    it once it has ended. `sent` is what was sent, `request` the same as parsed JSON.
+    `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries. `unsure` tells that
+    DynamoDB may have done what was asked although it did not say so. `patterns` are the ids of the access patterns that
+    it serves, `failed` whether it brought nothing but an error; `details` are there when it is to be explained.
+    `unreported` are the write units that DynamoDB bills for a condition that did not hold, and does not report.
+    `abandoned` is one that was given up before it was answered: what it is billed nobody tells.
+    `tried` is when its last try was made, in the loop's time; infinite between tries.
+    """
+
+    operation: str
+    sent: Prepared
+    patterns: tuple[str, ...] = ()
+    began: float = 0.0
+    attempts: int = 1
+    seconds: float = 0.0
+    units: float = 0.0
+    failed: bool = False
+    unsure: bool = False
+    abandoned: bool = False
+    unreported: float = 0.0
+    details: Details | None = None
+    tried: float = math.inf
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        return self.sent.tables
+
+    @property
+    def index(self) -> str | None:
+        return self.sent.index
+
+    @property
+    def request(self) -> Mapping[str, Any]:
+        return self.sent.payload
+
+    @property
+    def price(self) -> float:
+        """What it consumed, in read units, with what was not reported."""
+        units = self.units + self.unreported
+        return units * WRITE_PRICE if self.operation.startswith(WRITES) else units
+
+    @property
+    def wrote(self) -> bool:
+        """Whether it changed something, or may have: a condition that did not hold consumed, and changed, nothing."""
+        return self.operation.startswith(WRITES) and (self.units > 0 or self.unsure)
+
+
+class ReadTooMuch(BadUserInput):
+    """An operation was stopped for what it had read. `extensions` hold what that was (`read`) and the `limit`."""
+
+    def __init__(self, read: float, limit: float) -> None:
+        super().__init__(
+            f"The operation was stopped: it has read {read:,.1f} read units, far more than its estimate, and may read "
+            f"{limit:,.1f}. Too much of what it looks at is not to be shown: ask for smaller pages or windows.",
+            read=round(read, 1),
+            limit=round(limit, 1),
+        )
+
+
+class Meter:
+    """Adds up the calls of one request. When it is `detailed`, who asked for what is noted too.
+
+    `open` counts the calls that have begun and not ended. Once it has consumed what it is `allowed`, in read units, it
+    reads no more: `stopped` is what was told then. What `finishes` is not stopped any more once it has written.
+    `withheld` counts the items that are missing or that the caller may not see: what they cost must not tell which.
+    """
+
+    __slots__ = ("allowed", "behind", "calls", "detailed", "finishes", "hits", "open", "spent", "stopped", "withheld")
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.hits: list[Hit] = []
+        self.detailed = False
+        self.open = 0
+        self.behind = 0.0
+        self.allowed = float("inf")
+        self.finishes = False
+        self.spent = 0.0
+        self.stopped: ReadTooMuch | None = None
+        self.withheld = 0
+
+    def note(self, call: Call) -> None:
+        """Add a call that has ended."""
+        self.calls.append(call)
+        self.spent += call.price
+        if self.finishes and call.wrote:
+            self.allowed = float("inf")
+
+    def check(self, operation: str) -> None:
+        """Raise `ReadTooMuch` where a call may not be made any more. Writes always may: they end what was begun."""
+        if self.spent >= self.allowed and not operation.startswith(WRITES):
+            self.stopped = ReadTooMuch(self.spent, self.allowed)
+            raise self.stopped
+
+    @property
+    def units(self) -> float:
+        return sum(call.units for call in self.calls)
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether the units are all that is billed: nothing is under way, and nothing was given up."""
+        return self.open == 0 and not any(call.abandoned for call in self.calls)
+
+    @property
+    def price(self) -> float:
+        """What was consumed, in read units, and what is written behind it."""
+        return sum(call.price for call in self.calls) + self.behind
+
+    def write_behind(self, units: float) -> None:
+        """Count write units that are consumed once nobody waits for them any more."""
+        self.behind += units * WRITE_PRICE
+
+    def charge(self, units: float) -> None:
+        """Count read units for work that is no call of ours."""
+        self.behind += units
+
+    def add(self, other: "Meter") -> None:
+        """Have what another added up, too."""
+        self.calls += other.calls
+        self.behind += other.behind
+        self.hits += other.hits
+
+    def drain(self) -> tuple[list[Call], float]:
+        """The calls and what is written behind, of one that is not `detailed`; from now on it counts anew."""
+        drained = self.calls, self.behind
+        self.calls, self.behind, self.spent = [], 0.0, 0.0
+        return drained
+
+    def take(self) -> "Meter":
+        """What was added up so far; from now on it counts anew."""
+        taken = Meter()
+        taken.calls, self.calls = self.calls, []
+        taken.behind, self.behind = self.behind, 0.0
+        taken.withheld, self.withheld = self.withheld, 0
+        self.spent = 0.0
+        if self.detailed:
+            # Emptied, not replaced: loaders keep the list.
+            taken.hits, taken.detailed = self.hits.copy(), True
+            self.hits.clear()
+        return taken
+
+
+class Deadline:
+    """The moment by which a request must be done. `remaining` raises `Timeout` once it has passed."""
+
+    __slots__ = ("_at", "_clock", "_seconds")
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._at = clock() + seconds
+
+    def remaining(self) -> float:
+        left = self._at - self._clock()
+        if left <= 0:
+            raise Timeout(f"The request took longer than its {self._seconds:g} seconds.")
+        return left

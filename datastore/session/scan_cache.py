@@ -1,0 +1,106 @@
+"""What Scans of small tables and lists for everybody found, kept for all requests of the process for a short while."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from datastore.dynamodb.codec import Item
+from datastore.errors import Timeout, Unavailable
+from datastore.explain.trace import Hit, asking
+from datastore.model.access_patterns import AccessPattern, Table
+from datastore.session.store import Store
+
+Value = TypeVar("Value")
+
+LIFETIME = timedelta(seconds=30)
+
+
+def _lifetime(pattern: AccessPattern) -> timedelta:
+    return timedelta(milliseconds=pattern.shared_ms) if pattern.shared_ms else LIFETIME
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A Scan that was begun at a moment, and in the end what it found."""
+
+    began: datetime
+    task: asyncio.Task[Any]
+
+
+class RememberedScans:
+    """A process's cache of Scans. Concurrent callers share one Scan. A write by this process invalidates it at once.
+
+    `open_store` opens a store with its own deadline for the Scan, so that the Scan outlives the first caller. Writes of
+    other processes become visible when the entry expires, after 30 seconds or the pattern's `shared_ms`.
+    """
+
+    def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime]) -> None:
+        self._open_store = open_store
+        self._now = now
+        # Patterns whose index could not be read, and when.
+        self.refused_at: dict[AccessPattern, datetime] = {}
+        self._reads: dict[AccessPattern, _Read] = {}
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def scan(
+        self, asker: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], **values: Any
+    ) -> Value:
+        """Return what `convert` makes of the pattern's items; a pattern is always asked with the same values."""
+
+        async def read(store: Store) -> Value:
+            return convert(await store.scan(pattern, **values))
+
+        return await self.read(asker, pattern, read)
+
+    async def read(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> Value:
+        """Return what `ask` reads for the pattern: always the same.
+
+        It is metered as a call of the `asker` that began it. Raises what the Scan raised, or `Timeout` when the
+        asker's deadline passes first; neither is remembered.
+        """
+        read = self._reads.get(pattern)
+        if read is None or not timedelta(0) <= self._now() - read.began < _lifetime(pattern):
+            read = self._reads[pattern] = self._begin(asker, pattern, ask)
+        elif asker.meter.detailed:
+            asker.meter.hits.append(Hit(asking.get(), pattern.id, None))
+        # Not by awaiting the task itself: an asker's cancellation is not the others'.
+        done, _ = await asyncio.wait({read.task}, timeout=asker.deadline.remaining())
+        if not done:
+            raise Timeout("The store did not answer in time.")
+        if read.task.cancelled():
+            raise Unavailable("The gateway is stopping; try again.")
+        found: Value = read.task.result()
+        return found
+
+    def invalidate(self, table: Table) -> None:
+        """Drop what is remembered of the table, because it was just written; a Scan on its way is not kept either."""
+        for pattern in [pattern for pattern in self._reads if pattern.table is table]:
+            del self._reads[pattern]
+
+    async def aclose(self) -> None:
+        """End the Scans that are on their way."""
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    def _begin(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> _Read:
+        asker.meter.check(pattern.operations[0])  # otherwise the waiting callers would get the error of this request
+
+        async def read_all() -> Value:
+            store = self._open_store()
+            store.meter = asker.meter
+            return await ask(store)
+
+        task = asyncio.create_task(read_all())
+        read = _Read(self._now(), task)
+        self._running.add(task)
+        task.add_done_callback(lambda _: self._ended(pattern, read))
+        return read
+
+    def _ended(self, pattern: AccessPattern, read: _Read) -> None:
+        self._running.discard(read.task)
+        failed = read.task.cancelled() or read.task.exception() is not None
+        if failed and self._reads.get(pattern) is read:
+            del self._reads[pattern]

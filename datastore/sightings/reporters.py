@@ -1,0 +1,137 @@
+"""The reporters of sightings: trust, totals and streaks (BLIP-2, and the reporter's part of BLIP-5 and BLIP-6).
+
+A reporter earns trust by reports that another user confirmed: silver from 10, gold from 50, of which at most 10 count a
+day (UTC). Two accounts that confirm each other's reports therefore need a day for silver, and five for gold.
+
+The profile has a counter for each day with such reports, `confirmed20260625`. The transaction that stores the first
+confirmation of a sighting adds one to it: each report counts once, and no read comes before. The cap applies when the
+profile is read. Reports of a gold reporter are no longer counted, so a profile has at most about 50 counters.
+
+Until this rule 10 and 50 reports of any kind made the tier. A profile of that time keeps the tier that it had when its
+owner reports for the first time under the rule (`tierSince`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from datastore.dynamodb.codec import Item
+from datastore.dynamodb.records import record
+from datastore.keyspace import sightings as keys
+from datastore.model.composite_keys import second_part
+from datastore.session.store import Action, Store
+
+
+class TrustTier(StrEnum):
+    """How far a reporter is trusted: by confirmed reports, or as the profile was given if that is more."""
+
+    BRONZE = "bronze"
+    SILVER = "silver"
+    GOLD = "gold"
+
+
+REPORTS_FOR = {TrustTier.SILVER: 10, TrustTier.GOLD: 50}
+MOST_CONFIRMED_A_DAY = 10
+
+
+@dataclass(frozen=True, slots=True)
+class UserProfile:
+    """A reporter's record.
+
+    `streak_days` counts days in a row (UTC) with a report, up to `last_reported_on`. `confirmed_reports` are those that
+    another user confirmed, at most ten a day (UTC).
+    """
+
+    user_id: str
+    trust_tier: TrustTier
+    report_total: int
+    streak_days: int
+    last_reported_on: date | None
+    confirmed_reports: int = 0
+
+
+class Reporters:
+    """One method for each access pattern."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def by_id(self, user_id: str) -> UserProfile | None:
+        """BLIP-2."""
+        return record(profile_from, await self._store.get(keys.USER_PROFILE, keys.profile(user_id)))
+
+
+def count_report(user_id: str, profile: Item | None, now: datetime) -> Action:
+    """BLIP-6: one more report in the reporter's totals and streak, on condition that the profile is as it was read."""
+    today = now.astimezone(UTC).date()
+    yesterday = (today - timedelta(days=1)).isoformat()
+    last = (profile or {}).get("lastReportedOn", "")
+    values: dict[str, Any] = {
+        "one": 1,
+        "today": today.isoformat(),
+        "yesterday": yesterday,
+        "user": user_id,
+    }
+    forms = [keys.SAME_DAY if last >= values["today"] else keys.NEXT_DAY if last == yesterday else keys.NEW_STREAK]
+    if profile is None or "tierSince" not in profile:
+        forms.append(keys.SETTLE_TIER)
+        values["tier"] = tier_from(profile or {}).value
+    settings = ", ".join(update for _, update in forms if update)
+    return Action(
+        "Update",
+        key=keys.profile(user_id),
+        update=f"{f'SET {settings} ' if settings else ''}{keys.COUNT_REPORT}",
+        condition=" AND ".join(condition for condition, _ in forms),
+        values=values,
+    )
+
+
+def count_confirmed(reporter_id: str, now: datetime) -> Action:
+    """BLIP-5: one more report of the reporter that another user confirmed, on this day (UTC)."""
+    return Action(
+        "Update",
+        key=keys.profile(reporter_id),
+        update=keys.count_confirmed(now.astimezone(UTC).date()),
+        values={"reporter": reporter_id, "one": 1},
+    )
+
+
+def tier_from(profile: Mapping[str, Any]) -> TrustTier:
+    """Return the tier a profile has earned, or was given if that is higher."""
+    reports = _confirmed(profile)
+    if "tierSince" not in profile:
+        reports = max(reports, profile.get("reportTotal", 0))
+    earned = [tier for tier, needed in REPORTS_FOR.items() if reports >= needed]
+    return max([TrustTier(profile.get("trustTier", "bronze")), *earned], key=list(TrustTier).index)
+
+
+def _confirmed(profile: Mapping[str, Any]) -> int:
+    return sum(min(count, MOST_CONFIRMED_A_DAY) for count in keys.confirmed_reports(profile))
+
+
+def introduce(profile: UserProfile) -> Action:
+    """BLIP-8: a profile for somebody who has none; one that is there is left as it is."""
+    values = {
+        "userId": profile.user_id,
+        "trustTier": profile.trust_tier.value,
+        "reportTotal": profile.report_total,
+        "streakDays": profile.streak_days,
+        "lastReportedOn": profile.last_reported_on and profile.last_reported_on.isoformat(),
+    }
+    given = {name: value for name, value in values.items() if value is not None}
+    settings = ", ".join(f"{name} = if_not_exists({name}, :{name})" for name in given)
+    return Action("Update", key=keys.profile(profile.user_id), update=f"SET {settings}", values=given)
+
+
+def profile_from(item: Mapping[str, Any]) -> UserProfile:
+    last = item.get("lastReportedOn")
+    return UserProfile(
+        user_id=item.get("userId") or second_part(item["PK"]),
+        trust_tier=tier_from(item),
+        report_total=item.get("reportTotal", 0),
+        streak_days=item.get("streakDays", 0),
+        last_reported_on=date.fromisoformat(last) if last else None,
+        confirmed_reports=_confirmed(item),
+    )

@@ -1,0 +1,381 @@
+"""The Python source of an operation: a function for each selection of fields, and one for each field's values.
+
+The usual values are taken in the generated code; whatever is unusual about one is left to `completing`. The text of a
+function has only what kinds of fields follow one another: names, keys and fields are given to it, so that equal texts,
+which most are, are compiled once.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any
+
+from graphql import (
+    GraphQLBoolean,
+    GraphQLFloat,
+    GraphQLID,
+    GraphQLInt,
+    GraphQLString,
+    Undefined,
+    is_enum_type,
+    is_object_type,
+)
+
+from jit.collect_fields import any_holds
+from jit.completion import adopt_all, failed_item, items_from, leaves, ordered, resolved
+from jit.execution import Known, Waiting
+from jit.field_plan import FieldPlan, Finish, Select
+from jit.field_resolvers import Attribute, Direct, Itself, Raw, default, keywords
+
+# In all texts together: some 3 MB with what they are compiled to. One that is longer than the second, a selection of
+# some fifty fields, is hardly ever equal to another, and would have many that are forgotten.
+CHARACTERS_KEPT = 1_000_000
+LONGEST_KEPT = 10_000
+# More variables than these are asked for one after the other, by a call.
+VARIABLES_WRITTEN = 3
+EXACT = {
+    GraphQLString: "{0}.__class__ is str",
+    GraphQLID: "{0}.__class__ is str",
+    GraphQLInt: "{0}.__class__ is int and -2147483648 <= {0} <= 2147483647",
+    GraphQLBoolean: "({0} is True or {0} is False)",
+    # Neither NaN nor infinite.
+    GraphQLFloat: "{0}.__class__ is float and {0} - {0} == 0.0",
+}
+_NAMES: dict[str, Any] = {
+    "Known": Known,
+    "TEXTS": frozenset([str]),
+    "Undefined": Undefined,
+    "Waiting": Waiting,
+    "adopt_all": adopt_all,
+    "any_holds": any_holds,
+    "default": default,
+    "failed_item": failed_item,
+    "items_from": items_from,
+    "keywords": keywords,
+    "leaves": leaves,
+    "ordered": ordered,
+    "resolved": resolved,
+}
+
+
+def selection(plans: Sequence[FieldPlan], *, in_order: bool) -> Select:
+    """`select(run, source, path)`: the answer for an object. Its keys may have to be put `in_order`."""
+    function = _Function("run, o, path")
+    for number, plan in enumerate(plans):
+        plan.number = number
+        function.give("k", plan, plan.key)
+    if any(_is_shared(plan) for plan in plans):
+        function.add(1, "shared = run.shared")
+    if not in_order or any(plan.conditions for plan in plans):
+        _one_by_one(function, plans)
+        alone = plans
+        if not in_order:
+            function.given["plans"] = tuple(plans)
+            function.add(1, "d = ordered(run, plans, d)")
+    else:
+        alone = _at_once(function, plans)
+    for plan in alone:
+        _adopt(function, plan)
+    function.add(1, "return d")
+    select: Select = function.made()
+    return select
+
+
+def finish(plan: FieldPlan) -> Finish:
+    """`finish(run, plan, value, path, otherwise)`: what is answered for a value of the field."""
+    function = _Function("run, P, v, p, otherwise")
+    if plan.leaf:
+        _give_leaf(function, plan, "")
+        _finish_leaf(function, plan)
+    elif is_object_type(plan.innermost) and plan.depth <= 1:
+        function.given["K"] = plan.plain
+        _finish_objects(function, plan)
+    if not plan.required[0]:
+        function.add(1, "if v is None:", "    return None")
+    function.add(1, "return otherwise(run, P, v, p)")
+    finish: Finish = function.made()
+    return finish
+
+
+class _Function:
+    """The text of a function, and what is `given` to it by name."""
+
+    def __init__(self, parameters: str) -> None:
+        self.given: dict[str, Any] = {}
+        self._lines = [f"    def function({parameters}):"]
+
+    def add(self, indent: int, *lines: str) -> None:
+        margin = "    " * (indent + 1)
+        self._lines += [margin + line for line in lines]
+
+    def give(self, prefix: str, plan: FieldPlan, value: Any) -> str:
+        name = f"{prefix}{plan.number}"
+        self.given[name] = value
+        return name
+
+    def made(self) -> Any:
+        text = "\n".join([f"def make({', '.join(self.given)}):", *self._lines, "    return function"])
+        return _KEPT.made(text)(*self.given.values())
+
+
+class _Kept:
+    """What texts are compiled to, those last that were asked for last."""
+
+    def __init__(self, most: int, longest: int) -> None:
+        self._most = most
+        self._longest = longest
+        self._known: OrderedDict[str, Callable[..., Any]] = OrderedDict()
+        self._characters = 0
+
+    def made(self, text: str) -> Callable[..., Any]:
+        make = self._known.get(text)
+        if make is not None:
+            self._known.move_to_end(text)
+            return make
+        make = _compiled(text)
+        if len(text) <= self._longest:
+            self._known[text] = make
+            self._characters += len(text)
+            while self._characters > self._most:
+                oldest, _ = self._known.popitem(last=False)
+                self._characters -= len(oldest)
+        return make
+
+
+_KEPT = _Kept(CHARACTERS_KEPT, LONGEST_KEPT)
+
+
+def _compiled(text: str) -> Callable[..., Any]:
+    names: dict[str, Any] = {}
+    exec(compile(text, "<operation>", "exec"), _NAMES, names)
+    make: Callable[..., Any] = names["make"]
+    return make
+
+
+# Selections
+
+
+def _at_once(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldPlan]:
+    """The fields that are each resolved alone, for the others are attributes."""
+    alone: list[FieldPlan] = []
+    if any(map(_is_attribute_leaf, plans)):
+        function.add(1, "odd = ()")
+    for is_leaf, some in groupby(plans, _is_attribute_leaf):
+        group = list(some)
+        if is_leaf:
+            _leaves(function, group)
+        else:
+            for plan in group:
+                _field(function, 1, plan)
+            alone += group
+    entries = ", ".join(f"k{plan.number}: v{plan.number}" for plan in plans)
+    function.add(1, f"d = {{{entries}}}")
+    if len(alone) < len(plans):
+        function.add(1, "if odd:", "    adopt_all(d, odd)")
+    return alone
+
+
+def _one_by_one(function: _Function, plans: Sequence[FieldPlan]) -> None:
+    function.add(1, "d = {}", "variables = run.variables")
+    for plan in plans:
+        indent, value = 1, f"v{plan.number}"
+        if plan.conditions:
+            function.add(1, f"{value} = None", f"if {_is_included(function, plan)}:")
+            indent = 2
+        _field(function, indent, plan)
+        function.add(indent, f"d[k{plan.number}] = {value}")
+
+
+def _adopt(function: _Function, plan: FieldPlan) -> None:
+    """Tell what is awaited for a field that its value belongs in `d`, or that this waits for it, too."""
+    value, p, shared = f"v{plan.number}", f"P{plan.number}", f"s{plan.number}"
+    if isinstance(plan.resolver, str):
+        return
+    function.add(1, f"if {value}.__class__ is Waiting:")
+    if _is_shared(plan):
+        function.add(2, f"if {value} is {shared}:", f"    {value}.followers.append(({p}, d, path))", "else:")
+        function.add(3, f"{value}.out = d")
+    else:
+        function.add(2, f"{value}.out = d")
+
+
+def _leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
+    """Attributes that are leaves: all as usual, or each looked at by itself."""
+    values = [f"v{plan.number}" for plan in plans]
+    for plan in plans:
+        _give_leaf(function, plan, str(plan.number))
+    function.add(1, "try:")
+    function.add(2, *[f"{value} = o.{_attribute(plan)}" for value, plan in zip(values, plans, strict=True)])
+    tests = [f"({_usual(plan, value)})" for value, plan in zip(values, plans, strict=True)]
+    function.add(2, f"usual = {' and '.join(tests)}")
+    converted = [plan for plan in plans if plan.depth or plan.innermost not in EXACT]
+    if converted:
+        function.add(2, "if usual:")
+        for plan in converted:
+            _converted(function, 3, plan)
+    function.add(1, "except Exception:", "    usual = False")
+    group = function.give("G", plans[0], tuple(plans))
+    function.add(1, "if not usual:", f"    {', '.join(values)}, = found = leaves(run, {group}, o, path)")
+    function.add(2, "odd = (*odd, *found)")
+
+
+def _converted(function: _Function, indent: int, plan: FieldPlan) -> None:
+    value = f"v{plan.number}"
+    if not plan.required[0]:
+        function.add(indent, f"if {value} is not None:")
+        indent += 1
+    if plan.depth:
+        function.add(indent, f"{value} = list({value})")
+        return
+    function.add(indent, f"{value} = S{plan.number}({value})")
+    function.add(indent, f"if {value} is None or {value} is Undefined:", "    usual = False")
+
+
+def _field(function: _Function, indent: int, plan: FieldPlan) -> None:
+    value, place = f"v{plan.number}", f"p{plan.number}"
+    if isinstance(plan.resolver, str):  # __typename
+        function.add(indent, f"{value} = {function.give('t', plan, plan.resolver)}")
+        return
+    plan.finish = finish(plan)
+    p = function.give("P", plan, plan)
+    if _is_shared(plan):
+        _shared_field(function, indent, plan)
+        return
+    call, awaits = _call(function, plan, place)
+    function.add(indent, f"{place} = (path, k{plan.number})", "try:")
+    if awaits:
+        function.add(indent + 1, f"{value} = run.start({p}, {call}, {place})")
+    else:
+        c = function.give("c", plan, plan.finish)
+        function.add(indent + 1, f"{value} = {c}(run, {p}, {call}, {place}, resolved)")
+    function.add(indent, "except Exception as error:", f"    {value} = run.failed(error, {p}, {place})")
+
+
+def _shared_field(function: _Function, indent: int, plan: FieldPlan) -> None:
+    """One that is resolved once for all places: it is known, or waited for already, or this is the first of them."""
+    value, p, place, shared = f"v{plan.number}", f"P{plan.number}", f"p{plan.number}", f"s{plan.number}"
+    group, attribute = plan.resolver.same_for
+    call, _ = _call(function, plan, place)
+    function.add(indent, f"{place} = None", "try:")
+    function.add(indent + 1, f"g = shared[{function.give('g', plan, group)}]", f"of = o.{attribute}")
+    function.add(indent + 1, f"{shared} = g.get(of)", f"if {shared} is None:")
+    function.add(indent + 2, f"{place} = (path, k{plan.number})", f"{value} = run.lead({p}, g, of, {call}, {place})")
+    function.add(indent + 1, f"elif {shared}.__class__ is Known:", f"    {value} = {shared}.answers.get({p}.alike)")
+    function.add(indent + 2, f"if {value} is None:", f"    {place} = (path, k{plan.number})")
+    function.add(indent + 3, f"{value} = {shared}.answer(run, {p}, {place})")
+    function.add(indent + 1, "else:", f"    {value} = {shared}")
+    function.add(indent, "except Exception as error:")
+    function.add(indent + 1, f"{value} = run.failed(error, {p}, {place} or (path, k{plan.number}))")
+
+
+def _is_shared(plan: FieldPlan) -> bool:
+    resolver = plan.resolver
+    if not isinstance(resolver, Direct) or resolver.same_for is None or plan.parent is None:
+        return False
+    return resolver.is_async and not plan.takes_arguments
+
+
+def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
+    """How the field is resolved, and whether that is a coroutine for certain."""
+    p, resolver = f"P{plan.number}", plan.resolver
+    match resolver:
+        case Attribute():
+            return f"o.{resolver.name}", False
+        case Itself():
+            return "o", False
+        case Direct():
+            f = function.give("f", plan, resolver.function)
+            given = ["o"] if resolver.takes_self else []
+            given += [f"{name}=o" for name in resolver.parents]
+            if resolver.info:
+                info = function.give("i", plan, resolver.info_class)
+                given.append(f"{resolver.info}={info}(run, {p}, {place})")
+            if plan.takes_arguments:
+                given.append(f"**keywords(run, {p}, {place})")
+            return f"{f}({', '.join(given)})", resolver.is_async
+        case Raw():
+            f = function.give("f", plan, resolver.function)
+            arguments = f", **{p}.arguments(run)" if plan.takes_arguments else ""
+            return f"{f}(o, run.info({p}, {place}){arguments})", False
+    return f"default(run, {p}, o, {place})", False
+
+
+# Values
+
+
+def _give_leaf(function: _Function, plan: FieldPlan, number: str) -> None:
+    """What leaves are coerced with that are not answered as they are."""
+    if plan.innermost not in EXACT:
+        coerce = plan.names.get if is_enum_type(plan.innermost) else plan.innermost.coerce_output_value
+        function.given |= {f"K{number}": plan.plain, f"S{number}": coerce}
+
+
+def _finish_leaf(function: _Function, plan: FieldPlan) -> None:
+    exact = EXACT.get(plan.innermost)
+    if plan.depth == 0:
+        if exact:
+            function.add(1, f"if {exact.format('v')}:", "    return v")
+        else:
+            function.add(1, "if v.__class__ in K:", "    r = S(v)")
+            function.add(2, "if r is not None and r is not Undefined:", "    return r")
+    elif plan.depth == 1 and exact:
+        function.add(1, "if v.__class__ is list or v.__class__ is tuple:", "    for x in v:")
+        function.add(3, f"if not ({exact.format('x')}):", "    break")
+        function.add(2, "else:", "    return list(v)")
+
+
+def _finish_objects(function: _Function, plan: FieldPlan) -> None:
+    if plan.depth == 0:
+        function.add(1, "if v.__class__ in K:", "    return P.selected(run, v, p)")
+        return
+    function.add(1, "if v.__class__ is list or v.__class__ is tuple:")
+    function.add(2, "if not K:", "    return items_from(run, P, 1, [], iter(v), p)")
+    function.add(2, "select = P.selected", "r = []", "i = 0", "for x in v:")
+    function.add(3, "if x.__class__ not in K:", "    return items_from(run, P, 1, r, iter(v[i:]), p)")
+    function.add(3, "q = (p, i)", "try:", "    r.append(select(run, x, q))")
+    function.add(3, "except Exception as error:", "    r.append(failed_item(run, error, P, q, v))")
+    function.add(3, "i += 1")
+    function.add(2, "return r")
+
+
+def _is_attribute_leaf(plan: FieldPlan) -> bool:
+    return _attribute(plan) is not None and plan.leaf and (plan.depth == 0 or _is_of_texts(plan))
+
+
+def _attribute(plan: FieldPlan) -> str | None:
+    """The attribute that has the value, if one has."""
+    match plan.resolver:
+        case Attribute(name):
+            return name
+        case Direct(at_hand=name) if not plan.takes_arguments:
+            return name
+    return None
+
+
+def _is_of_texts(plan: FieldPlan) -> bool:
+    return plan.depth == 1 and plan.innermost in (GraphQLString, GraphQLID)
+
+
+def _is_included(function: _Function, plan: FieldPlan) -> str:
+    """The test whether one of the conditions of the field holds."""
+    names = [name for condition in plan.conditions for name, _ in sorted(condition)]
+    if len(names) > VARIABLES_WRITTEN:
+        return f"any_holds({function.give('h', plan, plan.conditions)}, variables)"
+    given = iter([f"n{plan.number}_{place}" for place, _ in enumerate(names)])
+    tests = []
+    for condition in plan.conditions:
+        values = [f"{'' if wanted else 'not '}variables[{next(given)}]" for _, wanted in sorted(condition)]
+        tests.append(" and ".join(values))
+    function.given |= {f"n{plan.number}_{place}": name for place, name in enumerate(names)}
+    return " or ".join(tests)
+
+
+def _usual(plan: FieldPlan, value: str) -> str:
+    if _is_of_texts(plan):
+        test = f"({value}.__class__ is tuple or {value}.__class__ is list) and TEXTS.issuperset(map(type, {value}))"
+    elif exact := EXACT.get(plan.innermost):
+        test = exact.format(value)
+    else:
+        test = f"{value}.__class__ in K{plan.number}"
+    # None is not at hand.
+    return f"{value} is None or {test}" if not plan.required[0] and isinstance(plan.resolver, Attribute) else test

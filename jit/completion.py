@@ -1,0 +1,237 @@
+"""Values that resolvers answered, completed to the letter; what is generated takes the usual ones before.
+
+https://spec.graphql.org/September2025/#CompleteValue()
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from graphql import GraphQLAbstractType, GraphQLError, GraphQLObjectType, Undefined, located_error
+from graphql.execution.collect_fields import FieldDetails
+from graphql.pyutils import inspect, is_iterable
+from graphql.pyutils.is_awaitable import is_async_iterable
+from graphql.type import is_leaf_type, is_list_type, is_object_type
+from strawberry.execution import optimized_is_awaitable as is_awaitable
+
+from jit.coroutine_driver import Strand
+from jit.field_plan import FieldPlan
+from jit.field_resolvers import attribute
+from jit.paths import Path, keys_of
+
+if TYPE_CHECKING:
+    from jit.execution import Run
+
+
+def resolved(run: "Run", plan: FieldPlan, value: Any, path: Path) -> Any:
+    """What a resolver answered, completed, or what stands in its place while it is awaited."""
+    if is_awaitable(value):
+        return run.start(plan, value, path)
+    return complete(run, plan, 0, value, path)
+
+
+def complete(run: "Run", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
+    """Complete a value of the type that the field has within so many lists."""
+    if isinstance(value, Exception):
+        raise value
+    if value is None or value is Undefined:
+        if plan.required[depth]:
+            raise TypeError(f"Cannot return null for non-nullable field {plan.parent_type}.{plan.name}.")
+        return None
+    kind = plan.types[depth]
+    if is_list_type(kind):
+        return _list(run, plan, depth, value, path)
+    if is_leaf_type(kind):
+        return _leaf(plan, kind, value)
+    if is_object_type(kind):
+        return _object(run, plan, depth, kind, value, path)
+    return _abstract(run, plan, depth, kind, value, path)
+
+
+def _leaf(plan: FieldPlan, kind: Any, value: Any) -> Any:
+    coerced = kind.coerce_output_value(value)
+    if coerced is Undefined or coerced is None:
+        raise TypeError(
+            f"Expected `{inspect(kind)}.coerce_output_value({inspect(value)})` to return non-nullable value, "
+            f"returned: {inspect(coerced)}"
+        )
+    plan.note_leaf(value, coerced)
+    return coerced
+
+
+# Lists
+
+
+def _list(run: "Run", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
+    if is_async_iterable(value):
+        items: list[Any] = []
+        arriving = _arriving(run, plan, depth + 1, items, value.__aiter__(), path)
+        waiting = run.start(plan, arriving, path, depth, _as_they_are)
+        if isinstance(waiting, Strand):
+            waiting.items = items  # type: ignore[attr-defined]
+        return waiting
+    if not is_iterable(value):
+        raise GraphQLError(f"Expected Iterable, but did not find one for field '{plan.parent_type}.{plan.name}'.")
+    return items_from(run, plan, depth + 1, [], iter(value), path)
+
+
+async def _arriving(
+    run: "Run", plan: FieldPlan, depth: int, done: list[Any], iterator: AsyncIterator[Any], path: Path
+) -> list[Any]:
+    """The list, each of its items completed when it comes; one that takes the list with it ends the iteration."""
+    try:
+        while True:
+            try:
+                item = await anext(iterator)
+            except StopAsyncIteration:
+                return done
+            except Exception as error:
+                raise located_error(error, plan.nodes(run.variables), keys_of(path)) from error
+            _add_item(run, plan, depth, item, done, path)
+    except Exception:
+        with suppress(Exception):
+            await iterator.aclose()  # type: ignore[attr-defined]
+        raise
+
+
+def _as_they_are(run: "Run", plan: FieldPlan, items: Any, path: Path, _: Any) -> Any:
+    return items
+
+
+def items_from(run: "Run", plan: FieldPlan, depth: int, done: list[Any], rest: Iterator[Any], path: Path) -> list[Any]:
+    """The list, of which the first items are done, with the rest of its items completed."""
+    try:
+        for item in rest:
+            _add_item(run, plan, depth, item, done, path)
+    except Exception as error:
+        _let_go(run, rest, error)
+        raise
+    return done
+
+
+def _add_item(run: "Run", plan: FieldPlan, depth: int, item: Any, done: list[Any], path: Path) -> None:
+    place = (path, len(done))
+    try:
+        if is_awaitable(item):
+            completed = run.start(plan, item, place, depth, _finish_item(depth))
+        else:
+            completed = complete(run, plan, depth, item, place)
+    except Exception as error:
+        completed = run.failed(error, plan, place, depth)
+    if isinstance(completed, Strand):
+        completed.out = done  # type: ignore[attr-defined]
+    done.append(completed)
+
+
+def _finish_item(depth: int) -> Any:
+    def finish(run: "Run", plan: FieldPlan, item: Any, path: Path, _: Any) -> Any:
+        return complete(run, plan, depth, item, path)
+
+    return finish
+
+
+def failed_item(run: "Run", error: Exception, plan: FieldPlan, path: Path, items: Any) -> None:
+    """An item of a list failed: it is null, or all of the list is."""
+    try:
+        run.failed(error, plan, path, 1)
+    except Exception as problem:
+        _let_go(run, iter(items[int(path[1]) + 1 :]), problem)
+        raise
+
+
+def leaves(run: "Run", plans: tuple[FieldPlan, ...], source: Any, path: Path | None) -> list[Any]:
+    """The attributes of an object one by one, each with what may be wrong about it."""
+    found = []
+    for plan in plans:
+        place = (path, plan.key)
+        try:
+            value = resolved(run, plan, attribute(run, plan, source, place), place)
+        except Exception as error:
+            value = run.failed(error, plan, place)
+        found.append(value)
+    return found
+
+
+def ordered(run: "Run", plans: tuple[FieldPlan, ...], found: dict[str, Any]) -> dict[str, Any]:
+    """The answer of an object with its keys in the order that follows from the variables."""
+    included = [plan for plan in plans if plan.key in found]
+    included.sort(key=lambda plan: plan.place(run.variables))
+    return {plan.key: found[plan.key] for plan in included}
+
+
+def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:
+    """Tell what is awaited among these values of an object that it belongs there."""
+    for value in values:
+        if isinstance(value, Strand):
+            value.out = out  # type: ignore[attr-defined]
+
+
+def _let_go(run: "Run", rest: Iterator[Any], error: Exception) -> None:
+    """Of a list that is null by this error: nobody awaits its items, nor looks at how they failed.
+
+    What was awaited and failed takes the others that are awaited with it, as graphql-core has it; what failed
+    without that leaves them alone.
+    """
+    was_awaited = run.failed_at_once in (error, getattr(error, "original_error", None))
+    with suppress(Exception):
+        for item in rest:
+            if asyncio.iscoroutine(item):
+                item.close()
+            elif isinstance(item, asyncio.Future):
+                item.add_done_callback(_look_at)
+                if was_awaited:
+                    item.cancel()
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+# Objects
+
+
+def _object(run: "Run", plan: FieldPlan, depth: int, kind: GraphQLObjectType, value: Any, path: Path) -> Any:
+    if kind.is_type_of is None:
+        plan.note_plain(value)
+        return plan.select(kind)(run, value, path)
+    is_one = kind.is_type_of(value, run.info(plan, path))
+    if is_awaitable(is_one):
+
+        def finish(run: "Run", plan: FieldPlan, is_one: Any, path: Path, _: Any) -> Any:
+            return _checked(run, plan, kind, is_one, value, path)
+
+        return run.start(plan, is_one, path, depth, finish)
+    answer = _checked(run, plan, kind, is_one, value, path)
+    if run.program.types_by_class:
+        plan.note_plain(value)
+    return answer
+
+
+def _checked(run: "Run", plan: FieldPlan, kind: GraphQLObjectType, is_one: Any, value: Any, path: Path) -> Any:
+    if not is_one:
+        raise GraphQLError(f"Expected value of type '{kind}' but got: {inspect(value)}.", plan.nodes(run.variables))
+    return plan.select(kind)(run, value, path)
+
+
+def _abstract(run: "Run", plan: FieldPlan, depth: int, kind: Any, value: Any, path: Path) -> Any:
+    info = run.info(plan, path)
+    resolve_type = kind.resolve_type or run.executor.type_resolver
+    name = resolve_type(value, info, kind)
+    if is_awaitable(name):
+
+        def finish(run: "Run", plan: FieldPlan, name: Any, path: Path, _: Any) -> Any:
+            return _of_type(run, plan, depth, kind, name, value, path)
+
+        return run.start(plan, name, path, depth, finish)
+    return _of_type(run, plan, depth, kind, name, value, path)
+
+
+def _of_type(
+    run: "Run", plan: FieldPlan, depth: int, kind: GraphQLAbstractType, name: Any, value: Any, path: Path
+) -> Any:
+    """Complete a value of an interface or a union whose type was told by its name."""
+    details = [FieldDetails(node, None) for node in plan.nodes(run.variables)]
+    found = run.executor.ensure_valid_runtime_type(name, kind, details, run.info(plan, path), value)
+    return _object(run, plan, depth, found, value, path)

@@ -1,0 +1,176 @@
+"""Demo data of our own making, and a little life in it: so that GraphiQL has something to show, and to follow."""
+
+import asyncio
+import json
+import logging
+import math
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from datastore.dynamodb.client import RequestRefused
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.earthquakes.events import Earthquake
+from datastore.errors import DomainError
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.model.access_patterns import Table
+from datastore.model.timestamps import epoch_ms
+from datastore.objects import ObjectStore
+from datastore.session.pagination import Span
+from datastore.session.store import Store
+from datastore.sightings.demo import REPORTERS, SEEN, demo_reporters, demo_sightings
+from datastore.sightings.sightings import Sightings
+from pipelines.demo.feeds import FeedDemo
+from pipelines.demo.photos import PhotoDemo
+from pipelines.earthquakes.usgs_feed import read_events
+
+FEED = Path(__file__).parent / "data" / "earthquakes.geojson"
+SIGHTING_EVERY = 15.0
+EARTHQUAKE_EVERY = 20.0
+FEED_EVERY = 8.0
+LIVESTREAM_EVERY = 30.0
+SEEDING_EVERY = 60.0
+# The demo is there while the youngest of its sightings is; no area has this many active ones.
+IDS = [f"demo-{number}" for number in range(1, len(SEEN) + 1)]
+YOUNGEST, MANY = IDS[0], 100
+# Each whole step of magnitude is ten times as rare: Gutenberg and Richter's law.
+LEAST_MAGNITUDE, MOST_MAGNITUDE, STEEPNESS = 1.0, 6.5, math.log(10)
+PLACES = (
+    ("14 km SW of Lantern Bay", 38.2, -122.9),
+    ("31 km N of Kestrel Point", 61.4, -150.1),
+    ("8 km E of Santa Brisa", -33.1, -71.2),
+    ("52 km S of Mirefjord", 63.8, -19.6),
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Loaded(NamedTuple):
+    """How many of each were stored."""
+
+    earthquakes: int
+    sightings: int
+    posts: int
+    photos: int
+
+
+class Demo:
+    """Loads the demo once and keeps the street alive. `open_store` gives a fresh `Store` for each piece of work."""
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        objects: ObjectStore,
+        *,
+        areas: tuple[str, ...],
+        categories: tuple[str, ...],
+        now: Callable[[], datetime],
+        new_id: Callable[[], str],
+        chance: random.Random,
+        is_followed: Callable[[Table], bool] = lambda _: True,
+        sighting_every: float = SIGHTING_EVERY,
+        earthquake_every: float = EARTHQUAKE_EVERY,
+        feed_every: float = FEED_EVERY,
+        livestream_every: float = LIVESTREAM_EVERY,
+    ) -> None:
+        self._open_store = open_store
+        self._areas = areas
+        self._categories = categories
+        self._now = now
+        self._new_id = new_id
+        self._chance = chance
+        self._is_followed = is_followed
+        self._sighting_every = sighting_every
+        self._earthquake_every = earthquake_every
+        self._feed_every = feed_every
+        self._livestream_every = livestream_every
+        self._feed = FeedDemo(open_store, now=now, new_id=new_id, chance=chance, is_followed=is_followed)
+        self._photos = PhotoDemo(open_store, objects, now=now, is_followed=is_followed)
+
+    async def load(self) -> Loaded:
+        """Earthquakes of the last 30 days, eight sightings, a feed, and a photo library, unless they are there."""
+        loads = (self._load_earthquakes, self._load_sightings, self._feed.load, self._photos.load)
+        tasks = [asyncio.create_task(load()) for load in loads]
+        # All are over when this is, also where one of them fails.
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return Loaded(*[task.result() for task in tasks])
+
+    async def live(self) -> None:
+        """Report a sighting, feel an earthquake, do something in the feed and on a livestream, now and then, for ever.
+
+        When the eight sightings have expired they come anew, so that there is one at every stage of its decay.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._every(self._sighting_every, self._report))
+            tasks.create_task(self._every(self._earthquake_every, self._tremble))
+            tasks.create_task(self._every(self._feed_every, self._feed.live))
+            tasks.create_task(self._every(self._livestream_every, self._photos.live))
+            tasks.create_task(self._every(SEEDING_EVERY, self._load_sightings))
+
+    async def _load_earthquakes(self) -> int:
+        repository = Earthquakes(self._open_store(), self._now())
+        read = read_events(_shifted(self._now()), ingested_at_ms=epoch_ms(self._now()))
+        events = [event async for event in read if isinstance(event, Earthquake)]
+        # The last one stored tells that all are: a start that was cut short is made good by the next.
+        if await repository.by_id(events[-1].event_id) is not None:
+            return 0
+        return sum([await Earthquakes(self._open_store(), self._now()).insert(event) for event in events])
+
+    async def _load_sightings(self) -> int:
+        now = self._now()
+        repository = Sightings(self._open_store(), now)
+        page = await repository.active_in(self._areas[0], Span(MANY))
+        if any(item["sightingId"] == YOUNGEST for item in page.items):
+            return 0
+        seeded = demo_sightings(self._areas, self._categories, now, IDS)
+        await repository.seed(seeded, demo_reporters(now))
+        return len(seeded)
+
+    async def _every(self, seconds: float, act: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await act()
+            except (DomainError, RequestRefused) as problem:
+                logger.warning("The demo pauses: %s", problem)
+
+    async def _report(self) -> None:
+        description, category, *_ = self._chance.choice(SEEN)
+        await Sightings(self._open_store(), self._now()).report(
+            sighting_id=self._new_id(),
+            area=self._chance.choice(self._areas),
+            category=self._categories[category % len(self._categories)],
+            description=description,
+            user_id=self._chance.choice(list(REPORTERS)),
+        )
+
+    async def _tremble(self) -> None:
+        """For those who follow: unlike sightings, earthquakes stay, and nobody wants thousands of invented ones."""
+        if not self._is_followed(EARTHQUAKES):
+            return
+        place, latitude, longitude = self._chance.choice(PLACES)
+        now = self._now()
+        await Earthquakes(self._open_store(), now).insert(
+            Earthquake(
+                event_id=f"live-{self._new_id()}",
+                occurred_at_ms=epoch_ms(now),
+                magnitude=round(min(LEAST_MAGNITUDE + self._chance.expovariate(STEEPNESS), MOST_MAGNITUDE), 1),
+                place=place,
+                latitude=round(latitude + self._chance.uniform(-0.2, 0.2), 4),
+                longitude=round(longitude + self._chance.uniform(-0.2, 0.2), 4),
+                depth_km=round(self._chance.uniform(1, 40), 1),
+                source="DEMO",
+                ingested_at_ms=epoch_ms(now),
+            )
+        )
+
+
+async def _shifted(now: datetime) -> AsyncIterator[bytes]:
+    """The demo feed as if it had been made just now."""
+    feed = json.loads(await asyncio.to_thread(FEED.read_text))
+    newest = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=feed["metadata"]["generated"])
+    for feature in feed["features"]:
+        feature["properties"]["time"] += epoch_ms(now) - epoch_ms(newest)
+    yield json.dumps(feed).encode()

@@ -1,0 +1,1 @@
+"""Ingest of USGS feeds, and the consumer that keeps the daily statistics."""

@@ -1,0 +1,49 @@
+"""Ingests that clients ask for: what they may name, and that their log is written whatever becomes of them."""
+
+import asyncio
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from datastore.earthquakes.earthquakes import IngestSummary
+from datastore.errors import BadUserInput
+from pipelines.consumer.periodic import stop
+from pipelines.earthquakes.ingest import EarthquakeIngest
+from pipelines.earthquakes.usgs_feed import FeedError
+from pipelines.earthquakes.usgs_fetch import feed_url
+
+STOP_SECONDS = 5.0
+
+
+class ClientIngests:
+    """Clients name feeds, or URLs on the hosts that are allowed: neither our files nor our network."""
+
+    def __init__(self, ingest: EarthquakeIngest, hosts: Collection[str]) -> None:
+        self._ingest = ingest
+        self._hosts = hosts
+        self._running: set[asyncio.Task[IngestSummary]] = set()
+
+    async def run(self, feed: str) -> IngestSummary:
+        """Raises `BadUserInput` for what may not be named. It goes on where the client waits no longer."""
+        self._check(feed)
+        task = asyncio.create_task(self._ingest.run(feed))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await asyncio.shield(task)
+
+    async def finish(self) -> None:
+        """A moment to end by themselves, and in any case to have their log written."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=STOP_SECONDS)
+        await stop([*self._running])
+
+    def _check(self, feed: str) -> None:
+        is_url = "://" in feed
+        if is_url and urlsplit(feed).hostname not in self._hosts:
+            allowed = ", ".join(self._hosts)
+            raise BadUserInput(f"`feed` may be the name of a USGS feed, or a URL on: {allowed}.", field="feed")
+        if is_url:
+            return
+        try:
+            feed_url(feed)
+        except FeedError as problem:
+            raise BadUserInput(str(problem), field="feed") from None

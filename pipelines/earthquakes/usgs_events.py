@@ -1,0 +1,208 @@
+"""One feature of a USGS feed, judged: the earthquake it tells of, or why it is not taken in."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+
+from datastore.dynamodb.codec import BEYOND_FLOAT, SMALLEST
+from datastore.earthquakes.events import EARLIEST_MS, EARTHQUAKE, LATEST_MS, LONGEST_EVENT_ID, Earthquake
+
+LONGEST_PLACE, LONGEST_WORD, LONGEST_URL = 512, 64, 1_000
+# The most ids of an event, its own included; USGS has listed up to five.
+MOST_IDS = 16
+UNKNOWN_PLACE = "Unknown location"
+
+
+class Reason(StrEnum):
+    """Why one feature is not taken in. Where several apply the first one found is told."""
+
+    MISSING_ID = "MISSING_ID"
+    ID_TOO_LONG = "ID_TOO_LONG"
+    MISSING_MAGNITUDE = "MISSING_MAGNITUDE"
+    MISSING_COORDINATES = "MISSING_COORDINATES"
+    MISSING_TIME = "MISSING_TIME"
+    BAD_LATITUDE = "BAD_LATITUDE"
+    BAD_LONGITUDE = "BAD_LONGITUDE"
+    BAD_VALUE = "BAD_VALUE"
+    DELETED = "DELETED"
+    NOT_A_FEATURE = "NOT_A_FEATURE"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A rejected feature. `event_id` is cut after 64 characters; None if it is missing or not a text.
+
+    `updated_at_ms` is when USGS deleted a deleted event, where the feature says so.
+    """
+
+    reason: Reason
+    event_id: str | None
+    updated_at_ms: int | None = None
+
+
+class _Refused(Exception):
+    def __init__(self, reason: Reason, updated_at_ms: int | None = None) -> None:
+        self.reason = reason
+        self.updated_at_ms = updated_at_ms
+
+
+def judge(feature: object, ingested_at_ms: int) -> Earthquake | Rejection:
+    """The event in one parsed feature, or why there is none. Never raises, whatever `feature` is."""
+    if not isinstance(feature, dict):
+        return Rejection(Reason.NOT_A_FEATURE, None)
+    try:
+        return _earthquake(feature, ingested_at_ms)
+    except _Refused as refused:
+        named = feature.get("id")
+        event_id = _text(named, LONGEST_EVENT_ID) if isinstance(named, str) else None
+        return Rejection(refused.reason, event_id, refused.updated_at_ms)
+
+
+def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
+    if feature.get("type") != "Feature":
+        raise _Refused(Reason.NOT_A_FEATURE)
+    properties = _members(feature.get("properties"))
+    if _is_deleted(properties):  # before all else: a deleted feature may have blanks anywhere
+        raise _Refused(Reason.DELETED, _if_time(properties.get("updated")))
+    event_id = _event_id(feature.get("id"))
+    magnitude = _number(properties.get("mag"), Reason.MISSING_MAGNITUDE)
+    latitude, longitude, depth = _position(_members(feature.get("geometry")).get("coordinates"))
+    return Earthquake(
+        event_id=event_id,
+        occurred_at_ms=_time(properties.get("time")),
+        magnitude=min(10.0, max(-2.0, magnitude)),
+        place=_place(properties.get("place")),
+        latitude=latitude,
+        longitude=longitude,
+        depth_km=depth,
+        source="USGS",
+        ingested_at_ms=ingested_at_ms,
+        type=_type(properties.get("type")),
+        status=_word(properties.get("status")),
+        updated_at_ms=_if_time(properties.get("updated")),
+        alert=_word(properties.get("alert")),
+        tsunami=_flag(properties.get("tsunami")),
+        significance=_whole(properties.get("sig")),
+        url=_url(properties.get("url")),
+        other_ids=_other_ids(properties.get("ids"), event_id),
+    )
+
+
+# Optional properties: one that cannot be stored is left out, and the event is stored without it.
+
+
+def _type(value: object) -> str:
+    """Return the event type in USGS's vocabulary, in lower case; `earthquake` where the feed has none."""
+    word = value.strip().lower() if isinstance(value, str) else ""
+    return _text(word, LONGEST_WORD) or EARTHQUAKE
+
+
+def _word(value: object) -> str | None:
+    return _text(value.strip().lower(), LONGEST_WORD) or None if isinstance(value, str) else None
+
+
+def _if_time(value: object) -> int | None:
+    return value if type(value) is int and EARLIEST_MS <= value <= LATEST_MS else None
+
+
+def _flag(value: object) -> bool | None:
+    return bool(value) if isinstance(value, int) else None
+
+
+def _whole(value: object) -> int | None:
+    return value if type(value) is int and abs(value) < 2**31 else None
+
+
+def _url(value: object) -> str | None:
+    is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and len(value) <= LONGEST_URL
+    return _text(str(value), LONGEST_URL) if is_url else None
+
+
+def _other_ids(value: object, event_id: str) -> tuple[str, ...]:
+    """Return the further ids of an event in USGS's list, such as ",us6000a6su,nn00743624,"."""
+    if not isinstance(value, str):
+        return ()
+    listed = (_text(part.strip(), LONGEST_EVENT_ID + 1) for part in value.split(","))
+    sound = dict.fromkeys(part for part in listed if part != event_id and 1 <= len(part) <= LONGEST_EVENT_ID)
+    return tuple(sound)[: MOST_IDS - 1]
+
+
+def _members(value: object) -> dict[str, object]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _Refused(Reason.BAD_VALUE)
+    return value
+
+
+def _is_deleted(properties: dict[str, object]) -> bool:
+    status = properties.get("status")
+    return isinstance(status, str) and status.lower() == "deleted"
+
+
+def _text(value: str, longest: int) -> str:
+    """At most `longest` characters; half a surrogate pair, which no UTF-8 can hold, becomes a question mark."""
+    return value[:longest].encode("utf-8", "replace").decode()
+
+
+def _event_id(value: object) -> str:
+    if value is None or value == "":
+        raise _Refused(Reason.MISSING_ID)
+    if not isinstance(value, str):
+        raise _Refused(Reason.BAD_VALUE)
+    if len(value) > LONGEST_EVENT_ID:
+        raise _Refused(Reason.ID_TOO_LONG)
+    return _text(value, LONGEST_EVENT_ID)
+
+
+def _number(value: object, when_missing: Reason) -> float:
+    if value is None:
+        raise _Refused(when_missing)
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise _Refused(Reason.BAD_VALUE)
+    try:
+        number = float(value)
+    except OverflowError:
+        raise _Refused(Reason.BAD_VALUE) from None
+    if not math.isfinite(number):
+        raise _Refused(Reason.BAD_VALUE)
+    return number if abs(number) >= SMALLEST else 0.0
+
+
+def _position(coordinates: object) -> tuple[float, float, float | None]:
+    """Latitude, longitude and depth in km out of GeoJSON's [longitude, latitude, depth]."""
+    if coordinates is not None and not isinstance(coordinates, list):
+        raise _Refused(Reason.BAD_VALUE)
+    longitude, latitude, depth = [*(coordinates or []), None, None, None][:3]
+    east = _number(longitude, Reason.MISSING_COORDINATES)
+    north = _number(latitude, Reason.MISSING_COORDINATES)
+    if abs(north) > 90:
+        raise _Refused(Reason.BAD_LATITUDE)
+    if abs(east) > 180:
+        raise _Refused(Reason.BAD_LONGITUDE)
+    return north, east, None if depth is None else _depth(depth)
+
+
+def _depth(value: object) -> float:
+    depth = _number(value, Reason.BAD_VALUE)
+    if depth >= BEYOND_FLOAT:
+        raise _Refused(Reason.BAD_VALUE)
+    return max(0.0, depth)
+
+
+def _time(value: object) -> int:
+    if value is None:
+        raise _Refused(Reason.MISSING_TIME)
+    if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST_MS <= value <= LATEST_MS:
+        raise _Refused(Reason.BAD_VALUE)
+    return value
+
+
+def _place(value: object) -> str:
+    """A place that is null, absent or blank is an unknown one."""
+    if value is None:
+        return UNKNOWN_PLACE
+    if not isinstance(value, str):
+        raise _Refused(Reason.BAD_VALUE)
+    return _text(value, LONGEST_PLACE) if value.strip() else UNKNOWN_PLACE

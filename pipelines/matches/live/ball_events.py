@@ -1,0 +1,192 @@
+"""Walks through a match ball by ball and tells what is worth telling: wickets, boundaries, milestones, maidens.
+
+One walk belongs to one match. It is fed every ball once, in order; balls whose events were told before a restart are
+fed too, for what comes after depends on them.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+
+from datastore.matches.cricket import Ball, CricketEvent, EventKind, Wicket
+from pipelines.matches.scoring.dismissals import dismissal_text
+from pipelines.matches.scoring.player_stats import conceded
+
+MILESTONE = 50
+HAT_TRICK = 3
+VALUED = (EventKind.PARTNERSHIP, EventKind.MILESTONE)
+OF_A_BALL = (EventKind.FOUR, EventKind.SIX, EventKind.HAT_TRICK)
+
+
+@dataclass(slots=True)
+class _Innings:
+    runs: int = 0
+    wickets: int = 0
+    batters: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    pair: frozenset[str] | None = None
+    stand: int = 0
+    over: int = -1
+    legal_balls: int = 0
+    conceded: int = 0
+    bowlers: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class BallWalk:
+    """Where the walk is. `penalties` tells the penalty runs of an innings that came with no ball.
+
+    `super_overs` are innings that do not count for hat-tricks: what happens there is in nobody's figures.
+    """
+
+    match_id: str
+    balls_per_over: int
+    penalties: Callable[[int], int] = lambda _: 0
+    super_overs: Callable[[int], bool] = lambda _: False
+    _innings: dict[int, _Innings] = field(default_factory=dict)
+    _streaks: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def feed(self, ball: Ball) -> list[CricketEvent]:
+        """The events of the next ball."""
+        innings = self._innings.get(ball.innings)
+        if innings is None:
+            innings = self._innings[ball.innings] = _Innings()
+        _meet(innings, ball)
+        before = innings.batters[ball.batter_id], innings.stand
+        self._count(innings, ball)
+        if not _may_tell(innings, ball, *before, self.balls_per_over):
+            return []
+        score = f"{innings.runs + self.penalties(ball.innings)}/{innings.wickets}"
+        events = [
+            *_boundary_and_wickets(self.match_id, ball, score),
+            *self._milestones(innings, ball, score, *before),
+            *self._bowling(innings, ball, score),
+        ]
+        if ball.wickets:  # who retires ends the stand too
+            innings.pair, innings.stand = None, 0
+        return events
+
+    def _count(self, innings: _Innings, ball: Ball) -> None:
+        runs = ball.runs
+        innings.runs += runs
+        innings.stand += runs
+        innings.batters[ball.batter_id] += ball.batter_runs
+        if ball.over != innings.over:
+            innings.over, innings.legal_balls, innings.conceded, innings.bowlers = ball.over, 0, 0, set()
+        innings.legal_balls += ball.legal
+        innings.conceded += conceded(ball)
+        innings.bowlers.add(ball.bowler_id)
+        out = fallen(ball) if ball.wickets else ()
+        innings.wickets += len(out)
+        if not self.super_overs(ball.innings):
+            credited = any(wicket.bowler_credited for wicket in out)
+            self._streaks[ball.bowler_id] = self._streaks[ball.bowler_id] + 1 if credited else 0
+
+    def _milestones(
+        self, innings: _Innings, ball: Ball, score: str, runs_before: int, stand_before: int
+    ) -> Iterator[CricketEvent]:
+        runs = innings.batters[ball.batter_id]
+        for value in _passed(runs_before, runs):
+            kind = {50: EventKind.FIFTY, 100: EventKind.HUNDRED}.get(value, EventKind.MILESTONE)
+            text = f"{ball.batter} reaches {value}"
+            yield _event(self.match_id, ball, kind, text, score, (ball.batter_id, ball.batter), value)
+        for value in _passed(stand_before, innings.stand):
+            between = f" between {ball.batter} and {ball.non_striker}" if ball.non_striker else ""
+            yield _event(
+                self.match_id, ball, EventKind.PARTNERSHIP, f"{value} partnership{between}", score, value=value
+            )
+
+    def _bowling(self, innings: _Innings, ball: Ball, score: str) -> Iterator[CricketEvent]:
+        bowler = ball.bowler_id, ball.bowler
+        streak = 0 if self.super_overs(ball.innings) else self._streaks[ball.bowler_id]
+        if streak and streak % HAT_TRICK == 0:
+            yield _event(self.match_id, ball, EventKind.HAT_TRICK, f"Hat-trick for {ball.bowler}!", score, bowler)
+        if _is_maiden(innings, ball, self.balls_per_over):
+            yield _event(self.match_id, ball, EventKind.MAIDEN, f"A maiden over from {ball.bowler}", score, bowler)
+
+
+def fallen(ball: Ball) -> tuple[Wicket, ...]:
+    """The wickets of a ball, without those who may come back or never came."""
+    return tuple(one for one in ball.wickets if one.is_out)
+
+
+def told_as(event: CricketEvent) -> Hashable:
+    """What makes two events of balls the same thing, told twice: a batter reaches 50 in an innings once."""
+    ball = event.ball
+    assert ball is not None
+    if event.kind in OF_A_BALL:
+        return event.kind, ball.ball_id
+    if event.kind is EventKind.MAIDEN:
+        return event.kind, ball.innings, ball.over
+    if event.kind is EventKind.PARTNERSHIP:
+        return event.kind, ball.innings, frozenset((ball.batter_id, ball.non_striker_id)), event.value
+    return event.kind, ball.innings, event.player_id, event.value
+
+
+def _meet(innings: _Innings, ball: Ball) -> None:
+    """Begin another stand when somebody has left without a word."""
+    if not ball.non_striker_id:
+        return
+    pair = frozenset((ball.batter_id, ball.non_striker_id))
+    if innings.pair is not None and innings.pair != pair:
+        innings.stand = 0
+    innings.pair = pair
+
+
+def _may_tell(innings: _Innings, ball: Ball, runs_before: int, stand_before: int, balls_per_over: int) -> bool:
+    """Most balls tell nothing: they need no score."""
+    return bool(
+        ball.wickets
+        or ball.four
+        or ball.six
+        or runs_before // MILESTONE != innings.batters[ball.batter_id] // MILESTONE
+        or stand_before // MILESTONE != innings.stand // MILESTONE
+        or _is_maiden(innings, ball, balls_per_over)
+    )
+
+
+def _is_maiden(innings: _Innings, ball: Ball, balls_per_over: int) -> bool:
+    """Whether the ball completes one. Overs that the umpires miscounted are not known as such."""
+    complete = ball.legal and innings.legal_balls == balls_per_over
+    return complete and not innings.conceded and len(innings.bowlers) == 1
+
+
+def _boundary_and_wickets(match_id: str, ball: Ball, score: str) -> Iterator[CricketEvent]:
+    """What a ball tells by itself."""
+    batter = ball.batter_id, ball.batter
+    off = f" off {ball.bowler}" if ball.bowler else ""
+    if ball.four:
+        yield _event(match_id, ball, EventKind.FOUR, f"FOUR! {ball.batter}{off}", score, batter, 4)
+    if ball.six:
+        yield _event(match_id, ball, EventKind.SIX, f"SIX! {ball.batter}{off}", score, batter, 6)
+    for number, wicket in enumerate(fallen(ball)):
+        text = f"WICKET! {wicket.name} {dismissal_text(wicket, ball.bowler)}"
+        out = wicket.player_id, wicket.name
+        yield _event(match_id, ball, EventKind.WICKET, text, score, out, suffix=f":{number}" if number else "")
+
+
+def _passed(before: int, after: int) -> range:
+    """The multiples of 50 that were reached between two scores."""
+    return range((before // MILESTONE + 1) * MILESTONE, after + 1, MILESTONE)
+
+
+def _event(
+    match_id: str,
+    ball: Ball,
+    kind: EventKind,
+    text: str,
+    score: str,
+    player: tuple[str | None, str | None] = (None, None),
+    value: int | None = None,
+    suffix: str = "",
+) -> CricketEvent:
+    return CricketEvent(
+        event_id=f"{match_id}:{ball.ball_id}:{kind.value}{suffix}" + (f":{value}" if kind in VALUED else ""),
+        kind=kind,
+        text=text,
+        innings=ball.innings,
+        score=score,
+        ball=ball,
+        player_id=player[0],
+        player=player[1],
+        value=value,
+    )

@@ -1,0 +1,1 @@
+"""Matches in Cricsheet's JSON format."""

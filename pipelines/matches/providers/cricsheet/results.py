@@ -1,0 +1,71 @@
+"""How a match ended, in a record and in a line, from Cricsheet's `outcome`."""
+
+from collections.abc import Callable
+
+from datastore.matches.cricket import Result, ResultKind
+from pipelines.matches.providers.cricsheet.format import By, Outcome
+
+AWARDED = "awarded"
+PLAIN_RESULTS = {
+    "draw": (ResultKind.DRAW, "Match drawn"),
+    "tie": (ResultKind.TIE, "Match tied"),
+    "no result": (ResultKind.NO_RESULT, "No result"),
+}
+
+
+def result_of(outcome: Outcome, team_id: Callable[[str], str], *, super_over_tied: bool) -> Result | None:
+    """None where the file tells no outcome, or one that is not known. `team_id` finds a team by its name."""
+    if outcome.winner is not None:
+        return _win(outcome, outcome.winner, team_id(outcome.winner))
+    if outcome.result not in PLAIN_RESULTS:
+        return None
+    kind, text = PLAIN_RESULTS[outcome.result]
+    decided = _decider(outcome, super_over_tied)
+    winner = outcome.eliminator or outcome.bowl_out
+    return Result(
+        kind,
+        _with_method(f"{text} ({decided})" if decided else text, outcome.method),
+        winner_team_id=team_id(winner) if winner else None,
+        method=outcome.method,
+        eliminator=winner is not None,
+    )
+
+
+def _win(outcome: Outcome, winner: str, winner_id: str) -> Result:
+    if outcome.method and outcome.method.lower() == AWARDED:
+        text = f"{winner} were awarded the match"
+        return Result(ResultKind.AWARDED, text, winner_team_id=winner_id, method=outcome.method)
+    margin = _margin(outcome.by)
+    text = f"{winner} won by {margin}" if margin else f"{winner} won"
+    return Result(
+        ResultKind.WIN,
+        _with_method(text, outcome.method),
+        winner_team_id=winner_id,
+        by_runs=outcome.by.runs,
+        by_wickets=outcome.by.wickets,
+        by_innings=bool(outcome.by.innings),
+        method=outcome.method,
+    )
+
+
+def _margin(by: By) -> str:
+    """7 wickets; an innings and 46 runs."""
+    parts = ["an innings"] if by.innings else []
+    parts += [_count(number, what) for number, what in ((by.runs, "run"), (by.wickets, "wicket")) if number is not None]
+    return " and ".join(parts)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _decider(outcome: Outcome, super_over_tied: bool) -> str | None:
+    if outcome.bowl_out:
+        return f"{outcome.bowl_out} won the bowl-out"
+    if outcome.eliminator and super_over_tied:
+        return f"super over tied too, {outcome.eliminator} won on countback"
+    return f"{outcome.eliminator} won the super over" if outcome.eliminator else None
+
+
+def _with_method(text: str, method: str | None) -> str:
+    return f"{text} ({method})" if method else text

@@ -1,0 +1,1 @@
+"""The Cricket API of SportMonks as a provider."""

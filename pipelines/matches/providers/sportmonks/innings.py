@@ -1,0 +1,275 @@
+"""The innings of a SportMonks fixture: totals from `scoreboards` (or `runs`), figures from `batting` and `bowling`.
+
+Totals, figures and balls are updated at different moments. Each is taken as it is told.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from datastore.matches.cricket import (
+    Ball,
+    BatterStatus,
+    BattingLine,
+    BowlingLine,
+    Extras,
+    FallOfWicket,
+    InningsScore,
+    Partnership,
+    Scorecard,
+    Wicket,
+)
+from pipelines.matches.providers.sportmonks.balls import Names, Scores, dismissal_kind, score_of
+from pipelines.matches.providers.sportmonks.values import (
+    Row,
+    Unreadable,
+    count,
+    flag,
+    ident,
+    innings_number,
+    needed_id,
+    overs,
+    readable,
+    whole,
+)
+from pipelines.matches.scoring.dismissals import CREDITED_TO_BOWLER, dismissal_text
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """What the innings of a fixture are read with. `regular`: how many there are before a super over."""
+
+    names: Names
+    scores: Scores
+    balls: tuple[Ball, ...]
+    balls_per_over: int = 6
+    regular: int = 2
+    over: bool = False
+
+    def of(self, number: int) -> list[Ball]:
+        return [ball for ball in self.balls if ball.innings == number]
+
+
+# Totals
+
+
+def innings_of(fixture: Row, play: Play) -> tuple[InningsScore, ...]:
+    """The total of each innings that has begun, in their order."""
+    extras = dict(readable("extras", fixture.get("scoreboards"), _extras))
+    totals = readable("run", fixture.get("runs"), lambda row: _total(row, whole(row.get("inning")), "score", play))
+    totals += readable("scoreboard", fixture.get("scoreboards"), lambda row: _scoreboard(row, play))
+    found = {total.number: total for total in totals}
+    return tuple(
+        InningsScore(
+            number=number,
+            team_id=total.team_id,
+            runs=total.runs,
+            wickets=total.wickets,
+            completed_overs=total.completed_overs,
+            balls=total.balls,
+            legal_balls=total.legal_balls,
+            extras=extras[number] if number in extras else _sum(ball.extras for ball in play.of(number)),
+            super_over=number > play.regular,
+        )
+        for number, total in sorted(found.items())
+    )
+
+
+def _scoreboard(row: Row, play: Play) -> InningsScore | None:
+    return _total(row, innings_number(row), "total", play) if row.get("type") == "total" else None
+
+
+def _total(row: Row, number: int | None, runs: str, play: Play) -> InningsScore:
+    if number is None or not 1 <= number <= 9:
+        raise Unreadable("no innings")
+    if whole(row.get(runs)) is None:
+        raise Unreadable(f"{runs} is no number")
+    completed, balls = _bowled(row, play)
+    return InningsScore(
+        number=number,
+        team_id=needed_id(row, "team_id"),
+        runs=count(row.get(runs)),
+        wickets=count(row.get("wickets")),
+        completed_overs=completed,
+        balls=balls,
+        legal_balls=completed * play.balls_per_over + balls,
+    )
+
+
+def _bowled(row: Row, play: Play) -> tuple[int, int]:
+    """Overs and balls; 15.6 is 16 overs."""
+    completed, balls = overs(row.get("overs")) or (0, 0)
+    return completed + balls // play.balls_per_over, balls % play.balls_per_over
+
+
+def _extras(row: Row) -> tuple[int, Extras] | None:
+    if row.get("type") != "extra":
+        return None
+    return innings_number(row), Extras(
+        byes=count(row.get("bye")),
+        leg_byes=count(row.get("leg_bye")),
+        wides=count(row.get("wide")),
+        no_balls=count(row.get("noball_runs")),
+        penalty=count(row.get("penalty")),
+    )
+
+
+def _sum(extras: Iterable[Extras]) -> Extras:
+    parts = list(extras)
+    return Extras(
+        byes=sum(part.byes for part in parts),
+        leg_byes=sum(part.leg_byes for part in parts),
+        wides=sum(part.wides for part in parts),
+        no_balls=sum(part.no_balls for part in parts),
+        penalty=sum(part.penalty for part in parts),
+    )
+
+
+# Figures
+
+
+def scorecards_of(fixture: Row, innings: tuple[InningsScore, ...], play: Play) -> tuple[Scorecard, ...]:
+    """The figures of each innings that has a total, a batter, a bowler or a ball."""
+    batting = _by_innings("batting line", fixture, "batting")
+    bowling = _by_innings("bowling line", fixture, "bowling")
+    begun = {ball.innings for ball in play.balls} | {total.number for total in innings}
+    numbers = sorted(begun | batting.keys() | bowling.keys())
+    return tuple(
+        _scorecard(number, batting.get(number, []), bowling.get(number, []), play, play.over or number < numbers[-1])
+        for number in numbers
+    )
+
+
+def _by_innings(kind: str, fixture: Row, name: str) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {}
+    for number, row in readable(kind, fixture.get(name), lambda row: (innings_number(row), row)):
+        found.setdefault(number, []).append(row)
+    return found
+
+
+def _scorecard(number: int, batting: list[Row], bowling: list[Row], play: Play, closed: bool) -> Scorecard:
+    balls = play.of(number)
+    seen = {player for ball in balls for player in (ball.batter_id, ball.non_striker_id)}
+    striker = None if closed else next_striker(balls, play.balls_per_over)
+    ordered = sorted(batting, key=_sort)
+    lines = readable("batting line", ordered, lambda row: _batter(row, play, seen, closed, striker))
+    return Scorecard(
+        number=number,
+        batting=tuple(lines),
+        bowling=tuple(readable("bowling line", sorted(bowling, key=_sort), lambda row: _bowler(row, play, closed))),
+        fall_of_wickets=_fall_of_wickets(batting, lines),
+        partnership=None if closed else _partnership(balls, lines),
+    )
+
+
+def _sort(row: Row) -> int:
+    return count(row.get("sort"))
+
+
+def _batter(row: Row, play: Play, seen: set[str], closed: bool, striker: str | None) -> BattingLine:
+    player_id = needed_id(row, "player_id")
+    score = score_of(row, "result", play.scores)
+    name = score.name if score is not None else ""
+    status = _status(row, name, score is not None and score.out, player_id in seen, closed)
+    line = BattingLine(
+        player_id=player_id,
+        name=play.names.of(player_id, row.get("batsman")),
+        position=_sort(row),
+        runs=count(row.get("score")),
+        balls=count(row.get("ball")),
+        fours=count(row.get("four_x")),
+        sixes=count(row.get("six_x")),
+        status=status,
+        on_strike=status is BatterStatus.BATTING and player_id == striker,
+    )
+    if status not in (BatterStatus.OUT, BatterStatus.RETIRED, BatterStatus.ABSENT):
+        return line
+    bowler_id = ident(row.get("bowling_player_id"))
+    wicket = _wicket(row, name, line, bowler_id, play.names)
+    return replace(
+        line,
+        how_out=wicket.kind,
+        dismissal=dismissal_text(wicket, play.names.of(bowler_id, row.get("bowler"))),
+        bowler_id=bowler_id if wicket.bowler_credited else None,
+        fielders=wicket.fielders,
+    )
+
+
+def _status(row: Row, name: str, out: bool, seen: bool, closed: bool) -> BatterStatus:
+    if "absent" in name:
+        return BatterStatus.ABSENT
+    if out:
+        return BatterStatus.OUT
+    if flag(row.get("active")) and not closed:
+        return BatterStatus.BATTING
+    if "retired" in name:
+        return BatterStatus.RETIRED
+    if seen or flag(row.get("active")) or count(row.get("ball")):
+        return BatterStatus.NOT_OUT
+    return BatterStatus.DID_NOT_BAT if closed else BatterStatus.YET_TO_BAT
+
+
+def _wicket(row: Row, name: str, line: BattingLine, bowler_id: str | None, names: Names) -> Wicket:
+    kind = dismissal_kind(name)
+    keeper, thrower = ident(row.get("catch_stump_player_id")), ident(row.get("runout_by_id"))
+    if kind == "caught" and keeper is not None and keeper == bowler_id:
+        kind = "caught and bowled"
+    part = {"caught": [keeper], "stumped": [keeper], "run out": [thrower, keeper]}.get(kind, [])
+    fielders = tuple(names.of(fielder) for fielder in part if fielder)
+    return Wicket(line.player_id, line.name, kind, fielders, kind in CREDITED_TO_BOWLER)
+
+
+def _bowler(row: Row, play: Play, closed: bool) -> BowlingLine:
+    player_id = needed_id(row, "player_id")
+    completed, balls = _bowled(row, play)
+    return BowlingLine(
+        player_id=player_id,
+        name=play.names.of(player_id, row.get("bowler")),
+        completed_overs=completed,
+        balls=balls,
+        maidens=count(row.get("medians")),
+        runs=count(row.get("runs")),
+        wickets=count(row.get("wickets")),
+        wides=count(row.get("wide")),
+        no_balls=count(row.get("noball")),
+        bowling=flag(row.get("active")) and not closed,
+    )
+
+
+def _fall_of_wickets(batting: list[Row], lines: list[BattingLine]) -> tuple[FallOfWicket, ...]:
+    """In the order they fell; wickets whose score nobody told are not listed."""
+    out: Mapping[str, BattingLine] = {line.player_id: line for line in lines if line.status is BatterStatus.OUT}
+    falls = []
+    for row in batting:
+        line, place = out.get(ident(row.get("player_id")) or ""), overs(row.get("fow_balls"))
+        if line is not None and place is not None and (any(place) or count(row.get("fow_score"))):
+            falls.append((place, count(row.get("fow_score")), line))
+    ordered = sorted(falls, key=lambda fall: fall[:2])
+    return tuple(
+        FallOfWicket(wicket=index, runs=runs, over=f"{over}.{ball}", player_id=line.player_id, name=line.name)
+        for index, ((over, ball), runs, line) in enumerate(ordered, start=1)
+    )
+
+
+def _partnership(balls: list[Ball], lines: list[BattingLine]) -> Partnership | None:
+    last = max((index for index, ball in enumerate(balls) if ball.wickets), default=-1)
+    stand = balls[last + 1 :]
+    batters = tuple(line.player_id for line in lines if line.status is BatterStatus.BATTING)
+    if not balls or not batters:
+        return None
+    return Partnership(
+        runs=sum(ball.runs for ball in stand), balls=sum(ball.legal for ball in stand), batter_ids=batters
+    )
+
+
+def next_striker(balls: list[Ball], balls_per_over: int) -> str | None:
+    """Who faces the next ball; None at the start and after a wicket, when nobody can tell."""
+    if not balls or balls[-1].wickets:
+        return None
+    last = balls[-1]
+    extras = last.extras
+    ran = last.batter_runs + extras.byes + extras.leg_byes + max(0, extras.wides - 1)
+    over_ends = last.legal and last.number >= balls_per_over
+    crossed = (ran % 2 == 1) is not over_ends
+    return (last.non_striker_id if crossed else last.batter_id) or None

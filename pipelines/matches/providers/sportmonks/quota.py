@@ -1,0 +1,72 @@
+"""SportMonks' quota: so many calls of an endpoint in an hour, which begins with the first of them.
+
+https://docs.sportmonks.com/cricket/api-rate-limit
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from pipelines.matches.providers.provider import ProviderUnavailable
+
+CALLS = 2000
+WINDOW = timedelta(hours=1)
+# Up to here calls go out as they come; polling every two seconds stays below what is left after it.
+UNPACED = 0.8
+# A caller that would have to wait longer is told so instead.
+LONGEST_WAIT = 5.0
+# When others with the same token used the quota up, nobody told when their hour began.
+ASK_AGAIN = timedelta(minutes=5)
+
+
+class Quota:
+    """What is left of the calls to one endpoint. The last fifth is spread over the rest of the hour."""
+
+    def __init__(self, endpoint: str, *, now: Callable[[], datetime], calls: int = CALLS) -> None:
+        self._endpoint = endpoint
+        self._now = now
+        self._calls = calls
+        self._started = self._last = now()
+        self._used = 0
+        self._closed_until: datetime | None = None
+
+    def take(self) -> float | ProviderUnavailable:
+        """Count one call; seconds to wait before it, or why it must not be made now."""
+        now = self._now()
+        if self._closed_until is not None and now < self._closed_until:
+            return self._closed((self._closed_until - now).total_seconds())
+        if self._used == 0 or now >= self._started + WINDOW:
+            self._started, self._last, self._used, self._closed_until = now, now, 0, None
+        start = self._next_start(now)
+        wait = (start - now).total_seconds()
+        if wait > LONGEST_WAIT:
+            return self._closed(wait)
+        self._last = start
+        self._used += 1
+        return wait
+
+    def heard(self, remaining: int) -> None:
+        """The service counts, too, and knows of others with the same token."""
+        self._used = max(self._used, self._calls - remaining)
+
+    def exhausted(self, retry_after: float | None) -> ProviderUnavailable:
+        """The service refused a call (429), and will for `retry_after` seconds if it told: no call until then."""
+        now = self._now()
+        rest = self._started + WINDOW - now
+        if retry_after is not None:
+            rest = timedelta(seconds=retry_after)
+        elif self._used < self._calls * UNPACED:
+            rest = min(rest, ASK_AGAIN)
+        self._closed_until = now + rest
+        return self._closed(rest.total_seconds())
+
+    def _next_start(self, now: datetime) -> datetime:
+        if self._used < self._calls * UNPACED:
+            return now
+        end = self._started + WINDOW
+        left = self._calls - self._used
+        return end if left <= 0 else max(now, self._last + (end - self._last) / left)
+
+    def _closed(self, seconds: float) -> ProviderUnavailable:
+        return ProviderUnavailable(
+            f"SportMonks: the quota of {self._endpoint} is used up for {seconds:.0f} s.", retry_after=seconds
+        )

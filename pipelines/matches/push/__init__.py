@@ -1,0 +1,1 @@
+"""Push notifications of Live Activities through Apple's push service."""

@@ -1,0 +1,1 @@
+"""Scores and scorecards counted ball by ball."""

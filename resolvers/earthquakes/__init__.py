@@ -1,0 +1,1 @@
+"""Resolvers of earthquakes, their statistics and the cost model of `earthquakes`."""

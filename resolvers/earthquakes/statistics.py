@@ -1,0 +1,44 @@
+"""Statistics of earthquakes: QUAKE-6."""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import strawberry
+
+from datastore.earthquakes.regions import SeismicRegion
+from datastore.earthquakes.statistics import GREATEST_CLASS, LEAST_CLASS
+from datastore.earthquakes.totals import Grouping, Statistics
+from resolvers.earthquakes.earthquakes import Asked, days_of_window, logged, window_of
+from resolvers.shared.arguments import End, Start
+from resolvers.shared.context import Info
+
+ROUTE = "graphql/earthquakeStatistics"
+DAYS_OF_BLOCK = 27  # days of statistics in one block of 4 KB
+
+By = Annotated[Grouping, strawberry.argument(description="What the groups are.")]
+
+
+async def earthquake_statistics(info: Info, start: Start = None, end: End = None, by: By = Grouping.DAY) -> Statistics:
+    context = info.context
+    with logged(context, Asked(route=ROUTE)) as asked:
+        asked.window = window = window_of(context.now, start, end)
+        return await context.earthquakes.statistics(window.start, window.end, by)
+
+
+def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:
+    """Return the factor for the values of the answer, by the unvalidated arguments.
+
+    For groups by day the factor is half the number of days, since about half of the values belong to no group.
+    """
+    by = arguments.get("by")
+    if by == Grouping.MAGNITUDE.value:
+        return float(GREATEST_CLASS - LEAST_CLASS + 1)
+    return float(len(SeismicRegion)) if by == Grouping.REGION.value else days_of_window(arguments, now) / 2
+
+
+def partitions_of(arguments: Mapping[str, Any], now: datetime) -> float:
+    """Return the number of 4 KB blocks read, by the unvalidated arguments: each year's, and the coverage item."""
+    days = days_of_window(arguments, now)
+    return 2.0 + days // 366 + math.ceil(days / DAYS_OF_BLOCK)

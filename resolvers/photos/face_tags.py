@@ -1,0 +1,102 @@
+"""Who is where on one's photos: their part of SPARKS-W1."""
+
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import BadUserInput
+from datastore.keyspace.photos import faces as keys
+from datastore.model.ids import uuid7
+from datastore.model.timestamps import from_iso, iso
+from datastore.photos.faces import BoundingBox, Face
+from resolvers.photos import photo_validation as texts
+from resolvers.photos.photo_access import moderator, uploader
+from resolvers.photos.photos import TakenAt
+from resolvers.photos.update_photo import OfPhoto, moment_given
+from resolvers.shared import validation as bounds
+from resolvers.shared.context import Info
+
+# What is smaller is nothing: a table holds no number that is not 0 and below 1E-130.
+SMALLEST = 1e-9
+SIDES = ("left", "top", "width", "height")
+
+
+@strawberry.input(
+    description="Where a face is, as fractions of the image's width and height, 0 to 1. It lies within the image."
+)
+class BoundingBoxInput:
+    left: float = strawberry.field(description="From the left edge.")
+    top: float = strawberry.field(description="From the upper edge.")
+    width: float = strawberry.field(description="How wide, more than 0; at most 1 with `left`.")
+    height: float = strawberry.field(description="How high, more than 0; at most 1 with `top`.")
+
+
+@strawberry.input(description="Whose face is where on one's photo.")
+class TagFaceInput:
+    image_id: strawberry.ID = strawberry.field(description="The photo's `imageId`.")
+    person_id: strawberry.ID = strawberry.field(description="The person's `personId`.")
+    bounding_box: BoundingBoxInput = strawberry.field(description="Where the face is.")
+    confidence: float = strawberry.field(description="How sure it is theirs, 0 to 1.", default=1.0)
+    face_id: strawberry.ID | None = strawberry.field(
+        default=None,
+        description="An id of one's own, with which it can be asked for again: a UUID of version 7, lower case, whose "
+        "time is at most a day ago and at most five minutes ahead. It is for one face: asked for on two photos at the "
+        "same time, it may become a face of each. One is made if nothing is said.",
+    )
+
+
+NewFace = Annotated[TagFaceInput, strawberry.argument(description="Whose face is where.")]
+OfFace = Annotated[strawberry.ID, strawberry.argument(description="The face's `faceId`.")]
+
+
+async def tag_face(info: Info, input: NewFace, taken_at: TakenAt = None) -> Face:
+    context = info.context
+    me = uploader(context.identity, keys.TAG_FACE)
+    return await context.tagging.tag(
+        _face(info, input),
+        me,
+        taken_at=moment_given(taken_at),
+        may_be_there=input.face_id is not None or context.is_again,
+    )
+
+
+async def untag_face(info: Info, face_id: OfFace, image_id: OfPhoto) -> Face | None:
+    me, is_admin = moderator(info.context.identity, keys.UNTAG_FACE)
+    return await info.context.tagging.untag(
+        bounds.id("faceId", face_id), bounds.id("imageId", image_id), me, is_admin=is_admin
+    )
+
+
+def _face(info: Info, input: TagFaceInput) -> Face:
+    context = info.context
+    if input.face_id is None:
+        face_id = uuid7(context.asked_at, context.new_id(info))
+    else:
+        face_id = texts.recent_id("faceId", input.face_id, context.asked_at)
+    return Face(
+        face_id=face_id,
+        image_id=bounds.id("imageId", input.image_id),
+        person_id=bounds.id("personId", input.person_id),
+        confidence=_fraction("confidence", input.confidence),
+        bounding_box=_box(input.bounding_box),
+        created_at=from_iso(iso(context.asked_at)),
+        photo_sort=None,
+    )
+
+
+def _box(given: BoundingBoxInput) -> BoundingBox:
+    sides = {
+        side: _fraction(f"boundingBox.{side}", getattr(given, side)) for side in ("left", "top", "width", "height")
+    }
+    for edge, size in (("left", "width"), ("top", "height")):
+        field = f"boundingBox.{size}"
+        if not sides[size]:
+            raise BadUserInput(f"`{field}` must be more than 0.", field=field)
+        if sides[edge] + sides[size] > 1 + SMALLEST:  # sums of floats may be a little more than they are
+            raise BadUserInput(f"`{field}` must be at most 1 with `boundingBox.{edge}`.", field=field)
+    return BoundingBox(**sides)
+
+
+def _fraction(field: str, value: float) -> float:
+    fraction = bounds.number(field, value, least=0.0, most=1.0)
+    return fraction if fraction >= SMALLEST else 0.0

@@ -1,0 +1,65 @@
+"""The photos a person is on: SPARKS-7."""
+
+import strawberry
+
+from datastore.errors import DomainError
+from datastore.keyspace.photos import faces as keys
+from datastore.photos.faces import Face
+from datastore.photos.person_photos import Appearance
+from datastore.photos.persons import Person
+from datastore.photos.photos import Photo
+from datastore.session.pagination import SortOrder
+from resolvers.photos.persons import PersonId
+from resolvers.photos.photo_access import NotConsistent, from_index
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, First, Last, Order
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Listing, Paging, PlainEdge, listing
+
+
+class PersonPhotoEdge(PlainEdge[Photo]):
+    """A photo in the list of a person's, with where they are on it."""
+
+    __slots__ = ("appearance",)
+
+    def __init__(self, listing: Listing, appearance: Appearance) -> None:
+        super().__init__(listing, appearance.item, appearance.photo)
+        self.appearance = appearance
+
+
+async def photos_of_person(
+    info: Info,
+    person_id: PersonId,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.DESCENDING,
+    consistent: NotConsistent = False,
+) -> Connection[Photo]:
+    from_index(consistent)
+    id = bounds.id("personId", person_id)
+    return await _photos(info, id, "Query.photosOfPerson", Paging(first, after, last, before), order)
+
+
+async def photos_of(
+    parent: strawberry.Parent[Person],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.DESCENDING,
+) -> Connection[Photo]:
+    return await _photos(info, parent.person_id, "Person.photos", Paging(first, after, last, before), order)
+
+
+async def _photos(info: Info, person_id: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
+    arguments = {"personId": person_id, "order": order.value}
+    of = listing(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments)
+    page, appearances = await info.context.appearances.of_person(person_id, of.span(paging), order)
+    return Connection(page, [PersonPhotoEdge(of, each) for each in appearances])
+
+
+async def faces_there(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:
+    return await parent.appearance.faces()

@@ -1,0 +1,112 @@
+"""Photos: SPARKS-2, SPARKS-3 and SPARKS-5."""
+
+from datetime import datetime
+from typing import Annotated
+
+import strawberry
+
+from datastore.errors import BadUserInput
+from datastore.keyspace.photos import photos as keys
+from datastore.photos.faces import Face
+from datastore.photos.photos import Photo, photo_from
+from datastore.photos.users import PhotoUser
+from datastore.session.pagination import SortOrder
+from resolvers.photos.photo_access import Consistent, NotConsistent, email_given, from_index, holds_email, may_see_email
+from resolvers.photos.users import Email, PhotoUserId
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import After, Before, First, Last, Order
+from resolvers.shared.context import Info
+from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.selected_fields import leads_on
+
+# The fields of a photo that are point reads.
+POINT_READS = ("user", "persons", "faces")
+
+ImageId = Annotated[strawberry.ID, strawberry.argument(description="The photo's `imageId`, not the global `id`.")]
+TakenAt = Annotated[
+    datetime | None,
+    strawberry.argument(description="When it was taken: with it the photo is read by its key, without it found."),
+]
+
+
+async def photo(info: Info, id: ImageId, taken_at: TakenAt = None, consistent: Consistent = False) -> Photo | None:
+    moment = None if taken_at is None else bounds.moment("takenAt", taken_at)
+    pattern = keys.PHOTO_NOW if consistent else keys.PHOTO
+    return await info.context.photos.by_id(bounds.id("id", id), moment, pattern)
+
+
+async def photos(
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.DESCENDING,
+    consistent: NotConsistent = False,
+) -> Connection[Photo]:
+    from_index(consistent)
+    of = listing(info.context.services.cursors, keys.PHOTOS, "Query.photos", {"order": order.value})
+    span = of.span(Paging(first, after, last, before))
+    page = await info.context.photos.all(span, order, leads_on=leads_on(info, *POINT_READS))
+    return connection(of, page, photo_from)
+
+
+async def photos_by_user(
+    info: Info,
+    email: Email = None,
+    user_id: PhotoUserId = None,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.DESCENDING,
+    consistent: NotConsistent = False,
+) -> Connection[Photo]:
+    from_index(consistent)
+    address = email_given(info.context, email=email, user_id=user_id)
+    if address is None:
+        raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
+    return await _by_user(info, address, "Query.photosByUser", Paging(first, after, last, before), order)
+
+
+async def photos_of_user(
+    parent: strawberry.Parent[PhotoUser],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+    order: Order = SortOrder.DESCENDING,
+) -> Connection[Photo]:
+    return await _by_user(info, parent.email, "PhotoUser.photos", Paging(first, after, last, before), order)
+
+
+async def _by_user(info: Info, email: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
+    arguments = {"email": email, "order": order.value}
+    of = listing(info.context.services.cursors, keys.PHOTOS_BY_USER, field, arguments)
+    span = of.span(paging)
+    page = await info.context.photos.by_user(email, span, order, leads_on=leads_on(info, *POINT_READS))
+    return connection(of, page, photo_from)
+
+
+async def photo_of_face(parent: strawberry.Parent[Face], info: Info) -> Photo | None:
+    return parent.photo or await info.context.photos.by_key(parent.image_id, parent.photo_sort)
+
+
+async def original_url(parent: strawberry.Parent[Photo], info: Info) -> str | None:
+    has_metadata = info.context.services.keeps_metadata or parent.keeps_metadata
+    if has_metadata and not may_see_email(info.context.identity, parent.email):
+        return None
+    return await _url(info, parent, parent.original_key)
+
+
+async def thumbnail_url(parent: strawberry.Parent[Photo], info: Info) -> str | None:
+    return await _url(info, parent, parent.thumbnail_key)
+
+
+async def _url(info: Info, photo: Photo, key: str) -> str | None:
+    """Where the file is. Keys that were made elsewhere may hold an email, which is not for everybody to see."""
+    objects = info.context.services.objects
+    if objects.tells_keys and holds_email(key) and not may_see_email(info.context.identity, photo.email):
+        return None
+    return await objects.url(key, now=info.context.now)

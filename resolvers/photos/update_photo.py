@@ -1,0 +1,54 @@
+"""One's photos changed and deleted: their part of SPARKS-W1."""
+
+from datetime import datetime
+from typing import Annotated
+
+import strawberry
+
+from datastore.keyspace.photos import photos as keys
+from datastore.photos.photos import Photo
+from datastore.photos.update_photo import PhotoChange
+from resolvers.photos import photo_validation as texts
+from resolvers.photos.photo_access import moderator, uploader
+from resolvers.photos.photos import TakenAt
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import EXPECTED_VERSION
+from resolvers.shared.context import Info
+
+CHECKS: dict[str, bounds.Check] = {"description": texts.description, "tags": texts.tags}
+
+
+@strawberry.input(description="What to change of a photo. What is left out stays as it is.")
+class UpdatePhotoInput:
+    image_id: strawberry.ID = strawberry.field(description="The photo's `imageId`.")
+    description: strawberry.Maybe[str | None] = strawberry.field(
+        description="What it shows, 1 to 1000 characters; null takes it away.", default=None
+    )
+    tags: strawberry.Maybe[list[str] | None] = strawberry.field(
+        description="Words to find it by, instead of those it has: at most 20, each 1 to 50 characters. They are kept "
+        "in lower case, each once.",
+        default=None,
+    )
+    expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
+
+
+Changes = Annotated[UpdatePhotoInput, strawberry.argument(description="At least one field to change.")]
+OfPhoto = Annotated[strawberry.ID, strawberry.argument(description="The photo's `imageId`.")]
+
+
+async def update_photo(info: Info, input: Changes, taken_at: TakenAt = None) -> Photo:
+    me = uploader(info.context.identity, keys.UPDATE_PHOTO)
+    image_id, moment = bounds.id("imageId", input.image_id), moment_given(taken_at)
+    changes = bounds.changes(input, CHECKS, removable={"description"})
+    change = PhotoChange(changes, bounds.version(input.expected_version))
+    return await info.context.photo_editing.update(image_id, me, moment, change)
+
+
+async def delete_photo(info: Info, image_id: OfPhoto, taken_at: TakenAt = None) -> Photo | None:
+    me, is_admin = moderator(info.context.identity, keys.DELETE_PHOTO)
+    id, moment = bounds.id("imageId", image_id), moment_given(taken_at)
+    return await info.context.photo_editing.delete(id, me, moment, is_admin=is_admin)
+
+
+def moment_given(taken_at: datetime | None) -> datetime | None:
+    return None if taken_at is None else bounds.moment("takenAt", taken_at)

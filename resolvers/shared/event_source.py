@@ -1,0 +1,211 @@
+"""Subscriptions: a table's change feed as events of one kind, for one subscriber or for all who ask alike."""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from graphql import OperationType
+
+from datastore.change_streams.broadcast import WAITING_EVENTS, Keeping, Policy
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.records import DAMAGE, logged_keys
+from datastore.errors import BadUserInput
+from datastore.model.access_patterns import Table
+from datastore.model.log_redaction import without_emails
+from resolvers.shared import validation as bounds
+from resolvers.shared.context import Context, Info
+from resolvers.shared.resume_position import Progress
+
+Event = TypeVar("Event")
+
+# So many of the newest wait with the policy BUFFER, if nothing is said.
+BUFFERED_EVENTS = 100
+
+logger = logging.getLogger(__name__)
+
+
+def _any(_: object) -> None:
+    """The key of all events, where a newer one replaces any."""
+
+
+def _nothing(_: object) -> str:
+    return ""
+
+
+def keeping(when_slow: Policy, buffer: int | None) -> Keeping:
+    """What is kept for a subscriber, as the arguments `whenSlow` and `buffer` say. Raises `BadUserInput`."""
+    if buffer is not None and when_slow is not Policy.BUFFER:
+        raise BadUserInput("`buffer` goes with `whenSlow: BUFFER` alone.", field="buffer")
+    most = BUFFERED_EVENTS if buffer is None else bounds.number("buffer", buffer, least=1, most=WAITING_EVENTS)
+    return Keeping.of(when_slow, most)
+
+
+def is_event(info: Info) -> bool:
+    """Whether the field is one of an event: what the event tells of may be too new for eventually consistent reads."""
+    return info.operation.operation is OperationType.SUBSCRIPTION
+
+
+class Since(Protocol):
+    """Which events come after how things stood for one who joins others. It is made when they join."""
+
+    def begin(self, first: Any) -> None:
+        """This is how things stand, as it was read since."""
+
+    def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
+        """Whether one who has gone on from elsewhere up to these versions has all that the others had been told.
+
+        What has `left` since was told up to that version.
+        """
+
+    def go_on(self, seen: Mapping[str, int]) -> None:
+        """Instead of `begin`: these versions are known."""
+
+    def is_news(self, event: Any) -> bool:
+        """Whether an event comes after that. Asked about each that the others were told since this was made, in turn.
+
+        Of some streams all do from some event on: see `is_settled`.
+        """
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that come from now on are news."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shared(Generic[Event]):
+    """Events that are the same for all who ask alike: one source for as many as there are.
+
+    `events` begins with what it is given, awaited once no change can be missed any more, where there is a `first`: that
+    reads how things stand, in the context of whom it is told. Whoever joins later is told that too, and then what comes
+    `since`. `check` raises for those who may not be told an event. `key` tells which waiting one a newer one replaces.
+    `seen` are the versions that the events have told, where they have some, and `left` those at which something was
+    told of for the last time; `known` is what goes with the place of a first event (see `progress`).
+
+    Who asks may be asked in the contexts that `first` and `check` are given, and before this is made: not by `events`.
+
+    Iterated, these are the events of one subscriber, of `context`.
+    """
+
+    context: Context
+    keeping: Keeping
+    events: Callable[[Callable[[], Awaitable[Event | None]]], AsyncGenerator[Event, None]]
+    key: Callable[[Event], Hashable] = _any
+    first: Callable[[Context], Awaitable[Event]] | None = None
+    since: Callable[[], Since] | None = None
+    check: Callable[[Context, Event], Awaitable[None]] | None = None
+    seen: Mapping[str, int] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
+    known: Callable[[Event], str] = _nothing
+
+    async def __aiter__(self) -> AsyncGenerator[Event, None]:
+        async with aclosing(self.events(self._begin)) as events:
+            progress = self.context.progress
+            is_told = self.first is not None and not (progress is not None and progress.resume is not None)
+            async for event in events:
+                if self.check is not None and not is_told:
+                    await self.check(self.context, event)
+                is_told = False
+                yield event
+
+    async def _begin(self) -> Event | None:
+        if self.first is None:
+            return None
+        event = await self.first(self.context)
+        self.context.told()
+        return event
+
+
+@dataclass(frozen=True, eq=False)
+class Unshared(Generic[Event]):
+    """Events for one subscriber alone, who does not hold them up: what waits for it is kept by `keeping` and `key`."""
+
+    keeping: Keeping
+    events: AsyncGenerator[Event, None]
+    key: Callable[[Event], Hashable] = _any
+
+    def __aiter__(self) -> AsyncGenerator[Event, None]:
+        return self.events
+
+
+class Beside(NamedTuple, Generic[Event]):
+    """A second table whose changes are also events of a subscription."""
+
+    table: Table
+    select: Callable[[Change], Event | None]
+
+
+async def follow(
+    context: Context,
+    table: Table,
+    select: Callable[[Change], Event | None],
+    keeping: Keeping,
+    *,
+    key: Callable[[Event], Hashable] = _any,
+    prepare: Callable[[], Awaitable[Event | None]] | None = None,
+    first: Callable[[], Awaitable[Event | None]] | None = None,
+    beside: Beside[Event] | None = None,
+    resumed: Callable[[], Awaitable[Event | None]] | None = None,
+    progress: Progress | None = None,
+) -> AsyncGenerator[Event, None]:
+    """Yield the events that `select` makes of the table's changes, from now on or from a client's resume position.
+
+    A change that `select` cannot read is logged and skipped. `keeping` is the policy for events that wait: with LATEST
+    a newer event replaces the waiting one with the same `key`, or any waiting event if there is no `key`. Once no
+    change can be missed, `prepare` is awaited, and `first` too unless the client resumes at a known position. Their
+    results other than None are the first events. `resumed` is awaited after the missed events, and its result is the
+    next event. `beside` adds events of another table's changes, which have no resume position. `progress` defaults to
+    that of the context.
+    """
+    progress = progress or context.progress or Progress()
+    changes = context.services.changes.follow(
+        table,
+        _tolerant(select),
+        keeping=keeping.before,
+        key=key,
+        stands_for=lambda: context.stands_for(),
+        after=None if progress.resume is None else progress.resume.place,
+        charge=context.meter.charge,
+    )
+    async with AsyncExitStack() as stack:
+        events = await stack.enter_async_context(changes)
+        if beside is not None:
+            await stack.enter_async_context(
+                context.services.changes.join(events, beside.table, _tolerant(beside.select))
+            )
+        context.told()  # even if nothing follows: a client that resumes needs this position
+        progress.begin(events, events.told_until, tells_first=first is not None)
+        for read in (prepare, None if progress.is_resumed else first):
+            if read is not None and (event := await read()) is not None:
+                context.told()
+                yield event
+        while (event := await events.missed()) is not None:
+            progress.take()
+            yield event
+        if resumed is not None and progress.is_resumed and (event := await resumed()) is not None:
+            progress.take()
+            yield event
+        progress.here()
+        async for event in events:
+            progress.take()
+            if events.left_out:
+                progress.pass_over(events.left_out)
+            yield event
+
+
+def log_unreadable(change: Change, problem: Exception) -> None:
+    """Log which change cannot be read, and why."""
+    described = without_emails(repr(problem)), logged_keys(change.keys)
+    logger.error("A change of %s cannot be read: %s in %r", change.table, *described)
+
+
+def _tolerant(select: Callable[[Change], Event | None]) -> Callable[[Change], Event | None]:
+    def selected(change: Change) -> Event | None:
+        try:
+            return select(change)
+        except DAMAGE as problem:
+            log_unreadable(change, problem)
+            return None
+
+    return selected

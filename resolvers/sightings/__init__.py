@@ -1,0 +1,1 @@
+"""Resolvers of street sightings."""

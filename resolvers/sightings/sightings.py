@@ -1,0 +1,295 @@
+"""Street sightings: BLIP-1 … BLIP-8 and the subscriptions BLIP-S1, BLIP-S2."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import strawberry
+
+from datastore.change_streams.broadcast import Keeping
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.errors import BadUserInput, NotFound
+from datastore.keyspace import sightings as keys
+from datastore.model.composite_keys import Key
+from datastore.sightings.demo import SEEN, demo_reporters, demo_sightings
+from datastore.sightings.reporters import UserProfile
+from datastore.sightings.sightings import Freshness, Sighting, Trend, is_sighting, newness, sighting_from
+from datastore.sightings.watches import Watch, is_watch, watch_from
+from resolvers.shared import validation as bounds
+from resolvers.shared.arguments import (
+    After,
+    AnyArea,
+    AnyCategory,
+    Area,
+    Before,
+    Buffer,
+    Category,
+    First,
+    Last,
+    UserId,
+    WhenSlow,
+)
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Context, Info
+from resolvers.shared.event_source import Shared, Unshared, follow, keeping
+from resolvers.shared.paging import Connection, Paging, connection, cut, listing
+from resolvers.shared.selected_fields import selects
+
+LONGEST_WINDOW_HOURS = 48
+HOUR = timedelta(hours=1)
+LONGEST_DESCRIPTION = 500
+LONGEST_PLACE = 256
+# A category's window is read whole to be counted: some 30 sightings.
+READS_OF_WINDOW = 3
+
+SightingId = Annotated[strawberry.ID, strawberry.argument(description="The sighting's `sightingId`.")]
+WatchId = Annotated[strawberry.ID, strawberry.argument(description="The watch's `watchId`.")]
+Categories = Annotated[
+    list[str] | None, strawberry.argument(description="Some of `categories`; all if nothing is said.")
+]
+WindowHours = Annotated[float, strawberry.argument(description="How far to look back, in hours, at most 48.")]
+
+
+@strawberry.input(description="What was seen, and where.")
+class ReportSightingInput:
+    area: str = strawberry.field(description="One of `areas`.")
+    category: str = strawberry.field(description="One of `categories`.")
+    description: str = strawberry.field(description="What there is to see, 1 to 500 characters.")
+
+
+@strawberry.input(description="An area and a category to hear of.")
+class CreateWatchInput:
+    area: str = strawberry.field(description="One of `areas`.")
+    category: str = strawberry.field(description="One of `categories`.")
+
+
+async def areas(info: Info) -> Sequence[str]:
+    return info.context.services.places.areas
+
+
+async def categories(info: Info) -> Sequence[str]:
+    return info.context.services.places.categories
+
+
+async def sightings(
+    info: Info,
+    area: Area,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Sighting]:
+    _known(info.context, area=area)
+    of = listing(info.context.services.cursors, keys.ACTIVE_IN_AREA, "Query.sightings", {"area": area})
+    page = await info.context.sightings.active_in(area, of.span(Paging(first, after, last, before)))
+    return connection(of, page, sighting_from)
+
+
+async def user_profile(info: Info, user_id: UserId) -> UserProfile | None:
+    return await info.context.reporters.by_id(bounds.user_id("userId", user_id))
+
+
+async def reporter(parent: strawberry.Parent[Sighting], info: Info) -> UserProfile | None:
+    return await info.context.reporters.by_id(parent.reporter_id)
+
+
+def confidence(parent: strawberry.Parent[Sighting], info: Info) -> float:
+    return parent.confidence(info.context.now)
+
+
+def freshness(parent: strawberry.Parent[Sighting], info: Info) -> Freshness:
+    return parent.freshness(info.context.now)
+
+
+async def watches(info: Info, user_id: UserId) -> list[Watch]:
+    require(info.context.identity, keys.WATCHES_OF_USER, owner=user_id)
+    return await info.context.watches.of_user(user_id)
+
+
+async def trending(info: Info, categories: Categories = None, window_hours: WindowHours = 6) -> list[Trend]:
+    context = info.context
+    if not 0 < window_hours <= LONGEST_WINDOW_HOURS:
+        raise BadUserInput(f"`windowHours` must be above 0 and at most {LONGEST_WINDOW_HOURS}.", field="windowHours")
+    for category in categories or ():
+        _known(context, category=category)
+    chosen = tuple(dict.fromkeys(context.services.places.categories if categories is None else categories))
+    window = timedelta(hours=window_hours)
+    return await context.sightings.trending(chosen, window, with_items=selects(info, "sightings"))
+
+
+def windows_read(arguments: Mapping[str, Any], _now: datetime) -> float:
+    """How many times 4 KB the windows take that are counted, one for each category: some five if no list is given."""
+    categories = arguments.get("categories")
+    return READS_OF_WINDOW * (float(len(categories)) if isinstance(categories, list) else 5.0)
+
+
+async def trending_sightings(
+    parent: strawberry.Parent[Trend],
+    info: Info,
+    first: First = None,
+    after: After = None,
+    last: Last = None,
+    before: Before = None,
+) -> Connection[Sighting]:
+    arguments = {"category": parent.category, "hours": parent.window / HOUR}
+    of = listing(info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments)
+    page = cut(list(parent.items), newness, of.span(Paging(first, after, last, before)))
+    return connection(of, page, sighting_from)
+
+
+async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> Sighting:
+    context = info.context
+    caller = require(context.identity, keys.CONFIRM)
+    _known(context, area=area)
+    sighting = bounds.id("sightingId", sighting_id)
+    return await context.sightings.confirm(area, sighting, user_id=caller.user_id, nano_id=context.new_id(info))
+
+
+async def report_sighting(
+    info: Info, input: Annotated[ReportSightingInput, strawberry.argument(description="What was seen.")]
+) -> Sighting:
+    context = info.context
+    caller = require(context.identity, keys.REPORT)
+    _known(context, area=input.area, category=input.category)
+    description = bounds.prose("description", input.description, LONGEST_DESCRIPTION)
+    return await context.sightings.report(
+        sighting_id=context.new_id(info),
+        area=input.area,
+        category=input.category,
+        description=description,
+        user_id=caller.user_id,
+        reported_at=context.asked_at,
+    )
+
+
+async def create_watch(
+    info: Info, input: Annotated[CreateWatchInput, strawberry.argument(description="What to watch.")]
+) -> Watch:
+    context = info.context
+    caller = require(context.identity, keys.CREATE_WATCH)
+    _known(context, area=input.area, category=input.category)
+    return await context.watches.create(caller.user_id, input.area, input.category, context.now)
+
+
+async def delete_watch(info: Info, area: Area, category: Category, watch_id: WatchId) -> Watch:
+    context = info.context
+    caller = require(context.identity, keys.DELETE_WATCH)
+    # The area and the category may be configured no longer.
+    place = bounds.id("area", area, LONGEST_PLACE), bounds.id("category", category, LONGEST_PLACE)
+    watch = keys.watch(caller.user_id, *place, bounds.id("watchId", watch_id))
+    deleted = await context.watches.delete(watch)
+    if deleted is None:
+        raise NotFound(f"You have no watch {watch_id!r} for this area and category.")
+    return deleted
+
+
+async def seed_demo(info: Info) -> list[Sighting]:
+    context = info.context
+    require(context.identity, keys.SEED)
+    places, moment = context.services.places, context.asked_at
+    seeded = demo_sightings(places.areas, places.categories, moment, [context.new_id(info) for _ in SEEN])
+    await context.sightings.seed(seeded, demo_reporters(moment))
+    return seeded
+
+
+async def sighting_reported(
+    info: Info,
+    area: AnyArea = None,
+    category: AnyCategory = None,
+    when_slow: WhenSlow = keys.SIGHTING_REPORTED.policy,
+    buffer: Buffer = None,
+) -> Shared[Sighting]:
+    _known(info.context, area=area, category=category)
+    kept = keeping(when_slow, buffer)
+
+    def reported(change: Change) -> Sighting | None:
+        sighting = _new_sighting(change)
+        if sighting is None or area not in (None, sighting.area) or category not in (None, sighting.category):
+            return None
+        return sighting
+
+    def events(_: Any) -> AsyncGenerator[Sighting, None]:
+        return _alive(info.context, follow(info.context, keys.BLIP, reported, kept, key=_place))
+
+    return Shared(info.context, kept, events, key=_place)
+
+
+async def _alive(context: Context, sightings: AsyncGenerator[Sighting, None]) -> AsyncGenerator[Sighting, None]:
+    """Those that have not expired by the time they are delivered."""
+    async with aclosing(sightings):
+        async for sighting in sightings:
+            if sighting.expires_at > context.services.now():
+                yield sighting
+
+
+async def watch_alerts(
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.policy, buffer: Buffer = None
+) -> Unshared[Sighting]:
+    require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
+    kept = keeping(when_slow, buffer)
+    return Unshared(kept, _alive(info.context, _watch_alerts(info.context, user_id, kept)), _place)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwatched:
+    """A watch that was deleted."""
+
+    watch_id: str
+
+
+async def _watch_alerts(context: Context, user_id: str, kept: Keeping) -> AsyncGenerator[Sighting, None]:
+    """Watches are read once the feed is attached, and kept by the changes that follow: nothing falls in between."""
+    watched: dict[str, Watch] = {}
+    progress = context.progress
+
+    async def read_watches() -> None:
+        watched.update({watch.watch_id: watch for watch in await context.watches.at_start(user_id)})
+
+    def relevant(change: Change) -> Sighting | Watch | _Unwatched | None:
+        if is_watch(change.keys) and change.keys["PK"] == keys.user(user_id):
+            return None if progress is not None and progress.is_past else _watch_change(change)
+        return _new_sighting(change)
+
+    changes: AsyncGenerator[Sighting | Watch | _Unwatched, None] = follow(
+        context, keys.BLIP, relevant, kept, key=_place_or_watch, prepare=read_watches
+    )
+    async with aclosing(changes):
+        async for change in changes:
+            if isinstance(change, Watch):
+                watched[change.watch_id] = change
+            elif isinstance(change, _Unwatched):
+                watched.pop(change.watch_id, None)
+            elif any((watch.area, watch.category) == _place(change) for watch in watched.values()):
+                yield change
+            elif progress is not None:
+                progress.taken_left_out()  # those were of no watch, either
+
+
+def _watch_change(change: Change) -> Watch | _Unwatched | None:
+    if change.new is not None:
+        return watch_from(change.new)
+    return _Unwatched(keys.watch_parts(Key(change.keys["PK"], change.keys["SK"]))[3])
+
+
+def _place_or_watch(event: Sighting | Watch | _Unwatched) -> tuple[str, str]:
+    return _place(event) if isinstance(event, Sighting) else ("watch", event.watch_id)
+
+
+def _new_sighting(change: Change) -> Sighting | None:
+    if change.kind != "INSERT" or change.new is None or not is_sighting(change.keys):
+        return None
+    return sighting_from(change.new)
+
+
+def _place(sighting: Sighting) -> tuple[str, str]:
+    return sighting.area, sighting.category
+
+
+def _known(context: Context, *, area: str | None = None, category: str | None = None) -> None:
+    places = context.services.places
+    if area is not None and area not in places.areas:
+        raise BadUserInput(f"`area` must be one of: {', '.join(places.areas)}.", field="area")
+    if category is not None and category not in places.categories:
+        raise BadUserInput(f"`category` must be one of: {', '.join(places.categories)}.", field="category")

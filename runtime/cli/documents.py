@@ -1,0 +1,192 @@
+"""Trusted documents: `gateway.py documents check|put|list|delete|extract`."""
+
+import json
+import os
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from datastore.database import StoreOptions
+from datastore.gateway.persisted_documents import KnownDocuments
+from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
+from runtime.cli.output import mistake
+from runtime.container import Gateway
+from server.documents.document_cache import Document, Documents
+from server.documents.persisted.extraction import extracted
+from server.documents.persisted.manifest import ManifestProblem, is_hash, plain_id, sha256_of
+from server.documents.persisted.trusted import read_ready
+from server.documents.settings import document_settings
+
+commands = typer.Typer(no_args_is_help=True, help="Trusted documents: those that clients may name by an id.")
+
+Manifest = Annotated[Path, typer.Argument(help="A manifest: {id: text}, or Apollo's format.")]
+TABLE_SECONDS = 600.0
+SUFFIXES = (".graphql", ".gql")
+
+
+@commands.command("check")
+def check_documents(
+    manifest: Manifest,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Check a manifest against the schema and the limits, and print its operations with what each is estimated to cost.
+
+    The store is not asked. For a build: the status is 1 when a document cannot be used.
+    """
+    store_options(store, data_dir, memory, prefix, region)
+    for document_id, document in _ready(manifest).items():
+        for operation in document.operations:
+            cost = operation.estimate({}).units
+            typer.echo(f"{document_id}  {operation.kind.value} {operation.name or '-'}  {cost:g} read units")
+
+
+@commands.command("put")
+def put_documents(
+    manifest: Manifest,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Check a manifest, and make its documents known in the table. An id never gets another text.
+
+    Each is known by its SHA-256 too, so that it may also be sent in full. Where an id stands for another text already,
+    nothing is put.
+    """
+    ready = _ready(manifest)
+    texts = {sha256_of(document.text): document.text for document in ready.values()}
+    texts |= {document_id: document.text for document_id, document in ready.items()}
+
+    async def put(known: KnownDocuments) -> None:
+        there = {found.document_id: found.text async for found in known.all()}
+        _check_taken(name for name, text in texts.items() if there.get(name, text) != text)
+        now = datetime.now(UTC)
+        # The condition of each is for those whom others put meanwhile.
+        _check_taken([name for name, text in texts.items() if (await known.put(name, text, now)).text != text])
+        typer.echo(f"{len(ready)} documents are known")
+
+    _in_table(put, store_options(store, data_dir, memory, prefix, region))
+
+
+@commands.command("list")
+def list_documents(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Print the documents in the table as a manifest: {id: text}."""
+
+    async def show(known: KnownDocuments) -> None:
+        typer.echo(json.dumps({found.document_id: found.text async for found in known.all()}, indent=2))
+
+    _in_table(show, store_options(store, data_dir, memory, prefix, region))
+
+
+@commands.command("delete")
+def delete_documents(
+    ids: Annotated[list[str], typer.Argument(help="The ids, as `list` prints them.")],
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Forget documents in the table. Gateways notice within a minute.
+
+    A text whose last name goes is forgotten by its SHA-256 too: it runs no more, not when it is sent in full either.
+    """
+    named = [plain_id(document_id) for document_id in ids]
+
+    async def delete(known: KnownDocuments) -> None:
+        there = {found.document_id: found.text async for found in known.all()}
+        going = there.keys() & named
+        texts = {there[document_id] for document_id in going}
+        staying = {there[name]: name for name in sorted(there.keys() - going) if not is_hash(name)}
+        going |= there.keys() & {sha256_of(text) for text in texts - staying.keys()}
+        # Hashes go first: should this end half-way, the names can be given again.
+        for document_id in sorted(going, key=lambda one: (not is_hash(one), one)):
+            await known.delete(document_id)
+            typer.echo(f"{document_id} is forgotten")
+        for text in sorted(texts & staying.keys()):
+            typer.echo(f"the text {sha256_of(text)} still runs: {staying[text]} stands for it")
+        unknown = [document_id for document_id in named if document_id not in there]
+        if unknown:
+            raise mistake(f"nothing was known by {', '.join(unknown)}.")
+
+    _in_table(delete, store_options(store, data_dir, memory, prefix, region))
+
+
+@commands.command("extract")
+def extract_documents(
+    sources: Annotated[list[Path], typer.Argument(help="Files with operations, and folders of them.", exists=True)],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the manifest goes, else stdout.")] = None,
+    names: Annotated[bool, typer.Option("--names", help="Ids are the operations' names, not their SHA-256.")] = False,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Make a manifest of the operations in .graphql files. The store is not asked, nor the schema: see `check`."""
+    store_options(store, data_dir, memory, prefix, region)
+    try:
+        files = {str(path): path.read_text() for source in sources for path in _graphql_files(source)}
+        text = json.dumps(extracted(files, by_name=names), indent=2)
+        if output is not None:
+            output.write_text(text + "\n")
+    except ManifestProblem as problem:
+        raise mistake(f"{problem}.") from None
+    except OSError as problem:
+        raise mistake(f"{problem.filename}: {problem.strerror}.") from None
+    if output is None:
+        typer.echo(text)
+
+
+def _check_taken(names: Iterable[str]) -> None:
+    """End in a mistake where there are any."""
+    if taken := sorted(names):
+        raise mistake(f"these ids stand for other texts already: {', '.join(taken)}.")
+
+
+def _graphql_files(source: Path) -> Iterator[Path]:
+    if source.is_file():
+        yield source
+    else:
+        yield from sorted(path for path in source.rglob("*") if path.suffix in SUFFIXES)
+
+
+def _ready(manifest: Path) -> dict[str, Document]:
+    """The documents of a manifest, made ready; what is wrong with it is told, a line for each."""
+    import schema  # here alone: other commands start sooner without it
+
+    try:
+        settings = document_settings(os.environ)
+        documents = Documents(schema.build(), settings.limits, max_cost=settings.max_cost)
+        return read_ready(documents, manifest.read_bytes())
+    except ValueError as problem:
+        raise mistake(problem, 2) from None
+    except OSError as problem:
+        raise mistake(f"{manifest} cannot be read: {problem.strerror}.") from None
+    except ManifestProblem as found:
+        for one in found.problems[:-1]:
+            mistake(f"{one}.")
+        raise mistake(f"{found.problems[-1]}.") from None
+
+
+def _in_table(work: Callable[[KnownDocuments], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
+    """Do a piece of work on the documents in the table."""
+
+    async def inside(gateway: Gateway) -> None:
+        await work(KnownDocuments(gateway.open_store(TABLE_SECONDS)))
+
+    with_gateway(inside, options)

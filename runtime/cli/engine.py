@@ -1,0 +1,52 @@
+"""The embedded engine as a service of its own: `gateway.py engine`."""
+
+import logging
+import os
+from typing import Annotated
+
+import typer
+
+from datastore.database import StoreOptions, open_database
+from datastore.engine.access_key import KEY_FILE, VARIABLE
+from datastore.engine.process import EngineFailed, is_free
+from datastore.engine.ttl_sweeper import sweep_forever
+from datastore.keyspace import TABLES
+from runtime.cli.options import DATA_DIR, DataDir, Prefix
+from runtime.cli.output import mistake, notes, run, until_stopped
+from runtime.container import utc_now
+
+EVERYWHERE, HERE = "0.0.0.0", "127.0.0.1"
+
+
+def run_engine(
+    host: Annotated[
+        str, typer.Option(help=f"The address to listen on: {HERE}, or {EVERYWHERE} for other machines too.")
+    ] = HERE,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port.")] = 8001,
+    data_dir: DataDir = DATA_DIR,
+    prefix: Prefix = "",
+) -> None:
+    """Run the embedded engine alone until interrupted, for other processes: they take --store http://HOST:PORT.
+
+    It is started again when it dies, and expired items are deleted. Clients need the access key, which
+    GATEWAY_ENGINE_KEY sets; without it the engine makes one and keeps it in `engine.key` in the data directory.
+    `tables create` makes the tables.
+    """
+    if host not in (HERE, EVERYWHERE):
+        raise typer.BadParameter(f"must be {HERE} or {EVERYWHERE}", param_hint="--host")
+    options = StoreOptions(data_dir=data_dir, prefix=prefix, listen=(host, port))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    async def serve() -> None:
+        async with open_database(options) as database:
+            assert database.engine is not None
+            if database.engine.attached:
+                raise EngineFailed(f"The data in {data_dir} is open already, by another command.")
+            notes.print(f"The embedded engine answers at http://{host}:{port}, with its data in {data_dir}.")
+            kept = VARIABLE if VARIABLE in os.environ else data_dir / KEY_FILE
+            notes.print(f"Clients need the access key: set {VARIABLE} to that of {kept}.")
+            await sweep_forever(database.client, TABLES, prefix, utc_now)
+
+    if not is_free(port):
+        raise mistake(f"port {port} is taken: choose another with --port.")
+    run(lambda: until_stopped(serve()))

@@ -1,0 +1,201 @@
+"""The feed's pipeline: `gateway.py pipeline feed` and `gateway.py dlq`."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import typer
+
+from datastore.change_streams.dead_letters import DeadLetter, every_letter
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.timestamps import iso
+from pipelines.consumer.metrics import LOCAL
+from pipelines.consumer.periodic import all_running
+from pipelines.consumer.redrive import Replay
+from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
+from pipelines.feeds.handlers import feed_handlers
+from runtime.cli.options import (
+    DATA_DIR,
+    DataDir,
+    Memory,
+    Prefix,
+    Region,
+    StoreOption,
+    poll_interval,
+    search,
+    store_options,
+    with_gateway,
+)
+from runtime.cli.output import mistake, show_progress
+from runtime.cli.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from runtime.container import Gateway, utc_now
+
+FanOutBound = Annotated[
+    int,
+    typer.Option(
+        "--fan-out-bound",
+        envvar="GATEWAY_FAN_OUT_BOUND",
+        min=0,
+        help="Posts of authors with more followers than this are merged when feeds are read.",
+    ),
+]
+
+letters = typer.Typer(no_args_is_help=True, help="Changes of the feed that could not be handled: dead letters.")
+follows = typer.Typer(no_args_is_help=True, help="The follows of the feed.")
+
+
+def run_pipeline(
+    fan_out_bound: FanOutBound = MOST_FOLLOWERS,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Handle the feed's changes until interrupted. Any number of such processes share the changes.
+
+    They also keep the search index current, in the OpenSearch at GATEWAY_SEARCH_URL or beside local data.
+    GATEWAY_POLL_INTERVAL_SECONDS sets how often the stream is read; on AWS once a second at most.
+    """
+
+    async def consume(gateway: Gateway) -> None:
+        feed = gateway.background.feed_pipeline(fan_out_bound=fan_out_bound)
+        await all_running([feed.run, *gateway.background.search_jobs(feed.consumer)])
+
+    options, settings = store_options(store, data_dir, memory, prefix, region), poll_interval() | search()
+    run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **settings)
+
+
+@letters.command("list")
+def list_letters(
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line, with the whole record.")] = False,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Show the dead letters, oldest first."""
+
+    async def show(gateway: Gateway) -> None:
+        async for letter in every_letter(gateway.open_store, FEED.name, utc_now()):
+            typer.echo(json.dumps(_described(letter)) if as_json else _line(letter))
+
+    with_gateway(show, store_options(store, data_dir, memory, prefix, region))
+
+
+@letters.command("replay")
+def replay_letters(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", help="Which, by their ids.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
+    fan_out_bound: FanOutBound = MOST_FOLLOWERS,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Handle dead letters again. One that is handled now is forgotten; what it counts is counted once."""
+    if bool(ids) is every:
+        raise typer.BadParameter("name ids, or give --all", param_hint="IDS")
+
+    async def replay(gateway: Gateway) -> None:
+        letters = every_letter(gateway.open_store, FEED.name, utc_now())
+        handlers = feed_handlers(gateway.open_store, utc_now, fan_out_bound=fan_out_bound)
+        handlers.append(gateway.background.search_sync())
+        replaying = Replay(handlers, gateway.open_store, utc_now)
+        replayed, failed = await _replay(replaying, letters if every else await _chosen(letters, set(ids or ())))
+        typer.echo(f"{replayed} replayed, {failed} failed")
+        if failed:
+            raise typer.Exit(1)
+
+    with_gateway(replay, store_options(store, data_dir, memory, prefix, region), **search())
+
+
+@follows.command("repair")
+def repair_follows(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Complete the follows that other programs stored before the pipeline's first run, so that they are counted.
+
+    It reads the whole table once. It may run beside gateways and pipelines, and again at any time.
+    """
+
+    async def repair(gateway: Gateway) -> None:
+        done = await FollowRepair(gateway.open_store, _show_repair).run()
+        typer.echo(_repaired(done))
+
+    with_gateway(repair, store_options(store, data_dir, memory, prefix, region))
+
+
+def _show_repair(progress: RepairProgress) -> None:
+    show_progress(_repaired(progress))
+
+
+def _repaired(progress: RepairProgress) -> str:
+    return f"{progress.follows} follows completed, {progress.scanned} items read"
+
+
+async def _chosen(letters: AsyncIterator[DeadLetter], ids: set[str]) -> AsyncIterator[DeadLetter]:
+    """Those with the ids; all of them must be there."""
+    found = [letter async for letter in letters if letter.id in ids]
+    missing = sorted(ids - {letter.id for letter in found})
+    if missing:
+        raise mistake(f"there is no dead letter {', '.join(missing)}.")
+
+    async def chosen() -> AsyncIterator[DeadLetter]:
+        for letter in found:
+            yield letter
+
+    return chosen()
+
+
+async def _replay(replay: Replay, letters: AsyncIterator[DeadLetter]) -> tuple[int, int]:
+    """How many were replayed, and how many failed again."""
+    replayed = failed = 0
+    async for letter in letters:
+        kept = await replay.replay(letter)
+        if kept is None:
+            replayed += 1
+        else:
+            typer.echo(_line(kept))
+            failed += 1
+    return replayed, failed
+
+
+def _line(letter: DeadLetter) -> str:
+    whole = "" if letter.whole else "  (too big: kept without its images)"
+    return "  ".join(
+        (
+            letter.id,
+            iso(letter.moment),
+            letter.handler,
+            letter.event,
+            json.dumps(letter.item_keys),
+            f"{letter.error_type}: {letter.error}{whole}",
+        )
+    )
+
+
+def _described(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "table": letter.table,
+        "moment": iso(letter.moment),
+        "handler": letter.handler,
+        "event": letter.event,
+        "keys": letter.item_keys,
+        "errorType": letter.error_type,
+        "error": letter.error,
+        "attempts": letter.attempts,
+        "buriedAt": iso(letter.buried_at),
+        "whole": letter.whole,
+        "record": letter.record,
+    }

@@ -1,0 +1,57 @@
+"""Bringing data in: `gateway.py ingest earthquakes FEED`."""
+
+from typing import Annotated
+
+import typer
+
+from datastore.earthquakes.earthquakes import IngestSummary
+from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
+from runtime.cli.output import mistake, progress, shortened
+from runtime.container import Gateway
+
+commands = typer.Typer(no_args_is_help=True, help="Bring data in.")
+
+
+@commands.command("earthquakes")
+def ingest_earthquakes(
+    source: Annotated[str, typer.Argument(help="A USGS GeoJSON feed: a file, a URL, or a name such as all_day.")],
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Store each event of a USGS GeoJSON feed once, and say how it went."""
+
+    async def ingest(gateway: Gateway) -> None:
+        assert gateway.ingest is not None
+        with progress() as bar:
+            task = bar.add_task(shortened(source), total=None, stored=0)
+            summary = await gateway.ingest.run(
+                source,
+                lambda state: bar.update(
+                    task, completed=state.received, total=state.expected, stored=state.upserted + state.skipped
+                ),
+            )
+        _report(summary)
+
+    with_gateway(ingest, store_options(store, data_dir, memory, prefix, region))
+
+
+def _report(summary: IngestSummary) -> None:
+    if summary.error is None or summary.fetched:
+        typer.echo(_told_summary(summary))
+    if summary.error is not None:
+        raise mistake(f"the feed was not ingested to its end: {summary.error}")
+
+
+def _told_summary(summary: IngestSummary) -> str:
+    lines = [
+        f"fetched   {summary.fetched}",
+        f"upserted  {summary.upserted}",
+        f"skipped   {summary.skipped}" + (" (the feed has not changed)" if summary.unchanged else ""),
+        f"rejected  {sum(summary.rejected.values())}",
+        *[f"  {reason}  {count}" for reason, count in sorted(summary.rejected.items())],
+        f"{summary.upstream_size} bytes in {summary.latency_ms / 1000:.2f} s",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,135 @@
+"""Live cricket: `gateway.py replay FILE` and `gateway.py pipeline cricket`."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from datastore.matches.fixtures import Fixtures
+from pipelines.consumer.metrics import LOCAL
+from pipelines.matches.live.poller import LiveChange
+from pipelines.matches.pipeline import Pace
+from pipelines.matches.providers.cricsheet.reader import load
+from pipelines.matches.providers.provider import ProviderError
+from pipelines.matches.providers.recordings import Recording
+from pipelines.matches.providers.replay import ReplayProvider
+from pipelines.matches.push.apns_credentials import CredentialsError
+from pipelines.matches.setup import PipelineSetup, SetupError, Source, pipeline_setup
+from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
+from runtime.cli.output import mistake, until_stopped
+from runtime.cli.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from runtime.container import Gateway, utc_now
+
+# At full speed a tick takes an over, and nobody waits between two.
+FULL_SPEED_BALLS = 6
+FULL_SPEED = Pace(tick_seconds=0.0, reconcile_seconds=0.2, linger=timedelta(0))
+BY_THE_CLOCK = Pace(tick_seconds=0.5, reconcile_seconds=1.0, linger=timedelta(seconds=2))
+
+commands = typer.Typer(no_args_is_help=True, help="Run a pipeline in a process of its own.")
+
+
+@commands.command("cricket")
+def run_pipeline(
+    source: Annotated[
+        Source,
+        typer.Option(
+            "--matches", envvar="GATEWAY_MATCHES", help="Where matches come from: sportmonks, or demo (invented ones)."
+        ),
+    ] = Source.SPORTMONKS,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Poll live matches until interrupted. Any number of such processes share the matches."""
+    setup = setup_of(source)
+
+    async def poll(gateway: Gateway) -> None:
+        await gateway.background.cricket(setup).run()
+
+    options = store_options(store, data_dir, memory, prefix, region)
+    run_until_stopped(poll, options, metrics_port=metrics_port, metrics_host=metrics_host)
+
+
+def replay(
+    files: Annotated[
+        list[Path], typer.Argument(help="Matches in Cricsheet's JSON format.", exists=True, dir_okay=False)
+    ],
+    speed: Annotated[
+        float, typer.Option(min=0, help="How many times as fast as it was played; 0: as fast as can be.")
+    ] = 60.0,
+    match_id: Annotated[
+        str | None, typer.Option(help="The match's id, for one file; else the name of the file.")
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="From the first ball, also when some were replayed before.")
+    ] = False,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Play recorded matches as if they were live, and tell what happens. One that was cut short goes on."""
+    if match_id is not None and len(files) > 1:
+        raise typer.BadParameter("is for one file only", param_hint="--match-id")
+    recordings = [_load(file, match_id) for file in files]
+
+    async def play(gateway: Gateway) -> None:
+        await until_stopped(_play(gateway, recordings, speed or None, from_start))
+
+    with_gateway(play, store_options(store, data_dir, memory, prefix, region))
+
+
+def _load(file: Path, match_id: str | None) -> Recording:
+    try:
+        return load(file, match_id=match_id)
+    except ProviderError as problem:
+        raise mistake(problem, 2) from None
+
+
+def setup_of(source: Source) -> PipelineSetup:
+    """The source as the environment sets it up; what is missing ends the command."""
+    try:
+        return pipeline_setup(source)
+    except (SetupError, CredentialsError) as problem:
+        raise mistake(problem, 2) from None
+
+
+async def _play(gateway: Gateway, recordings: Sequence[Recording], speed: float | None, from_start: bool) -> None:
+    starts = {recording.match_id: utc_now() for recording in recordings}
+    provider = ReplayProvider(recordings, now=utc_now, speed=speed, balls_per_tick=FULL_SPEED_BALLS, start_times=starts)
+    pace = FULL_SPEED if speed is None else BY_THE_CLOCK
+    setup = setup_of(Source.DEMO)
+    pipeline = gateway.background.cricket(setup, provider, pace=pace, on_change=_tell)
+    async with pipeline.open():
+        await pipeline.sync()
+        for recording in recordings:
+            stored = await Fixtures(gateway.open_store(), utc_now()).latest(recording.match_id)
+            if stored is not None and stored.last_ball_id and not from_start:
+                provider.start_at(recording.match_id, stored.last_ball_id)
+        for match in await provider.live():
+            await pipeline.orchestrator.start(match)
+        reconcile = asyncio.create_task(pipeline.orchestrator.run())
+        try:
+            while not all(provider.is_over(recording.match_id) for recording in recordings) or (
+                pipeline.orchestrator.polled
+            ):
+                if reconcile.done():
+                    await reconcile
+                await asyncio.sleep(pace.reconcile_seconds)
+        finally:
+            reconcile.cancel()
+            await asyncio.wait([reconcile])
+
+
+def _tell(change: LiveChange) -> None:
+    for event in change.active.events:
+        ball = f"{event.ball.label:>5}" if event.ball else "     "
+        typer.echo(f"{change.match.match_id}  {ball}  {event.score or '':>7}  {event.text}")

@@ -1,0 +1,79 @@
+"""The files of photos: `gateway.py photos strip`."""
+
+from typing import Annotated
+
+import typer
+
+from pipelines.photos.stripping import PAGE, Stripping, Summary
+from runtime.cli.options import (
+    DATA_DIR,
+    DataDir,
+    Memory,
+    Prefix,
+    Region,
+    StoreOption,
+    bucket,
+    store_options,
+    with_gateway,
+)
+from runtime.cli.output import notes
+from runtime.container import Gateway
+
+MOST_ON_A_PAGE = 1000
+
+commands = typer.Typer(no_args_is_help=True, help="The files of photos.")
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Count, and change nothing.")]
+FromTheStart = Annotated[
+    bool, typer.Option("--from-the-start", help="Do not continue where an interrupted run has stopped.")
+]
+PageSize = Annotated[
+    int, typer.Option("--page", min=1, max=MOST_ON_A_PAGE, help="After how many photos progress is noted.")
+]
+
+
+@commands.command("strip")
+def strip_photos(
+    dry_run: DryRun = False,
+    from_the_start: FromTheStart = False,
+    page: PageSize = PAGE,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Remove location and other metadata from the files of all photos.
+
+    An interrupted run continues where it stopped. A second run finds nothing to do. GATEWAY_PHOTO_BUCKET and
+    GATEWAY_S3_URL name the bucket, as for `serve`.
+    """
+
+    async def strip(gateway: Gateway) -> None:
+        stripping = Stripping(gateway.open_store, gateway.objects, page=page, dry_run=dry_run)
+        summary = await stripping.run(_tell_progress, from_the_start=from_the_start)
+        typer.echo(_sentence(summary, dry_run))
+        if summary.unreadable:
+            raise typer.Exit(1)
+
+    options, kept_in = store_options(store, data_dir, memory, prefix, region), bucket()
+    if memory and "photo_bucket" not in kept_in:
+        # Their folder is temporary, and known to the gateway that made it alone.
+        raise typer.BadParameter("works with photos in a bucket only: set GATEWAY_PHOTO_BUCKET", param_hint="--memory")
+    with_gateway(strip, options, **kept_in)
+
+
+def _tell_progress(summary: Summary) -> None:
+    notes.print(f"{summary.earlier + summary.photos} photos")
+
+
+def _sentence(summary: Summary, dry_run: bool) -> str:
+    lines = [
+        f"{'to strip' if dry_run else 'stripped':<10}  {summary.stripped}",
+        f"{'clean':<10}  {summary.clean}",
+        f"{'missing':<10}  {summary.missing}",
+        f"{'unreadable':<10}  {summary.unreadable}",
+    ]
+    if summary.earlier:
+        lines.insert(0, f"{'earlier':<10}  {summary.earlier}")
+    return "\n".join(lines)

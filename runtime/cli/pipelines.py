@@ -1,0 +1,59 @@
+"""The common part of the commands that run a pipeline until they are interrupted."""
+
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+import typer
+
+from datastore.database import StoreOptions
+from runtime.cli.options import watchdog, with_gateway
+from runtime.cli.output import until_stopped
+from runtime.container import Gateway
+from runtime.jobs import metrics_served
+from server.observability.liveness import watch_loop
+from server.uvicorn import settle_garbage_collector
+
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        envvar="GATEWAY_METRICS_PORT",
+        min=1,
+        max=65535,
+        help="Answer Prometheus at http://HOST:PORT/metrics.",
+    ),
+]
+MetricsHost = Annotated[
+    str,
+    typer.Option(
+        "--metrics-host",
+        envvar="GATEWAY_METRICS_HOST",
+        help="The address to answer Prometheus on, without a token.",
+    ),
+]
+
+
+def run_until_stopped(
+    work: Callable[[Gateway], Coroutine[Any, Any, None]],
+    options: StoreOptions,
+    *,
+    metrics_port: int | None,
+    metrics_host: str,
+    **settings: Any,
+) -> None:
+    """Open the store, and run `work` until it ends or the command is interrupted.
+
+    The process logs from INFO on, ends when its event loop hangs, and serves its metrics if `metrics_port` is given.
+    `settings` are the gateway's.
+    """
+    settings |= watchdog()
+
+    async def run(gateway: Gateway) -> None:
+        logging.getLogger().setLevel(logging.INFO)
+        settle_garbage_collector()
+        watch_loop(gateway.settings.watchdog_seconds)
+        with metrics_served(gateway.metrics, metrics_port, metrics_host):
+            await until_stopped(work(gateway))
+
+    with_gateway(run, options, **settings)

@@ -1,0 +1,120 @@
+"""The search index: `gateway.py search`, and `gateway.py pipeline search`, which keeps it current."""
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from datastore.model.timestamps import iso
+from datastore.search import BuildReplaced, NoIndex, Status
+from pipelines.consumer.metrics import LOCAL
+from pipelines.feeds.search_rebuild import RebuildProgress
+from runtime.cli.options import (
+    DATA_DIR,
+    DataDir,
+    Memory,
+    Prefix,
+    Region,
+    StoreOption,
+    poll_interval,
+    search,
+    store_options,
+    with_gateway,
+)
+from runtime.cli.output import mistake, show_progress
+from runtime.cli.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from runtime.container import Gateway
+
+commands = typer.Typer(no_args_is_help=True, help="The search index of posts and users.")
+
+
+def run_pipeline(
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = LOCAL,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Keep the search index current until interrupted, beside the feed's Lambda function.
+
+    `pipeline feed` includes this consumer.
+    Any number of such processes share the work. GATEWAY_SEARCH_URL names the OpenSearch.
+    """
+
+    async def consume(gateway: Gateway) -> None:
+        _check(gateway)
+        await gateway.background.search_pipeline().run()
+
+    options, settings = store_options(store, data_dir, memory, prefix, region), poll_interval() | search()
+    run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **settings)
+
+
+@commands.command("rebuild")
+def rebuild(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Build a new index from the table while searches use the present one, and then replace that.
+
+    Writes in the meantime are not lost. A rebuild that is interrupted changes nothing; run it again.
+    """
+
+    async def build(gateway: Gateway) -> None:
+        _check(gateway)
+        try:
+            done = await gateway.background.search_rebuild(_show).run()
+        except BuildReplaced as problem:
+            raise mistake(problem) from None
+        typer.echo(_line(done))
+
+    with_gateway(build, store_options(store, data_dir, memory, prefix, region), **search())
+
+
+@commands.command("status")
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON object.")] = False,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Show how many posts and users the index has, when it was built, and whether a rebuild is under way."""
+
+    async def show(gateway: Gateway) -> None:
+        _check(gateway)
+        described = _described(await gateway.search.status())
+        if as_json:
+            typer.echo(json.dumps(described))
+            return
+        for name, value in described.items():
+            typer.echo(f"{name:<10} {value if value is not None else '-'}")
+
+    with_gateway(show, store_options(store, data_dir, memory, prefix, region), **search())
+
+
+def _check(gateway: Gateway) -> None:
+    if isinstance(gateway.search, NoIndex):
+        raise mistake("the search index of tables in AWS needs an OpenSearch: set GATEWAY_SEARCH_URL.", 2)
+
+
+def _show(progress: RebuildProgress) -> None:
+    show_progress(f"{_line(progress)} of {progress.scanned} items")
+
+
+def _line(progress: RebuildProgress) -> str:
+    damaged = f", {progress.damaged} items could not be read" if progress.damaged else ""
+    return f"{progress.posts} posts and {progress.users} users indexed{damaged}"
+
+
+def _described(found: Status) -> dict[str, Any]:
+    return {
+        **{kind.value: number for kind, number in found.entries.items()},
+        "builtAt": None if found.built_at is None else iso(found.built_at),
+        "building": found.building,
+    }

@@ -1,0 +1,134 @@
+"""The tables in the store: `gateway.py tables create|describe|export`."""
+
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from datastore.database import open_database
+from datastore.infrastructure.alarms import Watched
+from datastore.infrastructure.cloudformation import cloudformation
+from datastore.infrastructure.iam_roles import ROLES
+from datastore.infrastructure.policies import named, policy
+from datastore.infrastructure.table_differences import Difference
+from datastore.infrastructure.terraform import terraform
+from datastore.keyspace import TABLES
+from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options
+from runtime.cli.output import mistake, run, waiting
+
+commands = typer.Typer(no_args_is_help=True, help="The tables in the store.")
+
+
+class ExportFormat(StrEnum):
+    CLOUDFORMATION = "cloudformation"
+    TERRAFORM = "terraform"
+
+
+RoleName = StrEnum("RoleName", {role.name: role.name for role in ROLES})  # type: ignore[misc]
+
+
+@commands.command("create")
+def create_tables(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update",
+            help="Add indexes, streams, TTL and protection that tables lack. Indexes are waited for, one by one.",
+        ),
+    ] = False,
+) -> None:
+    """Create the declared tables that are missing, and compare those that exist with their declaration.
+
+    The status is 1 when one differs. In AWS, tables are made with point-in-time recovery and deletion protection.
+    """
+    options = store_options(store, data_dir, memory, prefix, region)
+
+    async def create() -> None:
+        async with open_database(options) as database:
+            with waiting("Creating the tables…"):
+                made = await database.create_tables()
+            typer.echo(f"Created: {', '.join(made)}" if made else "All tables exist.")
+            if update:
+                left = await database.update_tables(lambda found: typer.echo(f"Changing {found}"))
+            else:
+                left = await database.compare_tables()
+        for found in left:
+            typer.echo(found)
+        if left:
+            raise mistake(_advice(left, updated=update))
+
+    run(create)
+
+
+def _advice(left: Sequence[Difference], *, updated: bool) -> str:
+    tables = len({found.table for found in left})
+    differ = f"{tables} of the tables {'differs' if tables == 1 else 'differ'} from what is declared"
+    if not updated and any(found.change is not None for found in left):
+        return f"{differ}: `tables create --update` adds what is missing."
+    return f"{differ}, and only a new table or a new index can be otherwise: see docs/infrastructure.md."
+
+
+@commands.command("describe")
+def describe_tables(
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Print what the store says of the declared tables, as JSON."""
+    options = store_options(store, data_dir, memory, prefix, region)
+
+    async def describe() -> None:
+        async with open_database(options) as database:
+            typer.echo(json.dumps(await database.describe_tables(), indent=2, default=str))
+
+    run(describe)
+
+
+@commands.command("export")
+def export_tables(
+    format: Annotated[ExportFormat, typer.Option(help="For which tool.")] = ExportFormat.CLOUDFORMATION,
+    alarms: Annotated[
+        Watched, typer.Option(help="What CloudWatch watches: throttling, DynamoDB's own errors too, or nothing.")
+    ] = Watched.THROTTLING,
+    policies: Annotated[
+        bool, typer.Option("--policies", help="With a managed policy for each role of a process.")
+    ] = False,
+    iam: Annotated[bool, typer.Option("--iam", help="Print policies alone, as IAM takes them.")] = False,
+    role: Annotated[
+        list[RoleName] | None, typer.Option(help="Policies for these only; with --iam and one of them, its own alone.")
+    ] = None,
+    account: Annotated[str | None, typer.Option(help="The AWS account in what --iam prints.")] = None,
+    photo_bucket: Annotated[
+        str | None, typer.Option(envvar="GATEWAY_PHOTO_BUCKET", help="The bucket of photos in what --iam prints.")
+    ] = None,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Print the declared tables as a CloudFormation template or a Terraform file, or the policies of processes.
+
+    Policies allow what the access patterns of a process do, and no more. Where account, region or bucket are not told,
+    names stand in their place that CloudFormation's Fn::Sub replaces. The store is not asked.
+    """
+    store_options(store, data_dir, memory, prefix, region)
+    if role and not (iam or policies):
+        raise typer.BadParameter("is for --iam and --policies", param_hint="--role")
+    chosen = [one for one in ROLES if not role or one.name in role]
+    if iam:
+        arn = named(prefix=prefix, region=region, account=account, bucket=photo_bucket)
+        documents = {one.name: policy(one, arn) for one in chosen}
+        typer.echo(json.dumps(next(iter(documents.values())) if len(role or ()) == 1 else documents, indent=2))
+        return
+    export = cloudformation if format is ExportFormat.CLOUDFORMATION else terraform
+    typer.echo(export(TABLES, prefix, watched=alarms, roles=chosen if policies else ()))

@@ -1,0 +1,39 @@
+"""Tokens for a gateway that signs its own: `gateway.py token`."""
+
+import os
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from resolvers.shared.authorization import Role
+from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, settings_of, store_options
+from runtime.cli.output import mistake
+from server.security.jwt import Tokens, TokenSettings
+from server.wiring import DEMO_USERS
+
+
+def print_token(
+    role: Annotated[Role, typer.Option(help="What the bearer may do.")] = Role.USER,
+    user: Annotated[str, typer.Option(help="The user id: the token's `sub`.")] = DEMO_USERS[0][1],
+    email: Annotated[str | None, typer.Option(help="A verified email.")] = None,
+    hours: Annotated[float, typer.Option(min=0.01, max=24 * 365, help="How long the token is good.")] = 12,
+    store: StoreOption = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Memory = False,
+    prefix: Prefix = "",
+    region: Region = None,
+) -> None:
+    """Print a token that a gateway with the same store options accepts."""
+    if os.environ.get("GATEWAY_JWKS_URL"):
+        raise mistake("GATEWAY_JWKS_URL is set: tokens come from there, and others are not accepted.", 2)
+    settings = settings_of(store_options(store, data_dir, memory, prefix, region), data_dir)
+    signer = Tokens(
+        TokenSettings(
+            secret=settings.secret,
+            issuer=settings.issuer,
+            audience=settings.audience,
+            role_claim=settings.role_claim,
+        )
+    )
+    typer.echo(signer.issue(user, role, email=email, lifetime=timedelta(hours=hours).total_seconds()))

@@ -1,0 +1,323 @@
+"""What a gateway process holds while it serves: the store, the feed, background jobs, and the edge in front of them."""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+import aiohttp
+import strawberry
+
+from datastore.change_streams.change_feed import ChangeFeed
+from datastore.change_streams.relay import bus_at
+from datastore.change_streams.replay.backfill import EMPTY_SECONDS
+from datastore.change_streams.shards.read_pace import StreamReads
+from datastore.database import Database, StoreOptions, open_database
+from datastore.dynamodb.client import RequestRefused
+from datastore.earthquakes.request_logs import RequestLogs
+from datastore.errors import DomainError
+from datastore.keyspace import TABLES
+from datastore.model.access_patterns import Table
+from datastore.objects.factory import object_store
+from datastore.photos.encrypted_user_ids import UserIds
+from datastore.search.factory import search_index
+from datastore.search.sqlite_index import SqliteIndex
+from datastore.session.cursors import Cursors
+from datastore.session.metering import Deadline, Meter
+from datastore.session.read_cache import ProcessReads
+from datastore.session.scan_cache import RememberedScans
+from datastore.session.store import Store
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.periodic import keep, stop
+from pipelines.earthquakes.client_ingests import ClientIngests
+from pipelines.earthquakes.ingest import EarthquakeIngest
+from pipelines.feeds.search import SearchMetrics
+from pipelines.matches.live.metrics import PollFigures
+from pipelines.matches.setup import Source, pipeline_setup
+from resolvers.shared.authorization import Identity
+from resolvers.shared.context import Context, Places, Services
+from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
+from server.observability.store_metrics import StoreMetrics
+from server.operations.lifecycle import Observe
+from server.settings import KEEP_METADATA, Settings
+from server.wiring import Edge
+
+logger = logging.getLogger(__name__)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _build_schema() -> strawberry.Schema:
+    # Commands that serve nothing start a quarter sooner without it.
+    import schema
+
+    return schema.build()
+
+
+class Part(StrEnum):
+    """Of what is done on a host: all, what clients ask for, or what runs without being asked."""
+
+    WHOLE = "whole"
+    SERVING = "serving"
+    JOBS = "jobs"
+
+
+class Gateway:
+    """What the process holds while it serves. `now` and `new_id` are where time and chance come from.
+
+    `part` is what it does of all that a host does, where others do the rest.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: StoreOptions,
+        *,
+        now: Callable[[], datetime] = utc_now,
+        new_id: Callable[[], str] = new_id,
+        observers: Collection[Observe] = (),
+        part: Part = Part.WHOLE,
+    ) -> None:
+        self.settings = settings
+        self._part = part
+        self._matches = pipeline_setup(Source(settings.matches or Source.NONE))
+        self._store = store
+        self._now = now
+        self._new_id = new_id
+        self._session: aiohttp.ClientSession | None = None
+        self.database: Database | None = None
+        self.services: Services | None = None
+        self.ingest: EarthquakeIngest | None = None
+        self._background: Background | None = None
+        self.metrics = StreamMetrics()
+        self._search_metrics = SearchMetrics(self.metrics.registry)
+        self._polling = PollFigures(self.metrics.registry)
+        self.objects = object_store(
+            store,
+            bucket=settings.photo_bucket,
+            s3_url=settings.s3_url,
+            secret=settings.secret.encode(),
+            base_url=lambda: settings.reached_at,
+            others=_encoded(settings.other_secrets),
+        )
+        self.edge = Edge(
+            settings,
+            store,
+            self.objects,
+            self.metrics.registry,
+            build_schema=_build_schema,
+            open_context=self.open_context,
+            open_store=self.open_store,
+            open_session=self._http,
+            now=now,
+            clock=time.time if now is utc_now else lambda: now().timestamp(),
+            new_id=new_id,
+            observers=observers,
+        )
+        StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
+        self.bus = bus_at(settings.bus, store.prefix, self.edge.figures)
+        self.reads = StreamReads()
+        self.reads.show_in(self.edge.figures)
+
+    @property
+    def background(self) -> Background:
+        assert self._background is not None, "The gateway is used before it has started."
+        return self._background
+
+    def open_context(self, identity: Identity | None) -> Context:
+        assert self.services is not None, "The gateway is used before it has started."
+        return Context(self.services, identity)
+
+    def _http(self) -> aiohttp.ClientSession:
+        assert self._session is not None, "The gateway is used before it has started."
+        return self._session
+
+    @asynccontextmanager
+    async def running(self, *, jobs: bool = True) -> AsyncIterator["Gateway"]:
+        """Open the store, and all that works behind a serving gateway (`jobs`); close everything in the end."""
+        serves = jobs and self._part is not Part.JOBS
+        if serves:
+            self.edge.known.load()
+        async with AsyncExitStack() as stack:
+            self._session = await stack.enter_async_context(aiohttp.ClientSession())
+            self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
+            self.database.client.on_call = self.edge.figures.call
+            clock = time.monotonic if self._now is utc_now else lambda: self._now().timestamp()
+            shared = self.database.client.shared = ProcessReads(clock, on=self.settings.shared_reads)
+            self.objects.open(self.database.client.store_clock)
+            stack.callback(self.objects.close)
+            self.search = search_index(self._store, self.settings.search_url)
+            stack.push_async_callback(self.search.aclose)
+            self.edge.graphiql.bucket = self.objects.origin()
+            logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
+            changes = ChangeFeed(
+                self.database.client,
+                prefix=self._store.prefix,
+                poll_interval=followed_every(self._store.aws, self.settings.poll_interval),
+                bus=self.bus,
+                reads=self.reads,
+                empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine passes over nothing
+                on_change=lambda change: shared.changed(self._store.prefix, change.table, change.keys),
+            )
+            self.ingest = self._make_ingest(logs)
+            for_clients = ClientIngests(self.ingest, self.settings.ingest_hosts)
+            self.services = self._make_services(logs, changes, for_clients)
+            self._background = self._make_background(self.ingest, self.services)
+            await self._prepare_store()
+            logs.start()
+            stack.push_async_callback(logs.stop)
+            stack.push_async_callback(changes.aclose)
+            stack.push_async_callback(self.services.remembered.aclose)
+            stack.push_async_callback(self.services.pictures.aclose)
+            stack.push_async_callback(for_clients.finish)
+            if self._part is Part.WHOLE:
+                port, host = self.settings.metrics_port, self.settings.metrics_host
+                stack.enter_context(metrics_served(self.metrics, port, host))
+            if jobs and self._part is not Part.SERVING and self._store.memory and isinstance(self.search, SqliteIndex):
+                self.search.discard()  # the tables that it was built from are in memory, too
+            if jobs:
+                stack.push_async_callback(stop, [asyncio.create_task(keep(job)) for job in self._jobs()])
+            await stack.enter_async_context(self.edge.running(serving=serves))
+            yield self
+
+    async def readiness(self, seconds: float) -> dict[str, Any]:
+        """Whether the store answers for every table, within so many seconds. A bus that is away can be done without."""
+        names = [self._store.prefix + table.name for table in TABLES]
+        try:
+            async with asyncio.timeout(seconds):
+                found = await asyncio.gather(*[self._has_table(name) for name in names])
+        except (DomainError, TimeoutError):
+            return {"ready": False, "store": "unreachable"}
+        except RequestRefused as refusal:
+            logger.warning("The store refuses to tell of its tables: %s", refusal)
+            return {"ready": False, "store": "refuses"}
+        missing = [name for name, there in zip(names, found, strict=True) if not there]
+        if missing:
+            return {"ready": False, "store": "tables missing", "missing": missing}
+        bus = {} if self.bus is None else {"bus": "away" if self.bus.is_away else "ok"}
+        return {"ready": True, "store": "ok", **bus}
+
+    async def _has_table(self, name: str) -> bool:
+        assert self.database is not None
+        try:
+            await self.database.client.call("DescribeTable", {"TableName": name})
+        except RequestRefused as refusal:
+            if refusal.code != "ResourceNotFoundException":
+                raise
+            return False
+        return True
+
+    async def _prepare_store(self) -> None:
+        """An embedded store has no administrator: its tables are made, and its demo data loaded, as needed."""
+        assert self.database is not None
+        if self._part is not Part.WHOLE:
+            return  # it was done before
+        if self._store.embedded:
+            await self.database.create_tables()
+        if self.settings.demo:
+            await self._load_demo()
+
+    async def _load_demo(self) -> None:
+        try:
+            await self.background.demo().load()
+        except (DomainError, RequestRefused) as problem:
+            # A store of one's own may come later; what is served works without the demo.
+            logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
+
+    def _jobs(self) -> Iterator[Job]:
+        if self._part is not Part.JOBS and self.edge.known.watch is not None:
+            yield self.edge.known.watch
+        if self._part is not Part.WHOLE and self.settings.metrics_port is not None:
+            yield partial(serve_metrics, self.metrics, self.settings.metrics_port, self.settings.metrics_host)
+        if self._part is not Part.SERVING:
+            yield from self.background.jobs()
+
+    def open_store(self, seconds: float | None = None, meter: Meter | None = None) -> Store:
+        """A store for a piece of work beside clients' operations, which takes so long at the most."""
+        assert self.database is not None
+        deadline = Deadline(seconds or self.settings.deadline_seconds)
+        return Store(
+            self.database.client, prefix=self._store.prefix, deadline=deadline, token=self._new_id, meter=meter
+        )
+
+    def _is_followed(self, table: Table) -> bool:
+        """Whether somebody follows a table here; what other processes have to tell is not known, and may be much."""
+        return self._part is Part.JOBS or (self.services is not None and self.services.changes.followers(table) > 0)
+
+    def _make_ingest(self, logs: RequestLogs) -> EarthquakeIngest:
+        assert self.database is not None
+        return EarthquakeIngest(
+            self.database.client,
+            prefix=self._store.prefix,
+            logs=logs,
+            session=self._http(),
+            now=self._now,
+            new_id=self._new_id,
+        )
+
+    def _make_background(self, ingest: EarthquakeIngest, services: Services) -> Background:
+        assert self.database is not None
+        return Background(
+            settings=self.settings,
+            store=self._store,
+            client=self.database.client,
+            session=self._http(),
+            objects=self.objects,
+            search=self.search,
+            search_metrics=self._search_metrics,
+            open_store=self.open_store,
+            matches=self._matches,
+            ingest=ingest,
+            remembered=services.remembered,
+            metrics=self.metrics,
+            polling=self._polling,
+            now=self._now,
+            new_id=self._new_id,
+            is_followed=self._is_followed,
+        )
+
+    def _make_services(self, logs: RequestLogs, changes: ChangeFeed, ingests: ClientIngests) -> Services:
+        assert self.database is not None
+        return Services(
+            client=self.database.client,
+            prefix=self._store.prefix,
+            cursors=Cursors(self.settings.secret.encode(), _encoded(self.settings.other_secrets)),
+            changes=changes,
+            remembered=RememberedScans(self.open_store, self._now),
+            request_logs=logs,
+            ingest=ingests.run,
+            places=Places(self.settings.areas, self.settings.categories),
+            now=self._now,
+            new_id=self._new_id,
+            user_ids=_user_ids(self.settings),
+            objects=self.objects,
+            search=self.search,
+            deadline_seconds=self.settings.deadline_seconds,
+            keeps_metadata=self.settings.photo_metadata == KEEP_METADATA,
+        )
+
+
+def _encoded(secrets: Iterable[str]) -> list[bytes]:
+    return [secret.encode() for secret in secrets]
+
+
+def _user_ids(settings: Settings) -> UserIds:
+    own = settings.user_id_secret or settings.secret
+    return UserIds(own.encode(), _encoded((settings.secret, *settings.other_secrets)))
+
+
+def followed_every(aws: bool, poll_interval: float | None) -> float:
+    """How often a shard is read for subscribers, in seconds. On AWS each read is billed, and their number limited."""
+    return poll_interval or (POLL_SECONDS if aws else LOCAL_POLL_SECONDS)

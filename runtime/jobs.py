@@ -1,0 +1,252 @@
+"""The background work of a gateway: its pipelines, and the jobs of a host."""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any, Protocol
+
+import aiohttp
+
+from datastore.database import StoreOptions
+from datastore.dynamodb.client import Client
+from datastore.earthquakes.statistics import StatisticsRebuild
+from datastore.engine.ttl_sweeper import sweep_forever
+from datastore.keyspace import TABLES
+from datastore.keyspace.matches.leagues import LEAGUES
+from datastore.keyspace.matches.teams import TEAMS
+from datastore.model.access_patterns import Table
+from datastore.objects import ObjectStore
+from datastore.search import NoIndex, SearchIndex
+from datastore.search.sqlite_index import SqliteIndex
+from datastore.session.metering import Meter
+from datastore.session.scan_cache import RememberedScans
+from datastore.session.store import Store
+from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.periodic import every
+from pipelines.consumer.shard_worker import Pace
+from pipelines.demo.scene import Demo
+from pipelines.earthquakes.ingest import EarthquakeIngest
+from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
+from pipelines.feeds.pipeline import FeedPipeline
+from pipelines.feeds.search import SearchMetrics, SearchPipeline, SearchSync
+from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
+from pipelines.matches.live.metrics import PollFigures
+from pipelines.matches.pipeline import CricketPipeline
+from pipelines.matches.providers.provider import Provider
+from pipelines.matches.setup import PipelineSetup, Source
+from pipelines.photos.janitor import Janitor
+from server.settings import Misconfigured, Settings
+
+INGEST_EVERY_SECONDS = 60.0
+METRICS_PAUSE_SECONDS = 0.5
+# Delivering to all phones of a match reads page after page while it sends.
+PIPELINE_DEADLINE_SECONDS = 120.0
+POLL_SECONDS, LOCAL_POLL_SECONDS = 0.25, 0.02
+# AWS has a shard read five times a second, by two readers: four times by what subscriptions follow, once by this. The
+# search index takes what the feed's pipeline reads, and reads by itself where that pipeline does not run.
+AWS_PIPELINE_POLL_SECONDS = 1.0
+AWS_SEARCH_POLL_SECONDS = 2.0
+
+Job = Callable[[], Coroutine[Any, Any, None]]
+
+logger = logging.getLogger(__name__)
+
+
+class OpenStore(Protocol):
+    def __call__(self, seconds: float | None = None, meter: Meter | None = None) -> Store: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """Made when the store is open, and good until it closes."""
+
+    settings: Settings
+    store: StoreOptions
+    client: Client
+    session: aiohttp.ClientSession
+    objects: ObjectStore
+    search: SearchIndex
+    search_metrics: SearchMetrics
+    open_store: OpenStore
+    matches: PipelineSetup
+    ingest: EarthquakeIngest
+    remembered: RememberedScans
+    metrics: StreamMetrics
+    polling: PollFigures
+    now: Callable[[], datetime]
+    new_id: Callable[[], str]
+    is_followed: Callable[[Table], bool]
+
+    def jobs(self) -> Iterator[Job]:
+        """Those that run once for all processes of a host."""
+        if self.store.embedded:
+            yield partial(sweep_forever, self.client, TABLES, self.store.prefix, self.now)
+        if self.settings.demo:
+            yield self.demo().live
+        if self.matches.source is not Source.NONE:
+            yield self.cricket(self.matches).run
+        if self.settings.feed_pipeline:
+            feed = self.feed_pipeline()
+            yield feed.run
+            yield self.earthquake_statistics().run
+            yield from self.search_jobs(feed.consumer)
+        yield Janitor(self._patient_store, self.objects, now=self.now).run
+        if self.settings.ingest:
+            yield partial(every, INGEST_EVERY_SECONDS, partial(self.ingest.run, self.settings.ingest))
+
+    def cricket(self, setup: PipelineSetup, provider: Provider | None = None, **given: Any) -> CricketPipeline:
+        """A pipeline on this gateway's tables; `given` is for it."""
+        return CricketPipeline(
+            provider or setup.provider(self.session, self.now),
+            self._patient_store,
+            setup.delivery(self.now),
+            instance_id=self._instance_id(),
+            now=self.now,
+            on_sync=self._forget_reference_data,
+            figures=self.polling,
+            **given,
+        )
+
+    def feed_pipeline(self, **given: Any) -> FeedPipeline:
+        """A consumer of the feed's changes; `given` is for it."""
+        defaults: dict[str, Any] = {
+            "fan_out_bound": self.settings.fan_out_bound,
+            "metrics": self.metrics,
+            "pace": pipeline_pace(self.store.aws, self.settings.poll_interval),
+            "now": self.now,
+        }
+        return FeedPipeline(
+            self.client,
+            self.store.prefix,
+            self._patient_store,
+            instance_id=self._instance_id(),
+            **defaults | given,
+        )
+
+    def earthquake_statistics(self) -> EarthquakeStatisticsPipeline:
+        """Return a consumer that counts earthquakes by day."""
+        return EarthquakeStatisticsPipeline(
+            self.client,
+            self.store.prefix,
+            self._patient_store,
+            instance_id=self._instance_id(),
+            now=self.now,
+            metrics=self.metrics,
+            pace=pipeline_pace(self.store.aws, self.settings.poll_interval),
+        )
+
+    def statistics_rebuild(self) -> StatisticsRebuild:
+        return StatisticsRebuild(self._patient_store, self.now)
+
+    def search_jobs(self, leader: Consumer | None = None) -> Iterator[Job]:
+        """Return the jobs that keep the search index current, if there is one, and build a local one as needed.
+
+        With a `leader`, the feed's consumer in this process, they take the pages that the leader reads.
+        """
+        if not isinstance(self.search, NoIndex):
+            yield self.search_pipeline(leader=leader).run
+            yield self._build_search if isinstance(self.search, SqliteIndex) else self._check_search
+
+    def search_pipeline(self, **given: Any) -> SearchPipeline:
+        """Return a consumer that keeps the search index current; `given` are its arguments."""
+        defaults: dict[str, Any] = {
+            "metrics": self.search_metrics,
+            "pace": search_pace(self.store.aws, self.settings.poll_interval),
+            "now": self.now,
+        }
+        return SearchPipeline(
+            self.client,
+            self.store.prefix,
+            self._patient_store,
+            self.search,
+            instance_id=self._instance_id(),
+            **defaults | given,
+        )
+
+    def search_sync(self) -> SearchSync:
+        """Return the handler of the search index, for changes from other sources than the stream."""
+        return SearchSync(self.search, self._patient_store, self.search_metrics)
+
+    def search_rebuild(self, on_progress: Callable[[RebuildProgress], None] = lambda _: None) -> Rebuild:
+        return Rebuild(self.client, self.store.prefix, self._patient_store, self.search, self.now, on_progress)
+
+    async def _build_search(self) -> None:
+        await self.search_rebuild().run_if_needed()
+        await asyncio.Event().wait()  # a job that returns would be started again
+
+    async def _check_search(self) -> None:
+        if await self.search_rebuild().is_needed():
+            logger.warning("The search index was not built from this table: run `gateway.py search rebuild` once.")
+        await asyncio.Event().wait()
+
+    def demo(self) -> Demo:
+        return Demo(
+            self.open_store,
+            self.objects,
+            areas=self.settings.areas,
+            categories=self.settings.categories,
+            now=self.now,
+            new_id=self.new_id,
+            chance=random.Random(),
+            is_followed=self.is_followed,
+        )
+
+    def _patient_store(self) -> Store:
+        return self.open_store(PIPELINE_DEADLINE_SECONDS)
+
+    def _instance_id(self) -> str:
+        return f"{socket.gethostname()}-{os.getpid()}-{self.new_id()[:8]}"
+
+    def _forget_reference_data(self) -> None:
+        for table in (TEAMS, LEAGUES):
+            self.remembered.invalidate(table)
+
+
+def pipeline_pace(aws: bool, poll_interval: float | None) -> Pace:
+    """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
+    seconds = poll_interval or POLL_SECONDS
+    return Pace(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if aws else seconds)
+
+
+def search_pace(aws: bool, poll_interval: float | None) -> Pace:
+    """Return the pace of the search consumer: on AWS it leaves most reads of a shard to the other readers."""
+    seconds = poll_interval or POLL_SECONDS
+    return Pace(poll_seconds=max(seconds, AWS_SEARCH_POLL_SECONDS) if aws else seconds)
+
+
+# Figures
+
+
+@contextmanager
+def metrics_served(metrics: StreamMetrics, port: int | None, host: str) -> Iterator[None]:
+    """Answer Prometheus at this address; with None as port, do not. Raises `Misconfigured` when it is taken."""
+    with ExitStack() as stack:
+        if port is not None:
+            try:
+                stack.enter_context(metrics.served(port, host))
+            except OSError as problem:
+                reason = problem.strerror or problem
+                raise Misconfigured(f"cannot answer Prometheus on {host}:{port}: {reason}.") from None
+        yield
+
+
+async def serve_metrics(metrics: StreamMetrics, port: int, host: str) -> None:
+    """As one of several: the port may be that of a process whose place this one takes, until that has ended."""
+    has_told = False
+    while True:
+        try:
+            with metrics_served(metrics, port, host):
+                await asyncio.Event().wait()
+        except Misconfigured as taken:
+            if not has_told:
+                logger.info("%s It is tried again.", taken)
+            has_told = True
+        await asyncio.sleep(METRICS_PAUSE_SECONDS)

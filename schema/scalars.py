@@ -1,0 +1,54 @@
+"""Moments and days as clients write them, with errors that say how."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import orjson
+from strawberry.exceptions import StrawberryInputCoercionError
+from strawberry.schema.types.base_scalars import DateDefinition, DateTimeDefinition
+from strawberry.types.scalar import ScalarDefinition
+
+from resolvers.shared import validation as bounds
+
+LONGEST_SHOWN = 100
+
+
+def _described(
+    scalar: ScalarDefinition, example: str, description: str, parse: Callable[[object], object] | None
+) -> ScalarDefinition:
+    """Return the scalar with this description and parser, and with errors that show the example."""
+    assert parse is not None
+
+    def parse_value(value: object) -> object:
+        try:
+            return parse(value)
+        except StrawberryInputCoercionError:
+            given = f'"{value[:LONGEST_SHOWN]}"' if isinstance(value, str) else "a value that is not a string"
+            raise StrawberryInputCoercionError(f"A {scalar.name} is written as in {example}, not as {given}.") from None
+
+    return replace(scalar, parse_value=parse_value, description=description)
+
+
+def shown(moment: datetime) -> str:
+    """As `datetime.isoformat` has it: of a moment in UTC, as all are that records hold, in a third of the time."""
+    if moment.__class__ is datetime and moment.tzinfo is UTC:
+        return orjson.dumps(moment)[1:-1].decode()
+    return moment.isoformat()
+
+
+SCALARS: dict[object, ScalarDefinition] = {
+    datetime: replace(
+        _described(
+            DateTimeDefinition,
+            '"2026-06-25T14:30:00Z"',
+            "A moment in ISO 8601, such as `2026-06-25T14:30:00Z`. An input without an offset is in UTC, "
+            "and a date alone is its first moment in UTC.",
+            bounds.moment_from,
+        ),
+        serialize=shown,
+    ),
+    date: _described(
+        DateDefinition, '"2026-06-25"', "A day in ISO 8601, such as `2026-06-25`.", DateDefinition.parse_value
+    ),
+}

@@ -1,0 +1,151 @@
+"""The ASGI application: which address is answered by what."""
+
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Protocol
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from datastore.errors import BadUserInput, NotFound
+from server.admission.client_address import behind_proxies
+from server.http import graphiql
+from server.http.cycle import cycle_of
+from server.operations.outcome import encode, masked, told_error
+from server.security.cors import CrossOrigin
+from server.security.security_headers import SecurityHeaders
+from server.wiring import Edge
+
+GRAPHQL = "/graphql"
+READY_SECONDS = 2.0
+# A URL with one of these asks for an operation, whoever follows it.
+_OPERATION = {"query", "documentId", "extensions"}
+# A visit needs no parameters. Where there are many, GraphQL tells what is wrong with them.
+MOST_VISIT_BYTES = 2048
+
+
+class Behind(Protocol):
+    """What stands behind the addresses."""
+
+    edge: Edge
+
+    def running(self) -> AbstractAsyncContextManager[Any]:
+        """Open for as long as the server serves."""
+
+    async def readiness(self, seconds: float) -> dict[str, Any]:
+        """`ready`, and what is amiss."""
+
+
+class Application(Starlette):
+    """Starlette, all of whose answers have the headers of `SecurityHeaders`, also those about errors of its own.
+
+    Requests to the address of GraphQL, which nearly all are, go straight to `graphql`: no route is looked for.
+    """
+
+    def __init__(self, graphql: ASGIApp, *, always_https: bool, proxies: Sequence[Middleware], **given: Any) -> None:
+        self._always_https = always_https
+        super().__init__(middleware=proxies, **given)
+        # It would send a client to whatever host it has named itself, and out of TLS.
+        self.router.redirect_slashes = False
+        for proxy in proxies:
+            graphql = proxy.cls(graphql, *proxy.args, **proxy.kwargs)
+        self._graphql = self._secured(graphql)
+        self._graphql_elsewhere = self._secured(ServerErrorMiddleware(graphql, handler=_failed))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != GRAPHQL or scope.get("root_path"):
+            await super().__call__(scope, receive, send)
+            return
+        # A request cycle reports failures itself, and knows whether a response has begun.
+        await (self._graphql_elsewhere if cycle_of(scope) is None else self._graphql)(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return self._secured(super().build_middleware_stack())
+
+    def _secured(self, app: ASGIApp) -> ASGIApp:
+        return SecurityHeaders(app, always_https=self._always_https)
+
+
+def application(behind: Behind) -> Application:
+    """What is behind is opened when the server starts, and closed when it stops."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
+        async with behind.running():
+            yield behind.edge.admission.connections.told()
+
+    edge = behind.edge
+
+    async def config(request: Request) -> Response:
+        return edge.graphiql.response(request)
+
+    async def ready(_: Request) -> Response:
+        if edge.leaving:
+            return JSONResponse({"ready": False, "draining": True}, status_code=503)
+        state = await behind.readiness(READY_SECONDS)
+        return JSONResponse(state, status_code=200 if state["ready"] else 503)
+
+    graphql_here: ASGIApp = _GraphQL(edge.http, edge.graphiql)
+    if edge.settings.allowed_origins:
+        graphql_here = CrossOrigin(graphql_here, edge.settings.allowed_origins)
+    return Application(
+        graphql_here,
+        always_https=edge.settings.reached_at.startswith("https:"),
+        proxies=behind_proxies(edge.settings.capacity.trusted_proxies),
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _refused, Exception: _failed},
+        routes=[
+            Route("/", lambda _: RedirectResponse(GRAPHQL)),
+            WebSocketRoute(GRAPHQL, edge.socket),
+            # For those who mount this under a path of their own.
+            Route(GRAPHQL, graphql_here),
+            Route("/graphiql/config.json", config),
+            Route("/media", edge.media),
+            Route("/media/{token}", edge.media),
+            Mount("/graphiql/assets", graphiql.assets()),
+            Route("/metrics", edge.metrics_page.respond),
+            Route("/healthz", lambda _: JSONResponse({"alive": True})),
+            Route("/readyz", ready),
+        ],
+    )
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    """Nothing is here, or not with this method; in the form of the API's own errors."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        told = told_error(NotFound("There is nothing at this address: GraphQL is spoken at /graphql."))
+    else:
+        told = told_error(BadUserInput(f"{error.detail}."))
+    headers = {"Cache-Control": "no-store", **(error.headers or {})}
+    return Response(encode({"errors": [told]}), error.status_code, headers, "application/json")
+
+
+async def _failed(_: Request, error: Exception) -> Response:
+    return Response(encode({"errors": [masked(error)]}), 500, {"Cache-Control": "no-store"}, "application/json")
+
+
+class _GraphQL:
+    """GraphQL for programs; the GraphiQL page for a browser that was pointed here."""
+
+    def __init__(self, graphql: ASGIApp, graphiql: graphiql.Config) -> None:
+        self._graphql = graphql
+        self._graphiql = graphiql
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        is_visit = scope["method"] != "POST" and _is_visit(scope)
+        return (self._graphiql.page() if is_visit else self._graphql)(scope, receive, send)
+
+
+def _is_visit(scope: Scope) -> bool:
+    if scope["method"] not in ("GET", "HEAD") or len(scope["query_string"]) > MOST_VISIT_BYTES:
+        return False
+    request = Request(scope)
+    accepts_page = "text/html" in request.headers.get("accept", "")
+    return accepts_page and not request.query_params.keys() & _OPERATION

@@ -1,0 +1,101 @@
+"""For how long the answer of an operation may be shown again: the least of the ages that its fields declare."""
+
+from collections.abc import Iterator
+from weakref import WeakKeyDictionary
+
+from graphql import (
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    GraphQLAbstractType,
+    GraphQLField,
+    GraphQLNamedType,
+    GraphQLObjectType,
+    GraphQLSchema,
+    InlineFragmentNode,
+    SelectionSetNode,
+    get_named_type,
+    is_abstract_type,
+)
+from graphql.language import OperationType
+
+from server.documents.document_cache import PreparedOperation
+
+TYPENAME = "__typename"
+
+
+class Ages:
+    """Ages of operations, each looked up once.
+
+    A field declares its age with its access patterns. One without any is a part of what it stands in, and as old; at
+    the root, where it stands in nothing, it is not to be kept. What is skipped or included counts in any case.
+    """
+
+    def __init__(self, schema: GraphQLSchema) -> None:
+        self._schema = schema
+        self._known: WeakKeyDictionary[PreparedOperation, int] = WeakKeyDictionary()
+
+    def of(self, operation: PreparedOperation) -> int:
+        """Seconds; 0 for an answer that is not to be shown again."""
+        age = self._known.get(operation)
+        if age is None:
+            age = self._known[operation] = self._age(operation) if operation.kind is OperationType.QUERY else 0
+        return age
+
+    def _age(self, operation: PreparedOperation) -> int:
+        least: int | None = None
+        for at_root, fields in self._asked(operation):
+            ages = [age for field in fields if (age := _declared(field)) is not None]
+            if not fields or 0 in ages or (at_root and not ages):
+                return 0
+            least = min(ages + ([] if least is None else [least]), default=None)
+        return least or 0
+
+    def _asked(self, operation: PreparedOperation) -> Iterator[tuple[bool, list[GraphQLField]]]:
+        """Every field that is asked for: whether it is one of the root, and what it may be.
+
+        Each selection set comes once, also that of a fragment: the order does not matter to the least.
+        """
+        parts = operation.document.node.definitions
+        fragments = {part.name.value: part for part in parts if isinstance(part, FragmentDefinitionNode)}
+        root = self._schema.query_type
+        waiting: list[tuple[SelectionSetNode, GraphQLNamedType | None]] = [(operation.node.selection_set, root)]
+        while waiting:
+            selections, parent = waiting.pop()
+            for selection in selections.selections:
+                if isinstance(selection, FieldNode):
+                    if selection.name.value == TYPENAME:
+                        continue
+                    fields = list(self._fields(parent, selection.name.value))
+                    yield parent is root, fields
+                    if selection.selection_set is not None:
+                        waiting.append((selection.selection_set, get_named_type(fields[0].type)))
+                elif isinstance(selection, InlineFragmentNode):
+                    waiting.append((selection.selection_set, self._inside(selection, parent)))
+                elif isinstance(selection, FragmentSpreadNode) and selection.name.value in fragments:
+                    fragment = fragments.pop(selection.name.value)
+                    waiting.append((fragment.selection_set, self._inside(fragment, parent)))
+
+    def _inside(
+        self, fragment: InlineFragmentNode | FragmentDefinitionNode, parent: GraphQLNamedType | None
+    ) -> GraphQLNamedType | None:
+        """The type that a fragment's fields are of."""
+        condition = fragment.type_condition
+        return parent if condition is None else self._schema.type_map.get(condition.name.value)
+
+    def _fields(self, parent: GraphQLNamedType | None, name: str) -> Iterator[GraphQLField]:
+        """The field wherever it may be answered: of an interface, that of each type that has it."""
+        owners: list[GraphQLNamedType | None] = [parent]
+        if is_abstract_type(parent):
+            assert isinstance(parent, GraphQLAbstractType)
+            owners = [*self._schema.get_possible_types(parent)]
+        for owner in owners:
+            if isinstance(owner, GraphQLObjectType) and name in owner.fields:
+                yield owner.fields[name]
+
+
+def _declared(field: GraphQLField) -> int | None:
+    """The least age of the field's patterns; None where it has none."""
+    definition = field.extensions.get("strawberry-definition")
+    patterns = definition.metadata.get("patterns", ()) if definition is not None else ()
+    return min((pattern.max_age for pattern in patterns), default=None)

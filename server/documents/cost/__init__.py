@@ -1,0 +1,1 @@
+"""Cost analysis: what an operation reads, estimated before its first read."""

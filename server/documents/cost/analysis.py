@@ -1,0 +1,335 @@
+"""What an operation costs, estimated before the first read: made into a sum once, which then only multiplies."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from graphql import (
+    DocumentNode,
+    GraphQLField,
+    GraphQLNamedType,
+    GraphQLObjectType,
+    GraphQLSchema,
+    get_named_type,
+    is_abstract_type,
+    is_leaf_type,
+    is_object_type,
+)
+from graphql.language import (
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    OperationDefinitionNode,
+    SelectionSetNode,
+)
+
+from datastore.errors import BadUserInput
+from datastore.model.access_patterns import CostModel
+from server.documents.cost.amounts import (
+    Amount,
+    Condition,
+    Given,
+    Values,
+    arguments_of,
+    both,
+    condition_of,
+    either,
+    greatest,
+    only_if,
+    times,
+    total,
+    value_of,
+)
+from server.documents.cost.field_cost import Price
+
+# A field, the type it is asked of (None for any), and when.
+_Part = tuple[str | None, FieldNode, Condition]
+# A cost model, and the arguments of a field that it estimates.
+Modelled = tuple[CostModel, Values]
+# The fields of an operation for which statistics are read. The others are estimated from cached statistics.
+MOST_LOADED = 4
+# The time for sizes that do not depend on it.
+EVER = datetime.min.replace(tzinfo=UTC)
+
+
+class TooCostly(BadUserInput):
+    """An operation would cost more than any may. `extensions` hold the `estimate` and the `limit`, in read units."""
+
+    def __init__(self, estimate: float, limit: float) -> None:
+        super().__init__(
+            f"The operation may cost {estimate:,.1f} read units, and at most {limit:,g} are allowed: "
+            "ask for smaller pages or windows, or for less at a time.",
+            estimate=round(estimate, 1),
+            limit=limit,
+        )
+        self.estimate = estimate
+
+
+class TooManyValues(BadUserInput):
+    """An answer would hold more values than any may. `extensions` hold the `estimate` and the `limit`."""
+
+    def __init__(self, estimate: float, limit: float) -> None:
+        super().__init__(
+            f"The answer may hold {estimate:,.0f} values, and at most {limit:,g} are allowed: "
+            "ask for smaller pages, fewer fields, or the same field under fewer names.",
+            measure="values",
+            estimate=round(estimate),
+            limit=limit,
+        )
+
+
+class Estimated(NamedTuple):
+    """The read units that an operation costs, and the values (fields, over all objects of lists) of its answer."""
+
+    units: float
+    values: float
+
+
+class Estimate:
+    """What one operation costs: `fixed` whatever its variables, or None where those matter."""
+
+    def __init__(
+        self, units: Amount, values: Amount, defaults: Mapping[str, Any], modelled: Sequence["Modelled"] = ()
+    ) -> None:
+        self.modelled = modelled
+        self.fixed = None if callable(units) or callable(values) else Estimated(units, values)
+        self._units, self._values = units, values
+        self._defaults = dict(defaults)
+
+    async def load(self, variables: Mapping[str, Any], now: datetime) -> None:
+        """Have the cost models read what they need for the first few fields that they estimate."""
+        given = Given({**self._defaults, **variables}, now)
+        for model, values in self.modelled[:MOST_LOADED]:
+            await model.load(values(given) if callable(values) else values, now)
+
+    def of(self, variables: Mapping[str, Any], now: datetime) -> Estimated:
+        """The estimate with variables as they came: those of wrong types count like none."""
+        if self.fixed is not None:
+            return self.fixed
+        given = Given({**self._defaults, **variables}, now)
+        units, values = self._units, self._values
+        return Estimated(units(given) if callable(units) else units, values(given) if callable(values) else values)
+
+
+class Costs:
+    """Estimates for operations on a schema. `steps` counts the selections that were looked at, ever."""
+
+    def __init__(self, schema: GraphQLSchema, models: Mapping[str, CostModel] | None = None) -> None:
+        self.schema = schema
+        self.models = models or {}
+        self.steps = 0
+        self._prices: dict[int, Price] = {}
+
+    def price(self, field: GraphQLField) -> Price:
+        known = self._prices.get(id(field))
+        if known is None:
+            known = self._prices[id(field)] = Price(field)
+        return known
+
+    def estimate(self, document: DocumentNode, operation: OperationDefinitionNode) -> Estimate:
+        """That of a valid operation."""
+        defaults = {
+            variable.variable.name.value: value_of(variable.default_value, {})
+            for variable in operation.variable_definitions or ()
+            if variable.default_value is not None
+        }
+        root = self.schema.get_root_type(operation.operation)
+        sets = [operation.selection_set]
+        sums = _Sums(self, document)
+        units, values = sums.beneath(root, sets), _Values(self, document).beneath(root, sets)
+        return Estimate(units, values, defaults, sums.modelled)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One field of an object: every node that asks for it, and when it is asked for."""
+
+    nodes: list[FieldNode]
+    conditions: list[Condition]
+
+
+class _Sums:
+    """Makes the sums of one document. Each combination of selection sets is made one once."""
+
+    def __init__(self, costs: Costs, document: DocumentNode) -> None:
+        self.modelled: list[Modelled] = []
+        self._costs = costs
+        self._schema = costs.schema
+        self._fragments = {
+            part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)
+        }
+        self._made: dict[tuple[str, tuple[int, ...]], Amount] = {}
+
+    def beneath(self, parent: GraphQLNamedType | None, sets: Sequence[SelectionSetNode]) -> Amount:
+        """What the selections cost for one object of the type: of those it may be, for the one that costs most."""
+        if parent is None or not sets:
+            return 0.0
+        key = (parent.name, tuple(id(one) for one in sets))
+        if key not in self._made:
+            asked = self._asked(sets)
+            kinds = self._kinds(parent, asked)
+            self._made[key] = greatest([self._object(kind, asked) for kind in kinds])
+        return self._made[key]
+
+    def _asked(self, sets: Sequence[SelectionSetNode]) -> list[_Part]:
+        """The fields that are asked for, each with the type it is asked of; None for any."""
+        found: list[_Part] = []
+        visited: dict[str, bool] = {}
+        waiting: list[tuple[SelectionSetNode, str | None, Condition]] = [(one, None, None) for one in sets]
+        while waiting:
+            selection_set, on, when = waiting.pop()
+            for selection in selection_set.selections:
+                self._costs.steps += 1
+                here = both(when, condition_of(selection.directives or ()))
+                if isinstance(selection, FieldNode):
+                    found.append((on, selection, here))
+                elif isinstance(selection, InlineFragmentNode):
+                    condition = selection.type_condition
+                    waiting.append((selection.selection_set, condition.name.value if condition else on, here))
+                elif isinstance(selection, FragmentSpreadNode):
+                    fragment = self._fragments[selection.name.value]
+                    # What is spread again although it was not certain counts as certain: twice is often enough.
+                    again = visited.get(selection.name.value)
+                    if again is not True:
+                        here = here if again is None else None
+                        visited[selection.name.value] = here is None
+                        waiting.append((fragment.selection_set, fragment.type_condition.name.value, here))
+        return found
+
+    def _kinds(self, parent: GraphQLNamedType, asked: list[_Part]) -> list[Any]:
+        """The object types that answers may be of and that differ in what is asked of them."""
+        if not is_abstract_type(parent):
+            return [parent]
+        named = {on for on, _, _ in asked}
+        possible = self._schema.get_possible_types(parent)
+        special = [kind for kind in possible if kind.name in named]
+        return special + [kind for kind in possible if kind.name not in named][:1]
+
+    def _object(self, kind: GraphQLObjectType, asked: list[_Part]) -> Amount:
+        fields = _together(self._of_kind(kind, asked))
+        own: dict[Any, list[Amount]] = {}
+        amounts: list[Amount] = []
+        for field in fields.values():
+            definition = kind.fields.get(field.nodes[0].name.value)
+            if definition is None:
+                continue
+            price = self._costs.price(definition)
+            amount = only_if(either(field.conditions), self._field(definition, price, field.nodes))
+            # Parts of the parent's own item are read together.
+            (own.setdefault(price.patterns, []) if price.own else amounts).append(amount)
+        return total([*amounts, *(greatest(those) for those in own.values())])
+
+    def _of_kind(self, kind: GraphQLObjectType, asked: list[_Part]) -> list[_Part]:
+        """The parts that are asked of objects of this type."""
+        return [one for one in asked if one[0] is None or one[0] == kind.name or self._is_one(kind, one[0])]
+
+    def _is_one(self, kind: GraphQLObjectType, on: str) -> bool:
+        condition = self._schema.get_type(on)
+        return is_abstract_type(condition) and self._schema.is_sub_type(condition, kind)
+
+    def _field(self, definition: GraphQLField, price: Price, nodes: list[FieldNode]) -> Amount:
+        named = get_named_type(definition.type)
+        inner: Amount = 0.0
+        if not is_leaf_type(named):
+            sets = [node.selection_set for node in nodes if node.selection_set]
+            inner = self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
+        if not price.patterns and not callable(inner) and inner == 0:
+            return 0.0
+        if price.at_hand and price.at_hand.issuperset(self._names(nodes)):
+            return inner
+        values: Values = {} if price.fixed else arguments_of(definition, nodes[0].arguments or ())
+        model = self._costs.models.get(price.model)
+        if model is not None:
+            self.modelled.append((model, values))
+            return _modelled(model, price, values, inner)
+        return _priced(price, values, inner)
+
+    def _names(self, nodes: list[FieldNode]) -> set[str]:
+        """Return the names of the fields that are selected beneath these."""
+        sets = [node.selection_set for node in nodes if node.selection_set]
+        return {field.name.value for _, field, _ in self._asked(sets)}
+
+    def _entries(self, connection: GraphQLNamedType, sets: Sequence[SelectionSetNode]) -> Amount:
+        """What one entry of a connection costs. Its lists are as long as the page, which is multiplied outside."""
+        assert is_object_type(connection)
+        amounts: list[Amount] = []
+        for field in _together(self._asked(sets)).values():
+            definition = connection.fields.get(field.nodes[0].name.value)
+            beneath = [node.selection_set for node in field.nodes if node.selection_set]
+            if definition is not None and beneath:
+                amount = self.beneath(get_named_type(definition.type), beneath)
+                amounts.append(only_if(either(field.conditions), amount))
+        return total(amounts)
+
+
+class _Values(_Sums):
+    """Makes the sums of the values that an answer holds: each field of each object is one."""
+
+    def _object(self, kind: GraphQLObjectType, asked: list[_Part]) -> Amount:
+        amounts: list[Amount] = []
+        for field in _together(self._of_kind(kind, asked)).values():
+            definition = kind.fields.get(field.nodes[0].name.value)
+            if definition is not None:
+                price = self._costs.price(definition)
+                amounts.append(only_if(either(field.conditions), self._field(definition, price, field.nodes)))
+        return total(amounts)
+
+    def _field(self, definition: GraphQLField, price: Price, nodes: list[FieldNode]) -> Amount:
+        named = get_named_type(definition.type)
+        inner: Amount = 0.0
+        if not is_leaf_type(named):
+            sets = [node.selection_set for node in nodes if node.selection_set]
+            inner = self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
+        if not callable(inner) and inner == 0:
+            return 1.0
+        if not price.counts:
+            return total([1.0, inner])
+        values = arguments_of(definition, nodes[0].arguments or ())
+
+        def amount(given: Given) -> float:
+            size = price.size(values(given) if callable(values) else values, given.now)
+            return 1 + size * (inner(given) if callable(inner) else inner)
+
+        return amount if callable(values) or callable(inner) or price.moves else 1 + price.size(values, EVER) * inner
+
+
+def _together(asked: Iterable[_Part]) -> dict[str, _Asked]:
+    """The fields by their names in the answer."""
+    fields: dict[str, _Asked] = {}
+    for _, node, when in asked:
+        one = fields.setdefault(node.alias.value if node.alias else node.name.value, _Asked([], []))
+        one.nodes.append(node)
+        one.conditions.append(when)
+    return fields
+
+
+def _priced(price: Price, values: Values, inner: Amount) -> Amount:
+    """The price of a field and, as many times as it holds objects, of what is beneath it."""
+    if price.fixed:
+        # Neither arguments nor the moment matter.
+        return total([price.once.units, times(price.once.size, inner)])
+
+    def amount(given: Given) -> float:
+        measured = price.measure(values(given) if callable(values) else values, given.now)
+        return measured.units + measured.size * (inner(given) if callable(inner) else inner)
+
+    return amount
+
+
+def _modelled(model: CostModel, price: Price, values: Values, inner: Amount) -> Amount:
+    """Return the price of a field by its cost model; without statistics by its declaration, up to `most`."""
+    priced = _priced(price, values, 0.0)
+
+    def amount(given: Given) -> float:
+        arguments = values(given) if callable(values) else values
+        units = model.units(arguments, given.now)
+        own: float
+        if units is None:
+            own = min(priced(given) if callable(priced) else priced, model.most + price.behind)
+        else:
+            own = units + price.behind
+        return own + price.size(arguments, given.now) * (inner(given) if callable(inner) else inner)
+
+    return amount

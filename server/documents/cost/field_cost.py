@@ -1,0 +1,180 @@
+"""What one field costs in read units, from the access patterns that it declares and the arguments it is given.
+
+Read units are DynamoDB's: half a one for 4 KB that are read eventually consistent, one if consistent. What is written
+counts five times, as it is paid, and twice that in a transaction.
+https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
+"""
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+
+from graphql import GraphQLField, get_named_type, get_nullable_type, is_leaf_type, is_list_type, is_object_type
+
+from datastore.model.access_patterns import NOT_SAID, AccessPattern, Arguments, Extent
+from datastore.session.metering import WRITE_PRICE
+from resolvers.shared.paging import DEFAULT_PAGE, LARGEST_PAGE
+
+READ_BYTES, WRITTEN_BYTES = 4096, 1024
+POINT_READS = ("GetItem", "BatchGetItem", "TransactGetItems")
+LIST_SIZE = 5  # of a list that nothing is said of
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The read units of a field itself, and how many objects it holds beneath it."""
+
+    units: float
+    size: float
+
+
+class Price:
+    """How a field is priced. `fixed` when no argument matters, `own` when it is a part of its parent's own item."""
+
+    def __init__(self, field: GraphQLField) -> None:
+        definition = field.extensions.get("strawberry-definition")
+        metadata = definition.metadata if definition is not None else {}
+        named = get_named_type(field.type)
+        self.patterns: tuple[AccessPattern, ...] = metadata.get("patterns", ())
+        self.is_connection = is_object_type(named) and {"nodes", "pageInfo"} <= named.fields.keys()
+        # Those of `node`, say, mostly cost the same.
+        distinct = {(_item_bytes(one), _copies(one), one.operations, one.consistent): one for one in self.patterns}
+        self._distinct = tuple(distinct.values())
+        self._extent: Extent = metadata.get("extent", NOT_SAID)
+        self.model = self._extent.model
+        self.moves = callable(self._extent.size)  # the size depends on the time
+        self.at_hand = self._extent.at_hand
+        self.behind = WRITE_PRICE * self._extent.behind
+        self._is_list = is_list_type(get_nullable_type(field.type))
+        self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
+        self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection) or self._is_one(field)
+        self.own = (
+            bool(self.patterns)
+            and not field.args
+            and is_leaf_type(named)
+            and all(operation in POINT_READS for pattern in self.patterns for operation in pattern.operations)
+        )
+
+    def _is_one(self, field: GraphQLField) -> bool:
+        """Whether it is one object, and neither its arguments nor the moment say what is read for it."""
+        extent = self._extent
+        said = (extent.size, extent.partitions, extent.scanned, extent.written)
+        counts = self.is_connection or self._is_list or bool(self._lists) or "consistent" in field.args
+        return not counts and not any(callable(one) or isinstance(one, str) for one in said)
+
+    @cached_property
+    def once(self) -> Measured:
+        """What it measures whatever the arguments, when it is `fixed`."""
+        return self.measure({}, datetime.min.replace(tzinfo=UTC))
+
+    @property
+    def counts(self) -> bool:
+        """Whether the field holds more than one object, or may."""
+        return self.is_connection or self._is_list or isinstance(self._extent.size, str) or callable(self._extent.size)
+
+    def size(self, arguments: Arguments, now: datetime) -> float:
+        """The objects that the field holds, with the arguments as they came."""
+        return self._size(arguments, self._given(arguments), now)
+
+    def _given(self, arguments: Arguments) -> int | None:
+        """The length of the longest list among the arguments."""
+        lists = (arguments.get(name) for name in self._lists)
+        return max((_length(value) for value in lists if value is not None), default=None)
+
+    def measure(self, arguments: Arguments, now: datetime) -> Measured:
+        """With the arguments as they came, whatever they are: wrong ones count like none."""
+        given = self._given(arguments)
+        size = self._size(arguments, given, now)
+        # Of the patterns of one field each answers another case.
+        units = max((self._units(pattern, arguments, now, size, given) for pattern in self._distinct), default=0.0)
+        return Measured(units, size)
+
+    def _size(self, arguments: Arguments, given: int | None, now: datetime) -> float:
+        extent = self._extent.size
+        if callable(extent):
+            return extent(arguments, now)
+        if isinstance(extent, str):
+            return _number(arguments.get(extent), 10)
+        if self.is_connection:
+            page = arguments.get("last") if arguments.get("first") is None else arguments.get("first")
+            return _number(page, DEFAULT_PAGE)
+        if not self._is_list:
+            return 1.0
+        return float(given or extent or LIST_SIZE)
+
+    def _units(
+        self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float, given: int | None
+    ) -> float:
+        operations = pattern.operations
+        consistent = pattern.consistent or arguments.get("consistent") is True
+        unit = 1.0 if consistent else 0.5
+        units = 0.0
+        if "Query" in operations or "Scan" in operations:
+            units += unit * self._queried(pattern, arguments, now, size)
+        if any(name in operations for name in POINT_READS):
+            each = size if self._extent.each else (given or 1)
+            units += unit * each * self._extent.reads * _blocks(pattern.table.item_bytes, READ_BYTES)
+        return (
+            units
+            + WRITE_PRICE * (self._written(pattern, arguments, given) + self._extent.behind)
+            + self._extent.searched
+        )
+
+    def _queried(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:
+        partitions = self._extent.partitions
+        many = partitions(arguments, now) if callable(partitions) else partitions
+        scanned = self._extent.scanned
+        each = scanned(arguments) if callable(scanned) else scanned
+        items = (size + 1) * each if self.is_connection or self._is_list else each
+        return max(0.0, many - 1) + _blocks(items * _item_bytes(pattern), READ_BYTES)
+
+    def _written(self, pattern: AccessPattern, arguments: Arguments, given: int | None) -> float:
+        """Write units. An item is written again in each index that shows it."""
+        if not pattern.writes:
+            return 0.0
+        written = self._extent.written
+        said = written(arguments) if callable(written) else written
+        items = (given or 1) if said is None else said
+        times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
+        # An item that is put as it came is small yet: what grows comes later.
+        is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
+        return items * times * (1 if is_new else _blocks(pattern.table.item_bytes, WRITTEN_BYTES))
+
+
+def _item_bytes(pattern: AccessPattern) -> int:
+    """What an item takes where the pattern reads it."""
+    listed = None if pattern.index is None else pattern.table.index(pattern.index).item_bytes
+    return pattern.table.item_bytes if listed is None else listed
+
+
+def _copies(pattern: AccessPattern) -> int:
+    """How often an item of the pattern's table is written: itself, and in indexes."""
+    return 1 + (pattern.table.shown_in if pattern.table.indexes else 0)
+
+
+def _may_hold_list(of: Any) -> bool:
+    """Whether an argument is a list, or an input object with one in it."""
+    if is_list_type(get_nullable_type(of)):
+        return True
+    fields = getattr(get_named_type(of), "fields", {})
+    return any(is_list_type(get_nullable_type(field.type)) for field in fields.values())
+
+
+def _length(value: object) -> int:
+    if isinstance(value, dict):
+        return max((_length(one) for one in value.values() if isinstance(one, list)), default=1)
+    return min(len(value), LARGEST_PAGE) if isinstance(value, list) else 1
+
+
+def _number(value: object, default: int) -> float:
+    """A size as it counts: what is no number is the default, and none is above the largest page."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return float(default)
+    # An integer may be too large for a float.
+    return float(min(max(value, 1), LARGEST_PAGE))
+
+
+def _blocks(size: float, block: int) -> int:
+    return max(1, math.ceil(size / block))

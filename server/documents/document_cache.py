@@ -1,0 +1,285 @@
+"""A document made ready: parsed, validated, and kept for the next request with the same text."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import strawberry
+from graphql import DocumentNode, FieldNode, GraphQLError, GraphQLSchema, OperationDefinitionNode, parse
+from graphql.language import OperationType
+
+from datastore.errors import DomainError, Forbidden
+from datastore.model.access_patterns import CostModel
+from jit import CompiledExecutor, Operation, operation_of
+from resolvers.shared.authorization import Identity, Role
+from server.documents.cost.analysis import Costs, Estimate, Estimated, TooCostly, TooManyValues
+from server.documents.cost.introspection import sizes_of
+from server.documents.executor import GatewayExecutor, Interpreting
+from server.documents.limits import Counts, DocumentLimits, TooMuch, check_text, for_trusted
+from server.documents.settings import MAX_COST
+from server.documents.validation import invalid
+from server.operations.outcome import Stage
+
+# A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
+DOCUMENTS_KEPT = 256
+CHARACTERS_KEPT = 500_000
+
+
+class KnownText(NamedTuple):
+    """The text of a document, and whether it is a `trusted` one: the operator vouches for it."""
+
+    text: str
+    trusted: bool = False
+
+
+class Rejected(Exception):
+    """A document, or what is asked of it, is not executed. `errors` say why."""
+
+    def __init__(self, stage: Stage, errors: list[GraphQLError]) -> None:
+        super().__init__(errors[0].message)
+        self.stage = stage
+        self.errors = errors
+
+
+class PreparedOperation:
+    """One operation of a document that may be executed."""
+
+    def __init__(self, document: "Document", node: OperationDefinitionNode) -> None:
+        self.document = document
+        self.node = node
+        self.name: str | None = node.name.value if node.name else None
+        self.kind: OperationType = node.operation
+        # Of a valid document, so one of the schema's.
+        first = node.selection_set.selections[0]
+        self.root_field = first.name.value if isinstance(first, FieldNode) else "(fragment)"
+        self.variable_names = frozenset(one.variable.name.value for one in node.variable_definitions or ())
+        self._estimate: Estimate | None = None
+        self._program: Operation | None = None
+
+    @property
+    def program(self) -> Operation:
+        """What executes it."""
+        if self._program is None:
+            document = self.document
+            self._program = operation_of(document.executor, document.costs.schema, document.node, self.node)
+        return self._program
+
+    def estimate(self, variables: Mapping[str, Any]) -> Estimated:
+        """What it will cost with these variables, before anything is read."""
+        estimate = self._summed()
+        fixed = estimate.fixed
+        return estimate.of(variables, self.document.now()) if fixed is None else fixed
+
+    def loading(self, variables: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
+        """Return a coroutine to await before `estimate`, or None: cost models read statistics."""
+        estimate = self._summed()
+        return estimate.load(variables, self.document.now()) if estimate.modelled else None
+
+    def _summed(self) -> Estimate:
+        if self._estimate is None:
+            self._estimate = self.document.costs.estimate(self.document.node, self.node)
+        return self._estimate
+
+
+class Document:
+    """A document that was parsed and found valid. Its introspection answers about so many values (`introspected`)."""
+
+    def __init__(
+        self,
+        text: str,
+        node: DocumentNode,
+        costs: Costs,
+        now: Callable[[], datetime],
+        *,
+        introspected: int | None,
+        executor: type[CompiledExecutor],
+        most_values: int,
+    ) -> None:
+        self.text = text
+        self.most_values = most_values
+        self.executor = executor
+        self.node = node
+        self.costs = costs
+        self.now = now
+        self.introspects = introspected is not None
+        self.introspected = introspected or 0
+        self._operations = [
+            PreparedOperation(self, part) for part in node.definitions if isinstance(part, OperationDefinitionNode)
+        ]
+        self._only = self._operations[0] if len(self._operations) == 1 else None
+
+    @property
+    def operations(self) -> Sequence[PreparedOperation]:
+        """All that it holds, in its order."""
+        return self._operations
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of the text, by which logs tell documents apart."""
+        return hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()
+
+    def operation(self, name: str | None) -> PreparedOperation:
+        """The operation of that name, or the only one there is. Raises `Rejected`."""
+        if name is None and self._only is not None:
+            return self._only
+        found = next((operation for operation in self._operations if name and operation.name == name), None)
+        if found is not None:
+            return found
+        raise Rejected(Stage.SELECTION, [GraphQLError(self._missing(name))])
+
+    def _missing(self, name: str | None) -> str:
+        if name is not None:
+            return "The document has no operation of that name."
+        if self._operations:
+            return "The document holds several operations: name one in operationName."
+        return "The document holds no operation."
+
+
+class Documents:
+    """Makes documents ready. What was found of a text is kept: what it became, or why it was rejected.
+
+    Trusted documents may hold far more than the `limits` that others are held to (see `limits.for_trusted`). What they
+    cost counts all the same.
+    Without `introspection` the schema is told to admins alone, and no message says what may have been meant. No
+    operation may cost more than `max_cost` read units by its estimate, for which `now` is the moment. Operations are
+    compiled unless `compiles` is False. `models` are the cost models that fields name.
+    """
+
+    def __init__(
+        self,
+        schema: strawberry.Schema,
+        limits: DocumentLimits | None = None,
+        *,
+        introspection: bool = True,
+        max_cost: float = MAX_COST,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        compiles: bool = True,
+        models: Mapping[str, CostModel] | None = None,
+    ) -> None:
+        self._executor = GatewayExecutor if compiles else Interpreting
+        self.schema: GraphQLSchema = schema._schema
+        self.costs = Costs(self.schema, models)
+        self._sizes = sizes_of(self.schema)
+        self._max_cost = max_cost
+        self._now = now
+        self._limits = limits or DocumentLimits()
+        self._trusted_limits = for_trusted(self._limits)
+        self._introspection = introspection
+        self._kept: OrderedDict[tuple[str, bool], Document | Rejected] = OrderedDict()
+        self._characters = 0
+        self._pinned: dict[str, Document] = {}
+
+    @property
+    def hides_suggestions(self) -> bool:
+        """Whether no message may say what may have been meant, also of variables."""
+        return not self._introspection
+
+    def pin(self, documents: Iterable[Document]) -> None:
+        """Keep these however many others come, in place of those that were pinned before."""
+        self._pinned = {document.text: document for document in documents}
+
+    def check(self, text: str, *, trusted: bool = False) -> Document:
+        """The document, which is not kept. Raises `Rejected`."""
+        found = self._prepared(text, self._limits_for(trusted))
+        if isinstance(found, Rejected):
+            raise found
+        return found
+
+    def prepare(self, text: str, *, trusted: bool = False) -> Document:
+        """The document. Raises `Rejected`."""
+        if self._pinned:
+            pinned = self._pinned.get(text)
+            if pinned is not None:
+                return pinned
+        known = (text, trusted)
+        found = self._kept.get(known)
+        if found is not None:
+            self._kept.move_to_end(known)
+        else:
+            found = self._prepared(text, self._limits_for(trusted))
+            self._keep(KnownText(text, trusted), found)
+        if isinstance(found, Rejected):
+            raise Rejected(found.stage, found.errors)
+        return found
+
+    def allow(self, document: Document, identity: Identity | None) -> None:
+        """Raises `Rejected` for a document that asks for the schema, where the caller may not."""
+        if not document.introspects or self._introspection:
+            return
+        if identity is None or identity.role is not Role.ADMIN:
+            refusal = Forbidden("Introspection is switched off: the schema is told to admins alone.")
+            raise Rejected(Stage.VALIDATION, [_located(refusal)])
+
+    def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> Estimated:
+        """What it will cost. Raises `TooCostly` or `TooManyValues` when that is more than it may."""
+        estimate = operation.estimate(variables)
+        if estimate.units > self._max_cost:
+            raise TooCostly(estimate.units, self._max_cost)
+        most_values = operation.document.most_values
+        if estimate.values > most_values:
+            raise TooManyValues(estimate.values, most_values)
+        return estimate
+
+    def most_read(self, estimate: float) -> float:
+        """The read units after which an operation of that estimate is stopped, whatever it was mistaken about."""
+        return self._max_cost / 2 + 2 * estimate
+
+    def _prepared(self, text: str, limits: DocumentLimits) -> Document | Rejected:
+        if not text.strip():
+            return Rejected(Stage.PARSING, [GraphQLError("The query is empty.")])
+        try:
+            check_text(text, limits)
+            # graphql-core allows them, ahead of the specification: https://spec.graphql.org/September2025/#SelectionSet
+            node = parse(text, allow_empty_selection_sets=False)
+        except TooMuch as refusal:
+            return Rejected(Stage.PARSING, [_located(refusal)])
+        except GraphQLError as error:
+            return Rejected(Stage.PARSING, [_slim(error)])
+        try:
+            return self._validated(text, node, limits)
+        except TooMuch as refusal:
+            return Rejected(Stage.VALIDATION, [_located(refusal)])
+        except RecursionError:
+            return Rejected(Stage.VALIDATION, [GraphQLError("The document is nested too deeply.")])
+
+    def _validated(self, text: str, node: DocumentNode, limits: DocumentLimits) -> Document | Rejected:
+        counts = Counts(node, self._sizes)
+        counts.check(limits)
+        errors = invalid(self.schema, node, text, limits, suggesting=self._introspection)
+        if errors:
+            return Rejected(Stage.VALIDATION, [_slim(error) for error in errors])
+        return Document(
+            text,
+            node,
+            self.costs,
+            self._now,
+            introspected=counts.found["introspection_values"] if counts.introspects else None,
+            executor=self._executor,
+            most_values=limits.values,
+        )
+
+    def _limits_for(self, trusted: bool) -> DocumentLimits:
+        return self._trusted_limits if trusted else self._limits
+
+    def _keep(self, known: KnownText, found: Document | Rejected) -> None:
+        """Within the limits of the cache, from which those go first that nobody asked for the longest time."""
+        if len(known.text) > self._limits_for(known.trusted).characters:
+            return
+        self._kept[known] = found
+        self._characters += len(known.text)
+        while len(self._kept) > DOCUMENTS_KEPT or self._characters > CHARACTERS_KEPT:
+            (gone, _), _ = self._kept.popitem(last=False)
+            self._characters -= len(gone)
+
+
+def _located(refusal: DomainError) -> GraphQLError:
+    return GraphQLError(str(refusal), original_error=refusal)
+
+
+def _slim(error: GraphQLError) -> GraphQLError:
+    """The error without the nodes that it is about: they would keep all of the document. Its locations stay."""
+    error.nodes = None
+    return error

@@ -1,0 +1,263 @@
+"""What a document may hold: counted in one pass, each fragment visited once, however often it is spread."""
+
+import re
+from dataclasses import dataclass, fields, replace
+from math import ceil
+
+from graphql.language import (
+    DocumentNode,
+    FieldNode,
+    FragmentDefinitionNode,
+    FragmentSpreadNode,
+    InlineFragmentNode,
+    OperationDefinitionNode,
+    SelectionSetNode,
+)
+from strawberry.utils.str_converters import to_camel_case
+
+from datastore.errors import BadUserInput
+from server.documents.cost.introspection import Sizes, Times
+
+INTROSPECTION = ("__schema", "__type")
+# Each of these is a list that is long, or makes one: what they nest multiplies the answer.
+TYPE_LISTS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes", "enumValues", "args"})
+LARGEST_TOLD = 1_000_000
+# No alternative fails once it has begun: one that did would be tried again from each of its quotes.
+_COUNTED = re.compile(
+    r'"""(?:\\"""|[^"]|"(?!""))*(?:"""|\Z)|"(?:[^"\\\n\r]|\\.)*"?|#[^\n\r]*|\w+|\.\.\.|[^\s,\ufeff]', re.S
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentLimits:
+    """The most that a document may hold.
+
+    `characters` and `tokens` (comments included) are those of the text, and known before it is parsed. `depth`, and the
+    `fields` that are executed, count what fragments hold wherever they are spread; all others count what is written.
+    Introspection has a budget of its own, for what stands beneath `__schema` and `__type`: the fields, the lists of
+    types, how many of those stand in one another, the depth, and the values of its answer, as far as the sizes of the
+    schema tell.
+    `values` are those of an answer, by the sizes of its lists and pages: variables decide about them, too.
+    `variable_uses` are those of all operations, each with its fragments.
+    `merging` bounds the work of comparing fields that have the same name in the answer.
+    """
+
+    characters: int = 32_768
+    tokens: int = 1_000
+    operations: int = 10
+    variables: int = 100
+    variable_uses: int = 2_000
+    root_fields: int = 50
+    selections: int = 500
+    fields: int = 5_000
+    depth: int = 16
+    aliases: int = 100
+    directives: int = 50
+    fragments: int = 100
+    spreads: int = 250
+    introspection_fields: int = 400
+    introspection_lists: int = 16
+    introspection_nesting: int = 3
+    introspection_depth: int = 20
+    introspection_values: int = 30_000
+    merging: int = 4_000
+    values: int = 25_000
+
+
+# The texts of trusted documents, and what is made of them, are kept: these bound what that takes. An item in the table
+# holds 400 KB, and a request 256 KB.
+TRUSTED_TIMES, TRUSTED_DEPTH, TRUSTED_CHARACTERS = 10, 32, 250_000
+NAMES = {
+    "characters": "characters",
+    "tokens": "tokens",
+    "operations": "operations",
+    "variables": "variables",
+    "variable_uses": "uses of variables, those of fragments for each operation",
+    "root_fields": "fields at the root",
+    "selections": "selections",
+    "fields": "fields, those of fragments wherever they are spread",
+    "depth": "levels of fields",
+    "aliases": "aliases",
+    "directives": "directives",
+    "fragments": "fragments",
+    "spreads": "spreads of fragments",
+    "introspection_fields": "fields of introspection",
+    "introspection_lists": "lists of types in its introspection",
+    "introspection_nesting": "lists of types in one another in its introspection",
+    "introspection_depth": "levels of introspection",
+    "introspection_values": "values that its introspection answers",
+    "merging": "steps to compare its fields of equal names",
+    "values": "values in its answer, by the sizes of its lists and pages",
+}
+assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
+
+
+def limits_of(text: str) -> DocumentLimits:
+    """The limits with those that a text sets, such as `tokens=2000, rootFields=80`, by their names on the wire.
+
+    Raises `ValueError` for what is no such text.
+    """
+    known = {to_camel_case(name): name for name in NAMES}
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, number = (piece.strip() for piece in part.partition("="))
+        if name not in known:
+            raise ValueError(f"{name[:100]!r} is no limit: they are {', '.join(known)}")
+        if not re.fullmatch("[1-9][0-9]{0,8}", number):
+            raise ValueError(f"{name} must be a whole number of 1 to 999,999,999, not {number[:100]!r}")
+        found[known[name]] = int(number)
+    return replace(DocumentLimits(), **found)
+
+
+def for_trusted(limits: DocumentLimits) -> DocumentLimits:
+    """Those that hold for documents that the operator vouches for: ten times as much, and twice as deep."""
+    larger = {name: TRUSTED_TIMES * getattr(limits, name) for name in NAMES if not name.startswith("introspection")}
+    larger["depth"] = max(limits.depth, TRUSTED_DEPTH)
+    larger["characters"] = max(limits.characters, TRUSTED_CHARACTERS)
+    return replace(limits, **larger)
+
+
+class TooMuch(BadUserInput):
+    """A document exceeds a limit. `extensions` hold what is limited (`measure`), the `limit`, and what was `found`."""
+
+    def __init__(self, measure: str, limit: int, found: int) -> None:
+        super().__init__(
+            f"The document may have at most {limit:,} {NAMES[measure]}; it has {_told(found)}.",
+            measure=to_camel_case(measure),
+            limit=limit,
+            found=min(found, LARGEST_TOLD),
+        )
+
+
+def _told(found: int) -> str:
+    return f"{found:,}" if found <= LARGEST_TOLD else f"more than {LARGEST_TOLD:,}"
+
+
+def check_text(text: str, limits: DocumentLimits) -> None:
+    """Raise `TooMuch` for a text that is too long to be parsed."""
+    if len(text) > limits.characters:
+        raise TooMuch("characters", limits.characters, len(text))
+    found = sum(1 for _ in _COUNTED.finditer(text))
+    if found > limits.tokens:
+        raise TooMuch("tokens", limits.tokens, found)
+
+
+@dataclass(slots=True)
+class Weight:
+    """What a selection set holds, its fragments included: the fields at its top (`roots`) and in all, and how deep.
+
+    The rest is of interest beneath `__schema`: how many lists of types there are, how deep they are nested, and about
+    how many values are answered, for one of all types (`mean`) and for the largest (`most`).
+    """
+
+    roots: int = 0
+    fields: int = 0
+    depth: int = 0
+    lists: int = 0
+    nesting: int = 0
+    mean: float = 0.0
+    most: float = 0.0
+
+    def join(self, other: "Weight") -> None:
+        """Add what stands on the same level."""
+        self.roots += other.roots
+        self.fields += other.fields
+        self.lists += other.lists
+        self.mean += other.mean
+        self.most += other.most
+        self.depth = max(self.depth, other.depth)
+        self.nesting = max(self.nesting, other.nesting)
+
+    def hold(self, beneath: "Weight", is_list: bool, times: Times) -> None:
+        """Add a field with what it selects, so many times."""
+        self.mean += 1 + times.mean * (beneath.most if times.selects else beneath.mean)
+        self.most += 1 + times.most * beneath.most
+        self.roots += 1
+        self.fields += 1 + beneath.fields
+        self.lists += is_list + beneath.lists
+        self.depth = max(self.depth, 1 + beneath.depth)
+        self.nesting = max(self.nesting, is_list + beneath.nesting)
+
+
+class Counts:
+    """What a document holds, by the names of `DocumentLimits`. `visited` counts the selections that were looked at,
+    and `introspects` tells whether the schema is asked for.
+    """
+
+    def __init__(self, document: DocumentNode, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self.found: dict[str, int] = dict.fromkeys(NAMES, 0)
+        self.visited = 0
+        self.introspects = False
+        self._fragments = {
+            part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)
+        }
+        self._weights: dict[str, Weight] = {}
+        for part in document.definitions:
+            if isinstance(part, FragmentDefinitionNode):
+                self.found["fragments"] += 1
+                self.found["directives"] += len(part.directives or ())
+                # Also those that nothing spreads: their values are written, and validated.
+                self._fragment(part.name.value)
+            elif isinstance(part, OperationDefinitionNode):
+                self._operation(part)
+
+    def check(self, limits: DocumentLimits) -> None:
+        """Raise `TooMuch` for the first limit that is exceeded."""
+        for measure, found in self.found.items():
+            if found > getattr(limits, measure):
+                raise TooMuch(measure, getattr(limits, measure), found)
+
+    def _operation(self, operation: OperationDefinitionNode) -> None:
+        self.found["operations"] += 1
+        self.found["variables"] += len(operation.variable_definitions or ())
+        self.found["directives"] += len(operation.directives or ())
+        for variable in operation.variable_definitions or ():
+            self.found["directives"] += len(variable.directives or ())
+        weight = self._weight(operation.selection_set)
+        self._most("root_fields", weight.roots)
+        self._most("fields", weight.fields)
+        self._most("depth", weight.depth)
+
+    def _most(self, measure: str, found: int) -> None:
+        self.found[measure] = max(self.found[measure], found)
+
+    def _weight(self, selection_set: SelectionSetNode) -> Weight:
+        weight = Weight()
+        for selection in selection_set.selections:
+            self.visited += 1
+            self.found["selections"] += 1
+            self.found["directives"] += len(selection.directives or ())
+            if isinstance(selection, FieldNode):
+                self._field(selection, weight)
+            elif isinstance(selection, InlineFragmentNode):
+                weight.join(self._weight(selection.selection_set))
+            elif isinstance(selection, FragmentSpreadNode):
+                self.found["spreads"] += 1
+                weight.join(self._fragment(selection.name.value))
+        return weight
+
+    def _field(self, field: FieldNode, weight: Weight) -> None:
+        name = field.name.value
+        if field.alias is not None:
+            self.found["aliases"] += 1
+        beneath = self._weight(field.selection_set) if field.selection_set else Weight()
+        if name in INTROSPECTION:
+            self.introspects = True
+            self.found["introspection_fields"] += beneath.fields
+            self.found["introspection_lists"] += beneath.lists
+            values = beneath.mean if name == "__schema" else beneath.most
+            self.found["introspection_values"] += ceil(min(values, LARGEST_TOLD + 1))
+            self._most("introspection_nesting", beneath.nesting)
+            self._most("introspection_depth", beneath.depth)
+            beneath = Weight()
+        weight.hold(beneath, name in TYPE_LISTS, self._sizes.times(name))
+
+    def _fragment(self, name: str) -> Weight:
+        """What the fragment holds: nothing while it is being looked at, as that is a cycle, which is reported later."""
+        if name not in self._weights:
+            self._weights[name] = Weight()
+            fragment = self._fragments.get(name)
+            if fragment is not None:
+                self._weights[name] = self._weight(fragment.selection_set)
+        return self._weights[name]

@@ -1,0 +1,1 @@
+"""Persisted documents: trusted documents, automatic persisted queries and their manifests."""

@@ -1,0 +1,71 @@
+"""Automatic persisted queries: texts that clients sent once, and name by their hash from then on.
+
+The protocol is Apollo's: https://www.apollographql.com/docs/apollo-server/performance/apq. It saves bytes and makes
+queries short enough for GET. It is no protection: whoever may send a text may have it kept.
+"""
+
+from collections import OrderedDict
+from typing import Protocol
+
+from server.documents.persisted.manifest import sha256_of
+
+TEXTS_KEPT = 1000
+BYTES_KEPT = 4 * 1024 * 1024
+LONGEST_KEPT = 32 * 1024
+
+
+class SharedTexts(Protocol):
+    """Where processes share what clients told one of them."""
+
+    async def get(self, document_hash: str) -> str | None:
+        """The text, or None: unknown, or not to be had now."""
+
+    async def put(self, document_hash: str, text: str) -> None:
+        """Keep it, if that is possible now."""
+
+
+class AutomaticDocuments:
+    """The texts used last, `most` of them and `most_bytes` at the most; shared with other processes if that is set."""
+
+    def __init__(
+        self, shared: SharedTexts | None = None, *, most: int = TEXTS_KEPT, most_bytes: int = BYTES_KEPT
+    ) -> None:
+        self._shared = shared
+        self._most = most
+        self._most_bytes = most_bytes
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._bytes = 0
+
+    async def text(self, document_hash: str) -> str | None:
+        """The text with this SHA-256, if it is known."""
+        found = self._texts.get(document_hash)
+        if found is not None:
+            self._texts.move_to_end(document_hash)
+            return found
+        found = None if self._shared is None else await self._shared.get(document_hash)
+        # Others write there too: a text counts only under its own hash.
+        if found is None or sha256_of(found) != document_hash:
+            return None
+        self._keep(document_hash, found)
+        return found
+
+    async def add(self, document_hash: str, text: str) -> None:
+        """Keep a text that was found to be valid, under its SHA-256. One that is too long is not kept."""
+        if document_hash in self._texts or _size(text) > LONGEST_KEPT:
+            return
+        self._keep(document_hash, text)
+        if self._shared is not None:
+            await self._shared.put(document_hash, text)
+
+    def _keep(self, document_hash: str, text: str) -> None:
+        if document_hash in self._texts:  # another request found it meanwhile
+            return
+        self._texts[document_hash] = text
+        self._bytes += _size(text)
+        while len(self._texts) > self._most or self._bytes > self._most_bytes:
+            _, dropped = self._texts.popitem(last=False)
+            self._bytes -= _size(dropped)
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))

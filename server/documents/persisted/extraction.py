@@ -1,0 +1,58 @@
+"""A manifest of the operations that stand in `.graphql` files."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphql import DocumentNode, FragmentDefinitionNode, GraphQLError, OperationDefinitionNode, parse, print_ast
+from graphql.utilities import separate_operations
+
+from server.documents.persisted.manifest import APOLLO, ManifestProblem, sha256_of
+
+
+def extracted(files: Mapping[str, str], *, by_name: bool = False) -> dict[str, Any]:
+    """A manifest in Apollo's form, of texts by the files' names: each operation with the fragments it uses.
+
+    Fragments of one file may be used in all. Ids are the SHA-256 of the texts, or the operations' names (`by_name`).
+    Raises `ManifestProblem` for what cannot be parsed, and for operations or fragments without a name of their own.
+    """
+    parts = list(_parts(files))
+    _check_names(parts)
+    document = DocumentNode(definitions=tuple(part for _, part in parts))
+    operations = [_operation(name, only, by_name) for name, only in separate_operations(document).items()]
+    return {"format": APOLLO, "version": 1, "operations": operations}
+
+
+def _parts(files: Mapping[str, str]) -> list[tuple[str, OperationDefinitionNode | FragmentDefinitionNode]]:
+    found: list[tuple[str, OperationDefinitionNode | FragmentDefinitionNode]] = []
+    for file, text in files.items():
+        try:
+            definitions = parse(text, allow_empty_selection_sets=False).definitions
+        except GraphQLError as error:
+            where = f":{error.locations[0].line}" if error.locations else ""
+            raise ManifestProblem([f"{file}{where}: {error.message}"]) from None
+        for part in definitions:
+            if not isinstance(part, OperationDefinitionNode | FragmentDefinitionNode):
+                raise ManifestProblem([f"{file}: it holds more than operations and fragments"])
+            found.append((file, part))
+    return found
+
+
+def _check_names(parts: list[tuple[str, OperationDefinitionNode | FragmentDefinitionNode]]) -> None:
+    problems: list[str] = []
+    taken: dict[tuple[str, str], str] = {}
+    for file, part in parts:
+        if part.name is None:
+            problems.append(f"{file}: an operation has no name")
+            continue
+        name = part.name.value
+        if (part.kind, name) in taken:
+            problems.append(f"{file}: {name} is in {taken[part.kind, name]} too")
+        taken[part.kind, name] = file
+    if problems:
+        raise ManifestProblem(problems)
+
+
+def _operation(name: str, document: DocumentNode, by_name: bool) -> dict[str, str]:
+    text = print_ast(document)
+    kind = next(part.operation.value for part in document.definitions if isinstance(part, OperationDefinitionNode))
+    return {"id": name if by_name else sha256_of(text), "name": name, "type": kind, "body": text}

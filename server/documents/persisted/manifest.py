@@ -1,0 +1,94 @@
+"""Manifests: the documents that an application's build has written down, each with the id it is known by."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from server.security.strict_json import decoded
+
+APOLLO = "apollo-persisted-query-manifest"
+LONGEST_ID = 256
+PROBLEMS_TOLD = 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_PREFIX = "sha256:"
+
+
+class ManifestProblem(Exception):
+    """A manifest cannot be used. `problems` say why, each with the id it is about, and without a full stop.
+
+    `texts` are those of its documents, by id, that have none of these problems.
+    """
+
+    def __init__(self, problems: list[str], texts: Mapping[str, str] | None = None) -> None:
+        problems = [problem.removesuffix(".") for problem in problems]
+        more = len(problems) - PROBLEMS_TOLD
+        told = problems[:PROBLEMS_TOLD] + ([f"and {more} more"] if more > 0 else [])
+        super().__init__("; ".join(told))
+        self.problems = problems
+        self.texts = texts or {}
+
+
+def sha256_of(text: str) -> str:
+    """By which every known document is known too, whatever id it has: 64 hexadecimal digits in lower case."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+
+
+def is_hash(document_id: str) -> bool:
+    """Whether it is a SHA-256, and no name."""
+    return _SHA256.fullmatch(document_id) is not None
+
+
+def plain_id(document_id: str) -> str:
+    """The id as it is kept: without the prefix that GraphQL over HTTP has for hashes (`sha256:…`)."""
+    bare = document_id.removeprefix(_PREFIX)
+    return bare if is_hash(bare) else document_id
+
+
+def read_manifest(raw: bytes) -> dict[str, str]:
+    """Texts by id. Raises `ManifestProblem`.
+
+    Two forms: an object of id and text, as Relay's compiler writes it, and Apollo's `apollo-persisted-query-manifest`
+    in its version 1. An id that is a SHA-256, with or without `sha256:`, must be that of its text.
+    """
+    try:
+        content = decoded(raw, "it")
+    except ValueError as error:
+        raise ManifestProblem([str(error)]) from None
+    if not isinstance(content, dict):
+        raise ManifestProblem(["it is not an object of ids and texts"])
+    texts: dict[str, str] = {}
+    problems: list[str] = []
+    for document_id, text in _operations(content) if "format" in content else content.items():
+        problem = _problem(document_id, text, texts)
+        if problem is None:
+            texts[plain_id(document_id)] = text
+        else:
+            problems.append(problem)
+    if problems:
+        raise ManifestProblem(problems, texts)
+    return texts
+
+
+def _operations(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
+    if (content["format"], content.get("version")) != (APOLLO, 1):
+        raise ManifestProblem([f"its format is neither {APOLLO}, version 1, nor an object of ids and texts"])
+    operations = content.get("operations")
+    if not isinstance(operations, list):
+        raise ManifestProblem(["its operations are not a list"])
+    for operation in operations:
+        if not isinstance(operation, dict):
+            raise ManifestProblem(["one of its operations is not an object"])
+        yield operation.get("id"), operation.get("body")
+
+
+def _problem(document_id: Any, text: Any, texts: Mapping[str, str]) -> str | None:
+    """What is wrong with a document beside those of before, if anything is."""
+    if not isinstance(document_id, str) or not 0 < len(document_id) <= LONGEST_ID:
+        return f"{str(document_id)[:LONGEST_ID]!r} is no id: a string of 1 to {LONGEST_ID} characters"
+    if not isinstance(text, str):
+        return f"{document_id}: its text is no string"
+    bare = plain_id(document_id)
+    if is_hash(bare) and sha256_of(text) != bare:
+        return f"{document_id}: the SHA-256 of its text is {sha256_of(text)}"
+    return f"{document_id}: it stands for two texts" if texts.get(bare, text) != text else None

@@ -1,0 +1,72 @@
+"""Automatic persisted queries that processes share through Redis."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from datastore.redis.failures import REDIS_AWAY
+
+SHARED_SECONDS = 24 * 3600
+# Nobody waits for a Redis that is away: after a failure it is left alone for a while.
+PATIENCE_SECONDS = 0.1
+PAUSE_SECONDS = 5.0
+CONNECTIONS = 16
+KEY = "gateway:apq:"
+
+_log = logging.getLogger(__name__)
+
+
+class RedisTexts:
+    """In Redis at a `url`, each for 24 hours. While it is away nothing is found or kept there, and no request fails.
+
+    `clock` tells seconds that never go back.
+    """
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS,
+            timeout=PATIENCE_SECONDS,
+            socket_timeout=PATIENCE_SECONDS,
+            socket_connect_timeout=PATIENCE_SECONDS,
+            retry=Retry(NoBackoff(), 0),
+            decode_responses=True,
+        )
+        self._redis = Redis.from_pool(pool)
+        self._clock = clock
+        self._away_until = float("-inf")
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+    async def get(self, document_hash: str) -> str | None:
+        if self._is_away:
+            return None
+        try:
+            found = await self._redis.get(KEY + document_hash)
+        except UnicodeDecodeError:  # not of ours
+            return None
+        except REDIS_AWAY as problem:
+            self._leave(problem)
+            return None
+        return found if isinstance(found, str) else None
+
+    async def put(self, document_hash: str, text: str) -> None:
+        if self._is_away:
+            return
+        try:
+            await self._redis.set(KEY + document_hash, text, ex=SHARED_SECONDS)
+        except REDIS_AWAY as problem:
+            self._leave(problem)
+
+    @property
+    def _is_away(self) -> bool:
+        return self._clock() < self._away_until
+
+    def _leave(self, problem: Exception) -> None:
+        self._away_until = self._clock() + PAUSE_SECONDS
+        _log.warning("Automatic persisted queries are not shared for %.0f s: %s", PAUSE_SECONDS, problem)

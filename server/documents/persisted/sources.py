@@ -1,0 +1,69 @@
+"""The known documents of a gateway: where they come from, and what keeps them fresh while it serves."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from server.admission.load_shedding import Load
+from server.documents.document_cache import Documents
+from server.documents.persisted.automatic import AutomaticDocuments
+from server.documents.persisted.registry import Registry
+from server.documents.persisted.trusted import DocumentTable, ManifestFile, Source
+from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
+from server.operations.lifecycle import Budgets
+
+if TYPE_CHECKING:
+    from server.documents.persisted.redis import RedisTexts
+
+
+class KnownTexts:
+    """`read` brings a text from the table, `clock` tells seconds; with a `redis_url` processes share automatic ones.
+
+    Reading from the table is paid for from `budgets`, and `load` is how many are read at once.
+    """
+
+    def __init__(
+        self,
+        settings: DocumentSettings,
+        documents: Documents,
+        read: Callable[[str], Awaitable[str | None]],
+        clock: Callable[[], float],
+        redis_url: str | None = None,
+        budgets: Budgets | None = None,
+        load: Load | None = None,
+    ) -> None:
+        enforced = settings.mode is DocumentsMode.ENFORCE
+        self._manifest: ManifestFile | None = None
+        self._shared = _shared(redis_url) if redis_url and settings.automatic and not enforced else None
+        source: Source | None = None
+        if settings.mode is not DocumentsMode.OFF and settings.source == TABLE:
+            source = DocumentTable(read, clock, budgets, load)
+        elif settings.mode is not DocumentsMode.OFF and settings.source is not None:
+            source = self._manifest = ManifestFile(Path(settings.source), documents)
+        self.registry = Registry(
+            settings.mode,
+            source,
+            AutomaticDocuments(self._shared) if settings.automatic else None,
+            admin_bypass=settings.admin_bypass,
+        )
+
+    def load(self) -> None:
+        """Read the manifest, if there is one. Raises `Misconfigured` when it cannot be used."""
+        if self._manifest is not None:
+            self._manifest.load()
+
+    @property
+    def watch(self) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        """What reads the manifest again when it changes; None where there is none."""
+        return None if self._manifest is None else self._manifest.watch
+
+    async def aclose(self) -> None:
+        """Leave Redis."""
+        if self._shared is not None:
+            await self._shared.aclose()
+
+
+def _shared(redis_url: str) -> "RedisTexts":
+    from server.documents.persisted.redis import RedisTexts  # its library, for those only who use it
+
+    return RedisTexts(redis_url)

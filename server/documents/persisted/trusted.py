@@ -1,0 +1,202 @@
+"""Trusted documents: those that were registered, in a manifest file or in the table, before clients name them."""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from datastore.errors import DomainError
+from server.admission.load_shedding import Load
+from server.documents.cost.analysis import TooCostly, TooManyValues
+from server.documents.document_cache import Document, Documents, PreparedOperation, Rejected
+from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
+from server.operations.lifecycle import Budgets
+from server.operations.request import Caller
+from server.settings import Misconfigured
+
+LOOK_EVERY_SECONDS = 2.0
+KNOWN_SECONDS = 60.0
+UNKNOWN_SECONDS = 5.0
+KEPT = 4096
+# What DynamoDB takes for a GetItem of up to 4 KB that may be a moment old.
+LOOK_UP_UNITS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """Where trusted documents come from."""
+
+    async def text(self, document_id: str, caller: Caller) -> str | None:
+        """The document that is known by this id, or by this SHA-256. Raises `DomainError` when it cannot be told.
+
+        Where it has to be looked up the caller pays for that: `OverBudget` is raised where he cannot.
+        """
+
+    async def holds(self, text: str, caller: Caller) -> bool:
+        """Whether this is the text of one of them, to the letter. Raises the same."""
+
+
+def read_ready(documents: Documents, raw: bytes) -> dict[str, Document]:
+    """The documents of a manifest by id, made ready. Raises `ManifestProblem`, which tells all that is wrong."""
+    texts: Mapping[str, str]
+    try:
+        texts, problems = read_manifest(raw), []
+    except ManifestProblem as problem:
+        texts, problems = problem.texts, problem.problems
+    ready: dict[str, Document] = {}
+    for document_id, text in texts.items():
+        try:
+            ready[document_id] = document = documents.check(text, trusted=True)
+            for operation in document.operations:
+                _check_cost(documents, operation)
+        except Rejected as rejection:
+            problems += [f"{document_id}: {error.message}" for error in rejection.errors]
+        except (TooCostly, TooManyValues) as refusal:
+            problems.append(f"{document_id}: {refusal}")
+    if problems:
+        raise ManifestProblem(problems)
+    return ready
+
+
+def _check_cost(documents: Documents, operation: PreparedOperation) -> None:
+    """Raise `TooCostly` or `TooManyValues` for an operation without variables; those of others decide."""
+    if not operation.node.variable_definitions:
+        documents.estimate(operation, {})
+
+
+class ManifestFile:
+    """A manifest in a file. All its documents are made ready when it is read, and stay so: nobody's evict them."""
+
+    def __init__(self, path: Path, documents: Documents) -> None:
+        self._path = path
+        self._documents = documents
+        self._texts: Mapping[str, str] = {}
+        self._seen: tuple[int, int] | None = None
+
+    def __len__(self) -> int:
+        return len(set(self._texts.values()))
+
+    def load(self) -> None:
+        """Read the file. Raises `Misconfigured` when it cannot be read, or one of its documents cannot be used."""
+        try:
+            self._seen = self._stamp()
+            ready = read_ready(self._documents, self._path.read_bytes())
+        except OSError as problem:
+            raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be read: {problem.strerror}.") from None
+        except ManifestProblem as problem:
+            raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be used: {problem}.") from None
+        self._documents.pin(ready.values())
+        texts = {document_id: document.text for document_id, document in ready.items()}
+        self._texts = {sha256_of(text): text for text in texts.values()} | texts
+
+    async def watch(self) -> None:
+        """Read it again whenever it changes. One that cannot be used is told of in the log; the old one stays."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            await asyncio.to_thread(self.look)  # a thousand documents take a second, in which others are served
+
+    def look(self) -> None:
+        """Read it again if it has changed."""
+        try:
+            if self._stamp() == self._seen:
+                return
+            self.load()
+            _log.info("%s was read again: %d trusted documents", self._path, len(self))
+        except OSError as problem:
+            _log.warning("%s cannot be read (%s); its documents stay as they were", self._path, problem.strerror)
+        except Misconfigured as problem:
+            _log.error("Trusted documents stay as they were. %s", problem)
+
+    def _stamp(self) -> tuple[int, int]:
+        found = self._path.stat()
+        return found.st_mtime_ns, found.st_size
+
+    async def text(self, document_id: str, caller: Caller) -> str | None:
+        return self._texts.get(document_id)
+
+    async def holds(self, text: str, caller: Caller) -> bool:
+        return sha256_of(text) in self._texts
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What a read found, and when, in seconds."""
+
+    text: str | None
+    at: float
+
+
+class DocumentTable:
+    """The documents in the table. `read` brings one's text by id; it is kept for a minute, that there is none for 5 s.
+
+    What was found is kept apart from what was not, so that nobody who invents ids drives known documents out. While
+    the store fails, or has too much to do, what is kept stays good. `clock` tells seconds.
+
+    Whoever has one read pays for that, and no more are read at once than `load` takes on: ids and texts are anybody's
+    to invent.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], Awaitable[str | None]],
+        clock: Callable[[], float],
+        budgets: Budgets | None = None,
+        load: Load | None = None,
+    ) -> None:
+        self._read = read
+        self._clock = clock
+        self._budgets = budgets
+        self._load = load or Load(0)
+        self._found: OrderedDict[str, _Read] = OrderedDict()
+        self._missing: OrderedDict[str, _Read] = OrderedDict()
+        self._reading: dict[str, asyncio.Task[str | None]] = {}
+
+    async def text(self, document_id: str, caller: Caller) -> str | None:
+        now = self._clock()
+        kept = self._found.get(document_id) or self._missing.get(document_id)
+        if kept is not None and 0 <= now - kept.at < (UNKNOWN_SECONDS if kept.text is None else KNOWN_SECONDS):
+            return kept.text
+        if self._budgets is not None and document_id not in self._reading:
+            await self._budgets.charge(caller, LOOK_UP_UNITS)
+        try:
+            return await self._read_once(document_id)
+        except DomainError as problem:
+            if kept is None or kept.text is None:
+                raise
+            _log.warning("A trusted document is served as it was known: %s", problem)
+            self._keep(document_id, kept.text)
+            return kept.text
+
+    async def holds(self, text: str, caller: Caller) -> bool:
+        return await self.text(sha256_of(text), caller) == text
+
+    async def _read_once(self, document_id: str) -> str | None:
+        """However many ask at a time, it is read once; whoever asked first may leave."""
+        task = self._reading.get(document_id)
+        if task is None:
+            task = self._reading[document_id] = asyncio.create_task(self._fetch(document_id))
+            task.add_done_callback(lambda done: self._ended(document_id, done))
+        return await asyncio.shield(task)
+
+    def _ended(self, document_id: str, done: asyncio.Task[str | None]) -> None:
+        del self._reading[document_id]
+        if not done.cancelled():
+            done.exception()  # looked at, also when whoever asked has left
+
+    async def _fetch(self, document_id: str) -> str | None:
+        async with self._load.turn():
+            text = await self._read(document_id)
+        self._keep(document_id, text)
+        return text
+
+    def _keep(self, document_id: str, text: str | None) -> None:
+        self._found.pop(document_id, None)
+        self._missing.pop(document_id, None)
+        kept = self._missing if text is None else self._found
+        kept[document_id] = _Read(text, self._clock())
+        if len(kept) > KEPT:
+            kept.popitem(last=False)

@@ -1,0 +1,315 @@
+"""graphql-core's validation rules, those that a document can break, on a walk that is made for them.
+
+The rules and their messages are graphql-core's, but for the one that compares each two fields (see
+`overlapping_fields`). Its walk asks each rule at each node whether it has a word to say, and takes twice as long.
+"""
+
+import re
+from collections.abc import Callable, Collection
+from functools import cache, cached_property
+from typing import Any
+
+from graphql import DocumentNode, GraphQLError, GraphQLInputType, GraphQLSchema, TypeInfo
+from graphql.language import (
+    FragmentDefinitionNode,
+    Node,
+    OperationDefinitionNode,
+    ValueNode,
+    VariableNode,
+    Visitor,
+    VisitorAction,
+)
+from graphql.pyutils import RefMap
+from graphql.utilities.validate_input_value import validate_input_literal
+from graphql.validation import ValidationContext, ValidationRule, ValuesOfCorrectTypeRule
+from graphql.validation.specified_rules import specified_rules
+from graphql.validation.validate import ValidationAbortedError
+from graphql.validation.validation_context import VariableUsage
+
+from server.documents.limits import DocumentLimits, TooMuch
+from server.documents.overlapping_fields import Merging, TooComplex
+
+MAX_ERRORS = 20
+# An error costs by its message, which may print all of a value, and by the lines that are counted to tell where it is.
+MOST_ERROR_WORK = 5_000
+LINES_PER_STEP = 4
+# To find what may have been meant takes up to 2 ms each time, and more for types than a whole document may take.
+SUGGESTING = 2
+
+# What a document must hold for a rule to find anything. Without a mark, a rule looks at each document.
+MARKS = {
+    "$": (
+        "UniqueVariableNamesRule",
+        "NoUndefinedVariablesRule",
+        "NoUnusedVariablesRule",
+        "VariablesAreInputTypesRule",
+        "VariablesInAllowedPositionRule",
+    ),
+    "@": ("KnownDirectivesRule", "UniqueDirectivesPerLocationRule"),
+    "fragment": ("UniqueFragmentNamesRule", "NoUnusedFragmentsRule", "NoFragmentCyclesRule"),
+    "...": ("KnownFragmentNamesRule", "PossibleFragmentSpreadsRule", "FragmentsOnCompositeTypesRule"),
+    "subscription": ("SingleFieldSubscriptionsRule",),
+}
+# Fields are compared, and introspection limited, in other ways; the directives of incremental delivery are not in the
+# schema, so that KnownDirectivesRule refuses them.
+LEFT_OUT = (
+    "OverlappingFieldsCanBeMergedRule",
+    "MaxIntrospectionDepthRule",
+    "DeferStreamDirectiveOnRootField",
+    "DeferStreamDirectiveOnValidOperationsRule",
+    "DeferStreamDirectiveLabel",
+    "StreamDirectiveOnListField",
+)
+CHILDREN: dict[str, tuple[str, ...]] = {
+    "document": ("definitions",),
+    "operation_definition": ("variable_definitions", "directives", "selection_set"),
+    "fragment_definition": ("type_condition", "directives", "selection_set"),
+    "variable_definition": ("variable", "type", "default_value", "directives"),
+    "selection_set": ("selections",),
+    "field": ("arguments", "directives", "selection_set"),
+    "fragment_spread": ("directives",),
+    "inline_fragment": ("type_condition", "directives", "selection_set"),
+    "directive": ("arguments",),
+    "argument": ("value",),
+    "list_value": ("values",),
+    "object_value": ("fields",),
+    "object_field": ("value",),
+    "list_type": ("type",),
+    "non_null_type": ("type",),
+}
+LEAVES = (
+    *("variable", "named_type", "enum_value", "null_value"),
+    *("int_value", "float_value", "string_value", "boolean_value"),
+)
+Method = Callable[..., Any]
+
+
+def invalid(
+    schema: GraphQLSchema, document: DocumentNode, text: str, limits: DocumentLimits, *, suggesting: bool
+) -> list[GraphQLError]:
+    """What is wrong with the document, at most some `MAX_ERRORS`. `suggesting` says what may have been meant.
+
+    Raises `TooMuch` where its fields, or its uses of variables, take too long to compare.
+    """
+    found = _Found(1 + text.count("\n") + text.count("\r"), suggesting)
+    try:
+        _Walk(schema, document, found).run(rules_for(text), limits.variable_uses)
+        if not found.errors:
+            _compare(schema, document, found, limits)
+    except ValidationAbortedError as aborted:
+        found.errors.append(aborted.with_traceback(None))
+    return found.errors
+
+
+def _compare(schema: GraphQLSchema, document: DocumentNode, found: "_Found", limits: DocumentLimits) -> None:
+    merging = Merging(schema, document, limits.merging)
+    try:
+        for error in merging.conflicts():
+            found.add(error)
+    except TooComplex:
+        raise TooMuch("merging", limits.merging, merging.steps) from None
+
+
+def rules_for(text: str) -> list[type[ValidationRule]]:
+    """The rules that a document of this text can break."""
+    idle = {rule for mark, rules in MARKS.items() if mark not in text for rule in rules}
+    return [rule for rule in _rules() if rule.__name__ not in idle]
+
+
+@cache
+def _rules() -> list[type[Any]]:
+    rules = [rule for rule in specified_rules if rule.__name__ not in LEFT_OUT]
+    return [_LiteralsRule if rule is ValuesOfCorrectTypeRule else rule for rule in rules]
+
+
+class _LiteralsRule(ValuesOfCorrectTypeRule):
+    """graphql-core's rule for literals, which adds the argument and the location to errors of the schema's own scalars.
+
+    graphql-core reports what such a scalar raises as it is.
+    """
+
+    def is_valid_value_node(self, node: ValueNode, input_type: GraphQLInputType | None) -> VisitorAction:
+        if input_type:
+
+            def report(error: GraphQLError, path: list[str | int]) -> None:
+                self.report_error(error if error.nodes else self._located(error, node, path))
+
+            validate_input_literal(node, input_type, report, None, None, self.context.hide_suggestions)
+        return self.SKIP
+
+    def _located(self, error: GraphQLError, node: ValueNode, path: list[str | int]) -> GraphQLError:
+        argument = self.context.get_argument()
+        owner = self.context.get_directive() or self.context.get_field_def()
+        names = [name for name, one in owner.args.items() if one is argument] if owner else []
+        if not names:  # the default value of a variable
+            return GraphQLError(error.message, node, original_error=error.original_error)
+        name = ".".join(map(str, (*names, *path)))
+        message = f"Argument '{name}' has invalid value: {error.message}"
+        return GraphQLError(message, node, original_error=error.original_error)
+
+
+_SUGGESTION = re.compile(r" Did you mean [^?]*\?$")
+
+
+class _Found:
+    """The errors so far, as many as may be told."""
+
+    def __init__(self, lines: int, suggesting: bool) -> None:
+        self.errors: list[GraphQLError] = []
+        self._lines = lines
+        self._suggesting = suggesting
+        self._work = 0
+
+    def add(self, error: GraphQLError) -> None:
+        if not self._suggesting:  # one of the rules suggests whether it may or not
+            error.message = _SUGGESTION.sub("", error.message)
+        self.errors.append(error)
+        self._work += len(error.message) + self._lines // LINES_PER_STEP
+        if len(self.errors) >= MAX_ERRORS or self._work > MOST_ERROR_WORK:
+            raise ValidationAbortedError("There is more that is wrong with the document: validation was broken off.")
+
+    @property
+    def suggesting(self) -> bool:
+        return self._suggesting and len(self.errors) < SUGGESTING
+
+
+class _Context(ValidationContext):
+    """What the rules know: it finds the variables of a definition on our walk."""
+
+    def __init__(self, walk: "_Walk", found: _Found, hides: bool, most_uses: int) -> None:
+        super().__init__(walk.schema, walk.document, walk.types, found.add)
+        self._uses, self._most_uses = 0, most_uses
+        self._walk = walk
+        self._found = found
+        self._hides = hides
+        # By identity: to hash a node is to hash all that is beneath it.
+        self._variable_usages = RefMap()  # type: ignore[assignment]
+        self._recursive_variable_usages = RefMap()  # type: ignore[assignment]
+        self._fragment_spreads = RefMap()  # type: ignore[assignment]
+
+    @property
+    def hide_suggestions(self) -> bool:
+        return self._hides or not self._found.suggesting
+
+    def get_variable_usages(self, node: Any) -> list[VariableUsage]:
+        usages: list[VariableUsage] | None = self._variable_usages.get(node)
+        if usages is None:
+            usages = self._variable_usages[node] = self._walk.usages(node)
+        return usages
+
+    def get_recursive_variable_usages(self, operation: OperationDefinitionNode) -> list[VariableUsage]:
+        """Each is compared with its variable, for each operation. Raises `TooMuch`."""
+        is_known = self._recursive_variable_usages.get(operation) is not None
+        usages = super().get_recursive_variable_usages(operation)
+        if not is_known:
+            self._uses += len(usages)
+            if self._uses > self._most_uses:
+                raise TooMuch("variable_uses", self._most_uses, self._uses)
+        return usages
+
+
+class _Walk:
+    """Goes through a document once, and tells each rule of the kinds of nodes it has a method for."""
+
+    def __init__(self, schema: GraphQLSchema, document: DocumentNode, found: _Found) -> None:
+        self.schema = schema
+        self.document = document
+        self.types = TypeInfo(schema)
+        self._found = found
+        self._usages = _Usages(self.types)
+        self._typing = {
+            kind: (getattr(self.types, f"enter_{kind}", None), getattr(self.types, f"leave_{kind}", None))
+            for kind in (*CHILDREN, *LEAVES)
+        }
+
+    def run(self, rules: Collection[type[ValidationRule]], most_uses: int) -> None:
+        """Raises `ValidationAbortedError` when enough errors were found, and `TooMuch`."""
+        context, quiet = (_Context(self, self._found, hides, most_uses) for hides in (False, True))
+        visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
+        self._go(self.document, self._table(visitors), len(visitors))
+
+    def usages(self, node: OperationDefinitionNode | FragmentDefinitionNode) -> list[VariableUsage]:
+        """The variables in a definition, and where they stand."""
+        self._usages.found = []
+        self._go(node, self._usages_table, 1)
+        return self._usages.found
+
+    @cached_property
+    def _usages_table(self) -> "Table":
+        return self._table([self._usages])
+
+    def _table(self, visitors: list[Visitor]) -> "Table":
+        return {kind: _Stop(self._typing[kind], kind, visitors) for kind in self._typing}
+
+    def _go(self, start: Node, table: "Table", visitors: int) -> None:
+        skipping: list[Node | None] = [None] * visitors
+        skipped: list[Node] = []
+        ancestors: list[Node] = []
+
+        def visit(node: Node, parent: Node | None) -> None:
+            stop = table[node.kind]
+            if stop.enter_types is not None:
+                stop.enter_types(node)
+            for index, enter in stop.enters:
+                # No rule edits a node: what it returns means that it does not care for what is beneath.
+                if skipping[index] is None and enter(node, None, parent, (), ancestors) is not None:
+                    skipping[index] = node
+                    if not (skipped and skipped[-1] is node):
+                        skipped.append(node)
+            if stop.children:
+                ancestors.append(node)
+                for name in stop.children:
+                    child = getattr(node, name)
+                    if isinstance(child, tuple):
+                        for one in child:
+                            visit(one, node)
+                    elif child is not None:
+                        visit(child, node)
+                ancestors.pop()
+            for index, leave in stop.leaves:
+                if skipping[index] is None:
+                    leave(node, None, parent, (), ancestors)
+            if skipped and skipped[-1] is node:
+                skipped.pop()
+                skipping[:] = [None if at is node else at for at in skipping]
+            if stop.leave_types is not None:
+                stop.leave_types()
+
+        visit(start, None)
+
+
+class _Usages(Visitor):
+    """Notes where variables stand. Definitions of variables are none."""
+
+    def __init__(self, types: TypeInfo) -> None:
+        super().__init__()
+        self.found: list[VariableUsage] = []
+        self._types = types
+
+    def enter_variable_definition(self, *_: Any) -> VisitorAction:
+        return self.SKIP
+
+    def enter_variable(self, node: VariableNode, *_: Any) -> None:
+        types = self._types
+        self.found.append(
+            VariableUsage(node, types.get_input_type(), types.get_parent_input_type(), types.get_default_value(), None)
+        )
+
+
+class _Stop:
+    """What happens at a node of one kind."""
+
+    __slots__ = ("children", "enter_types", "enters", "leave_types", "leaves")
+
+    def __init__(self, typing: tuple[Method | None, Method | None], kind: str, visitors: list[Visitor]) -> None:
+        self.enter_types, self.leave_types = typing
+        self.children = CHILDREN.get(kind, ())
+        self.enters = _methods(f"enter_{kind}", visitors)
+        self.leaves = _methods(f"leave_{kind}", visitors)
+
+
+Table = dict[str, _Stop]
+
+
+def _methods(name: str, visitors: list[Visitor]) -> tuple[tuple[int, Method], ...]:
+    return tuple((index, getattr(visitor, name)) for index, visitor in enumerate(visitors) if hasattr(visitor, name))

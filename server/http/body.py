@@ -1,0 +1,154 @@
+"""What an HTTP request holds, read within limits: the body of a POST, or the parameters of a GET's URL."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sized
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.types import Receive
+
+from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
+from server.admission.quotas import Places
+from server.http.cycle import RequestCycle
+from server.http.headers import Headers
+from server.http.media_types import JSON, is_json
+from server.http.refusals import ClientGone, Refused
+from server.security.strict_json import decoded
+
+MAX_BODY = 262_144
+BODY_SECONDS = 15.0
+MAX_PARAMETERS = 100
+# Of bodies that have come in part. A client that sends whole bodies at once has none held.
+MOST_HELD_BYTES, MOST_HELD_BYTES_FOR_EACH = 64 * 2**20, 8 * 2**20
+
+
+class Bodies:
+    """Reads at most `most` bytes, within `seconds`.
+
+    Bodies that have come in part are held, for all clients together and for each address, up to a bound in bytes.
+    """
+
+    def __init__(
+        self,
+        most: int = MAX_BODY,
+        seconds: float = BODY_SECONDS,
+        *,
+        most_held: int = MOST_HELD_BYTES,
+        most_held_for_each: int = MOST_HELD_BYTES_FOR_EACH,
+    ) -> None:
+        self._most = most
+        self._seconds = seconds
+        self.held = Places("bytes of requests under way", most_held, most_held_for_each, "client")
+
+    def taken(self, headers: Headers, cycle: RequestCycle) -> bytes | None:
+        """The body of a POST if it is there already, without waiting for it. Raises `Refused`."""
+        self._check(headers)
+        body = cycle.take_content()
+        if body is not None and len(body) > self._most:
+            raise self._too_large()
+        return body
+
+    async def received(self, headers: Headers, receive: Receive, address: str = "") -> bytes:
+        """The body of a POST. Raises `Refused` and `ClientGone`."""
+        self._check(headers)
+        return await self._body(headers, receive, address)
+
+    def _check(self, headers: Headers) -> None:
+        if not is_json(headers.raw.get(b"content-type", b"")):
+            raise Refused(415, BadUserInput(f"The body must be sent as Content-Type: {JSON}, in UTF-8."))
+        if b"content-encoding" in headers.raw and headers["content-encoding"].lower() != "identity":
+            raise Refused(415, BadUserInput("The body must be sent without a Content-Encoding."))
+
+    def parameters(self, headers: Headers, query_string: bytes) -> dict[str, Any]:
+        """The parameters of a GET, with those decoded that are JSON. Raises `Refused` and `BadUserInput`."""
+        # A browser's fault let pages send odd types without asking first: advisory GHSA-9q82-xgwf-vj6h.
+        if b"content-type" in headers.raw and not is_json(headers.raw[b"content-type"]):
+            raise Refused(415, BadUserInput(f"A GET has no body; its Content-Type may only be {JSON}."))
+        if len(query_string) > self._most:
+            raise Refused(414, BadUserInput(f"A URL's query may hold at most {self._most:,} bytes: use POST."))
+        pairs = _pairs(query_string)
+        twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
+        if twice:
+            raise BadUserInput(f"The parameter {twice[0][:80]} is given twice.")
+        parameters: dict[str, Any] = dict(pairs)
+        for name in ("variables", "extensions"):
+            if name in parameters:
+                text = parameters[name]
+                parameters[name] = _decoded(text.encode(), f"The parameter {name}") if text else None
+        return parameters
+
+    async def _body(self, headers: Mapping[str, str], receive: Receive, address: str) -> bytes:
+        declared = headers.get("content-length", "")
+        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._most):
+            raise self._too_large()
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await self._streamed(receive, address)
+        except TimeoutError:
+            # Closed, so that neither the body's rest is waited for nor a socket held with a byte now and then.
+            raise Refused(408, Timeout("The request's body did not arrive in time."), connection="close") from None
+
+    async def _streamed(self, receive: Receive, address: str) -> bytes:
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            whole: bytes = message.get("body", b"")
+            self._check_size(whole)
+            return whole
+        body = bytearray()
+        held = 0
+        try:
+            while True:
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                piece = message.get("body", b"")
+                body += piece
+                self._check_size(body)
+                if not message.get("more_body", False):
+                    return bytes(body)
+                self._hold(address, len(piece))
+                held += len(piece)
+                message = await receive()
+        finally:
+            self.held.leave(address, held)
+
+    def _hold(self, address: str, size: int) -> None:
+        """Count bytes that are held. Raises `Refused` where that are too many."""
+        try:
+            self.held.take(address, size)
+        except (Throttled, Unavailable) as error:
+            status = 429 if isinstance(error, Throttled) else 503
+            later = str(error.extensions["retryAfter"])
+            raise Refused(status, error, **{"retry-after": later, "connection": "close"}) from None
+
+    def _check_size(self, body: Sized) -> None:
+        if len(body) > self._most:
+            raise self._too_large()
+
+    def _too_large(self) -> Refused:
+        return Refused(413, BadUserInput(f"A request may hold at most {self._most:,} bytes."))
+
+
+def _pairs(query_string: bytes) -> list[tuple[str, str]]:
+    try:
+        text = query_string.decode("ascii")
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except UnicodeError:
+        raise BadUserInput("The query string is not percent-encoded UTF-8.") from None
+    except ValueError:
+        raise BadUserInput(f"A URL may hold at most {MAX_PARAMETERS} parameters.") from None
+
+
+def posted(body: bytes) -> Any:
+    """The decoded JSON of a POST; of a key that occurs twice the last value counts, as it does in browsers.
+
+    Raises `BadUserInput`.
+    """
+    return _decoded(body, "The body")
+
+
+def _decoded(text: bytes, what: str) -> Any:
+    try:
+        return decoded(text, what)
+    except ValueError as problem:
+        raise BadUserInput(str(problem)) from None

@@ -1,0 +1,25 @@
+"""HTTP/1.1 connections of the server: one state machine on httptools, which uvicorn runs by its option `http=`.
+
+`connection` reads requests, orders responses and enforces deadlines; `request_head` validates the head of a request.
+One request and its response, as an ASGI application sees them, are a `server.http.cycle.RequestCycle`.
+
+Unlike uvicorn's own protocol, it bounds all that a client sends, or does not read, in bytes, in lines and in seconds.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from server.http.protocol.connection import HttpProtocol
+from server.websocket.protocol import UVICORN_WS_OPTIONS
+
+# A load balancer keeps its connections for 60 s: it must be the first to close them.
+KEEP_ALIVE_SECONDS = 65
+UVICORN_OPTIONS: Final[Mapping[str, Any]] = {
+    "http": HttpProtocol,
+    "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+    "proxy_headers": False,  # the application evaluates them
+    "server_header": False,
+    **UVICORN_WS_OPTIONS,
+}
+
+__all__ = ["UVICORN_OPTIONS", "HttpProtocol"]

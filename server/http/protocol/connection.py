@@ -1,0 +1,558 @@
+"""One HTTP/1.1 connection: a state machine that reads requests and orders their responses.
+
+======== ========================== ============================= =============================== ======================
+State    Input is                   Goes to                       Bounds (`Patience`)             Deadline
+======== ========================== ============================= =============================== ======================
+HEAD     a request's head, or       CONTENT: head complete        `head_bytes`, `head_lines`,     `head_seconds`;
+         nothing, between two       CLOSED: handed over to the    `pipelined` requests            between two requests
+         requests                   WebSocket protocol                                            that of keep-alive
+                                    DISCARD, CLOSING: rejected
+CONTENT  content and trailers of    HEAD: request complete        64 KB unread content, then the  `silent_seconds`
+         the newest request         DISCARD: no request follows,  socket is not read;             without a byte
+                                    or its response has begun     `trailer_bytes` between two
+                                    DISCARD, CLOSING: rejected    pieces, `head_lines`
+DISCARD  discarded: no request      CLOSING: all responses sent   `discard_bytes`                 the application's own
+         follows
+CLOSING  discarded: all responses   CLOSED: by the client, or at  none is kept                    `linger_seconds`
+         are sent                   the deadline
+======== ========================== ============================= =============================== ======================
+
+Requests are answered in their order: one cycle runs, the others wait, and the socket is not read meanwhile. In every
+state a client that leaves more than the transport's buffer unread has to read `least_bytes` in `silent_seconds`.
+
+Nothing behind a head changes what the head means: trailers are counted and discarded. Every iteration of the loop in
+`_parse` consumes input. Whatever is rejected in HEAD or CONTENT is answered once, and ends the connection.
+"""
+
+import asyncio
+import contextvars
+import logging
+from collections import deque
+from enum import Enum, auto
+from functools import partial
+from math import inf
+from typing import Any
+
+import httptools
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
+from uvicorn.server import ServerState
+
+from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
+from server.admission.connection_limits import Connections
+from server.http.cycle import STATUS_LINES, RequestCycle, cycle_of
+from server.http.headers import SECURITY_HEADERS, lines_of
+from server.http.protocol.request_head import (
+    ALLOW,
+    METHODS,
+    Header,
+    Rejected,
+    check_head,
+    encode_head,
+    has_content,
+    is_websocket_handshake,
+    method_not_allowed,
+)
+from server.operations.outcome import encode, told_error
+
+# A client that sent something this recently may be sending the next request at this moment.
+QUIET_SECONDS = 1.0
+# A client that sent some of its content this recently is still sending.
+SENDING_SECONDS = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+class State(Enum):
+    """What the input of a connection means; see the table above."""
+
+    HEAD = auto()
+    CONTENT = auto()
+    DISCARD = auto()
+    CLOSING = auto()
+    CLOSED = auto()
+
+
+HEAD, CONTENT, DISCARD, CLOSING, CLOSED = State
+
+
+class HttpProtocol(asyncio.Protocol):
+    """One connection of a server that uvicorn runs: `uvicorn.Config(..., http=HttpProtocol)`."""
+
+    transport: asyncio.Transport
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        if not config.loaded:
+            config.load()
+        self.loop = _loop or asyncio.get_event_loop()
+        self.server_state = server_state
+        self.tasks = server_state.tasks
+        self._connections: set[Any] = server_state.connections
+        self.access_logger = logging.getLogger("uvicorn.access")
+        self.access_log = self.access_logger.hasHandlers()
+        self.read_paused = self.write_paused = False
+        self._config = config
+        self._app_state = app_state
+        self._limits = Connections.of(app_state)
+        self._patience = self._limits.patience
+        self._parser = self._new_parser()
+        self._state = HEAD
+        # The head that is read
+        self._url = b""
+        self._headers: list[Header] = []  # in CONTENT: the trailers
+        self._head_begun = False
+        self._head_timed = True
+        self._head_bytes = self._discarded_bytes = 0
+        self._may_be_too_large = False
+        self._upgrade = b""  # a head that asks for another protocol, as it is read without that wish, or as a handshake
+        self._is_handshake = False
+        self._full_head: list[Header] | None = None
+        self._framing_bytes = 0  # of chunks and trailers since the last content
+        # Requests
+        self._cycle: RequestCycle | None = None  # the newest
+        self._running: RequestCycle | None = None
+        self._waiting: deque[tuple[RequestCycle, ASGIApp]] = deque()
+        # Time
+        self._heard = self.loop.time()
+        self._deadline = self._timer_due = inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader_timer: asyncio.TimerHandle | None = None
+        self._closing_until = 0.0
+        self._shutting_down = self._counted = False
+        self._writable = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self.transport = transport
+        self._connections.add(self)
+        client = get_remote_addr(transport)
+        self._address = client[0] if client else ""
+        self._scope = {
+            "type": "http",
+            "asgi": {"version": self._config.asgi_version, "spec_version": "2.3"},
+            "server": get_local_addr(transport),
+            "client": client,
+            "scheme": "https" if is_ssl(transport) else "http",
+            "root_path": self._config.root_path,
+        }
+        self._root_path = self._config.root_path.encode("ascii")
+        try:
+            self._limits.take(self._address)
+        except (Throttled, Unavailable) as full:
+            self._reject(429 if isinstance(full, Throttled) else 503, full)
+            return
+        self._counted = True
+        self._expect_within(self._patience.head_seconds)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._release()
+        for cycle in (self._running, self._cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnect()
+        self._waiting.clear()
+        self.resume_writing()
+        if exc is None:
+            self.transport.close()
+
+    def _release(self) -> None:
+        """Take the connection out of all that counts and times it."""
+        self._state = CLOSED
+        for timer in (self._timer, self._reader_timer):
+            if timer is not None:
+                timer.cancel()
+        self._deadline = self._timer_due = inf
+        self._connections.discard(self)
+        if self._counted:
+            self._limits.leave(self._address)
+        self._counted = False
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
+        size, patience = len(data), self._patience
+        if self._state is HEAD:
+            self._head_begun = True
+            self._head_bytes += size
+        elif self._state is CONTENT:
+            self._framing_bytes += size
+        else:
+            self._discarded_bytes += size
+            if self._state is DISCARD and self._discarded_bytes > patience.discard_bytes:
+                self.transport.abort()
+            return
+        # A head that ends in this data has at most what came with it, and what came of it before.
+        self._may_be_too_large = self._head_bytes > patience.head_bytes or size > patience.head_bytes
+        try:
+            self._parse(data)
+            if self._state is HEAD and self._head_begun:
+                self._check_size("headers", self._head_bytes, patience.head_bytes)
+                if not self._head_timed:
+                    self._head_timed = True
+                    self._expect_within(patience.head_seconds)
+            elif self._state is CONTENT:
+                self._check_size("trailers", self._framing_bytes, patience.trailer_bytes)
+                self._expect_within(patience.silent_seconds)
+        except Rejected as rejected:
+            self._reject(rejected.status, rejected.error)
+
+    def _parse(self, data: bytes) -> None:
+        """Feed the parser. Every iteration consumes a head at least, whose wish to upgrade is granted or ignored."""
+        while data:
+            rest = self._feed(data)
+            if rest is None:
+                return
+            if self._is_handshake:
+                self._hand_over(rest)
+                return
+            self._parser = self._new_parser()
+            head, self._upgrade = self._upgrade, b""
+            self._feed(head)
+            if self._state not in (HEAD, CONTENT):
+                return
+            data = rest
+
+    def _feed(self, data: bytes) -> bytes | None:
+        """Return what follows the head of an upgrade; None when all was consumed. Raises `Rejected`."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            return data[upgrade.args[0] :]
+        except httptools.HttpParserError as problem:
+            if self._state in (HEAD, CONTENT):  # else it is about data behind the last request
+                raise self._rejection(problem, data) from None
+        return None
+
+    def _rejection(self, problem: httptools.HttpParserError, data: bytes) -> Rejected:
+        cause = problem.__context__
+        if isinstance(cause, Rejected):
+            return cause
+        if isinstance(problem, httptools.HttpParserCallbackError):
+            _log.error("A request could not be read", exc_info=problem)
+        if isinstance(problem, httptools.HttpParserInvalidMethodError):
+            # What came before of this request, if anything, is the beginning of a method.
+            begins_here = self._head_bytes == len(data)
+            if not begins_here or data.lstrip(b"\r\n")[:1].isupper():
+                return method_not_allowed()
+        return Rejected(400, BadUserInput("This is no well-formed HTTP/1.1 request."))
+
+    def _check_size(self, fields: str, size: int, most: int) -> None:
+        """Raise `Rejected` for a head, or a trailer section, that is too large."""
+        if size > most and fields == "headers" and len(self._url) * 2 > most:
+            raise Rejected(414, BadUserInput(f"A URL and its headers may have at most {most:,} bytes: use POST."))
+        if size > most:
+            raise Rejected(431, BadUserInput(f"The {fields} of a request may have at most {most:,} bytes."))
+
+    def discard_input(self) -> None:
+        """Read no further request from this connection."""
+        if self._state in (HEAD, CONTENT):
+            self._state = DISCARD
+            self._deadline = inf
+
+    # Callbacks of the parser
+
+    def _new_parser(self) -> Any:
+        parser = httptools.HttpRequestParser(self)
+        # Else a trailer `Connection: close` would end the parsing. `on_message_begin` knows which request is the last.
+        parser.set_dangerous_leniencies(lenient_keep_alive=True)
+        return parser
+
+    def on_message_begin(self) -> None:
+        if self._state is not HEAD:
+            raise EOFError
+        self._url, self._headers, self._head_begun = b"", [], True
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        headers = self._headers
+        headers.append((name.lower(), value.rstrip(b" \t")))
+        if len(headers) > self._patience.head_lines:
+            fields = "headers" if self._state is HEAD else "trailers"
+            raise Rejected(431, BadUserInput(f"A request may have at most {self._patience.head_lines} {fields}."))
+
+    def on_headers_complete(self) -> None:
+        parser, headers, patience = self._parser, self._headers, self._patience
+        method, version = parser.get_method().decode("ascii"), parser.get_http_version()
+        if self._may_be_too_large:
+            self._check_size("headers", len(self._url) + _size(headers), patience.head_bytes)
+        if self._full_head is not None:
+            headers, self._full_head = self._full_head, None
+        target, expects_100 = check_head(method, version, self._url, headers)
+        if len(self._waiting) >= patience.pipelined:
+            message = f"At most {patience.pipelined} requests may wait for their turn on a connection."
+            raise Rejected(400, BadUserInput(message))
+        if parser.should_upgrade():
+            # To the parser this request has no content and ends here; `_parse` goes on with it.
+            self._prepare_upgrade(method, version, headers)
+            return
+        self._headers = []
+        self._state = CONTENT
+        self._head_begun = self._head_timed = False
+        self._head_bytes = self._framing_bytes = 0
+        scope: Scope = {
+            **self._scope,
+            "http_version": version,
+            "method": method,
+            "path": self._config.root_path + target.path,
+            "raw_path": self._root_path + target.raw_path,
+            "query_string": target.query,
+            "headers": headers,
+            "state": self._app_state.copy(),
+        }
+        keep_alive = version != "1.0" and parser.should_keep_alive()
+        cycle = RequestCycle(self, scope, keep_alive=keep_alive, expects_100=expects_100)
+        self._schedule(cycle, self._config.loaded_app if method in METHODS else self._refuse_method)
+
+    def _prepare_upgrade(self, method: str, version: str, headers: list[Header]) -> None:
+        self._is_handshake = self._config.ws_protocol_class is not None and is_websocket_handshake(version, headers)
+        if self._is_handshake and has_content(headers):
+            raise Rejected(400, BadUserInput("The opening handshake of a WebSocket has no body."))
+        self._upgrade = encode_head(method, self._url, version, headers, upgrade=self._is_handshake)
+        self._full_head = headers
+
+    def on_body(self, content: bytes) -> None:
+        self._framing_bytes = 0
+        assert self._cycle is not None
+        self._cycle.feed(content)
+
+    def on_message_complete(self) -> None:
+        if self._parser.should_upgrade():
+            return
+        if self._headers:
+            self._check_size("trailers", _size(self._headers), self._patience.trailer_bytes)
+        assert self._cycle is not None
+        self._cycle.complete()
+        self._deadline = inf
+        self._head_bytes = 0
+        self._state = HEAD if self._cycle.keep_alive else DISCARD
+
+    def _hand_over(self, rest: bytes) -> None:
+        """Let the WebSocket protocol take the connection. `rest` is what follows the head of its handshake."""
+        if self._is_busy() or self.write_paused:
+            message = "A WebSocket has to be a connection's first request, or follow an answer."
+            raise Rejected(400, BadUserInput(message))
+        self._release()
+        factory: Any = self._config.ws_protocol_class
+        protocol = factory(config=self._config, server_state=self.server_state, app_state=self._app_state)
+        protocol.connection_made(self.transport)
+        protocol.data_received(self._upgrade)
+        self.transport.set_protocol(protocol)
+        if rest and not self.transport.is_closing():
+            current: Any = self.transport.get_protocol()
+            current.data_received(rest)
+
+    # Responses
+
+    def _schedule(self, cycle: RequestCycle, app: Any) -> None:
+        """Run the application for a request, at once or when the requests before it are answered."""
+        self._cycle = cycle
+        if self._is_busy():
+            self.pause_reading()
+            self._waiting.append((cycle, app))
+        else:
+            self._start(cycle, app)
+
+    async def _refuse_method(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application for other methods than `METHODS`. It reads some content, so that a request can follow."""
+        rejected, cycle, left = method_not_allowed(), cycle_of(scope), self._patience.discard_bytes
+        assert cycle is not None
+        while (message := await receive()).get("more_body") and left > 0:
+            left -= len(message["body"])
+        self._limits.on_refusal(rejected.status, rejected.error.code)
+        await cycle.respond(rejected.status, *_error_response(rejected.status, rejected.error))
+
+    def _start(self, cycle: RequestCycle, app: ASGIApp) -> None:
+        self._running = cycle
+        # The cycle discards its task itself: a callback of the task would cost another iteration of the loop.
+        if self._config.reset_contextvars:
+            task = self.loop.create_task(cycle.run(app), context=contextvars.Context())
+        else:
+            task = self.loop.create_task(cycle.run(app))
+        cycle.task = task
+        self.tasks.add(task)
+
+    def _is_busy(self) -> bool:
+        return self._running is not None and not self._running.response_complete
+
+    def on_response_complete(self, cycle: RequestCycle) -> None:
+        """Called by the cycle that runs: start the next one, or wait for a request, or end the connection."""
+        self.server_state.total_requests += 1
+        if not cycle.keep_alive:
+            self._waiting.clear()
+            self.close()
+        elif not self.transport.is_closing():
+            if self.read_paused:
+                self.resume_reading()
+            if self._waiting:
+                self._start(*self._waiting.popleft())
+            elif self._state is HEAD and not self._head_begun:
+                self._expect_within(QUIET_SECONDS if self._shutting_down else self._config.timeout_keep_alive)
+
+    def _reject(self, status: int, error: DomainError) -> None:
+        """Answer the request that is being read with an error, and read no further.
+
+        Requests before it are answered first, and then the connection ends without the error.
+        """
+        unfinished = self._cycle if self._state is CONTENT else None
+        self.discard_input()
+        self._limits.on_refusal(status, error.code)
+        if self._waiting and self._waiting[-1][0] is unfinished:
+            self._waiting.pop()
+        elif unfinished is not None and self._running is unfinished:
+            unfinished.disconnect()
+            self._running = self._cycle = None
+        if self._is_busy():
+            assert self._running is not None
+            last = self._waiting[-1][0] if self._waiting else self._running
+            last.keep_alive = False
+            return
+        lines, body = _error_response(status, error)
+        self.transport.write(b"".join([STATUS_LINES[status], lines, b"connection: close\r\n\r\n", body]))
+        self.close()
+
+    @property
+    def leaving(self) -> bool:
+        """Whether every response is the last one of its connection."""
+        return self._shutting_down or self._limits.leaving
+
+    def shutdown(self) -> None:
+        """Called by uvicorn, which accepts no more connections. A request that comes within a second is answered."""
+        self._shutting_down = True
+        if self._state in (DISCARD, CLOSING) and not self._is_busy():
+            self.transport.abort()
+        elif self._state is HEAD and not self._head_begun and not self._is_busy():
+            self._expect_within(max(0.0, self._heard + QUIET_SECONDS - self.loop.time()))
+
+    # Closing
+
+    def close(self) -> None:
+        """End the connection such that the client can read its response first.
+
+        Closed with unread input, the system would reset the connection, and the response could be lost.
+        """
+        if self._state in (CLOSING, CLOSED) or self.transport.is_closing():
+            return
+        self._state = CLOSING
+        self._closing_until = self.loop.time() + self._patience.linger_seconds
+        self.resume_reading()
+        self._linger()
+
+    def _linger(self) -> None:
+        """End our side, but not while content arrives: some clients read no response once it has ended."""
+        now = self.loop.time()
+        if now >= self._closing_until:
+            self._watch_reader() if self.transport.get_write_buffer_size() else self.transport.abort()
+        elif self._cycle is not None and self._cycle.more_content and now - self._heard < SENDING_SECONDS:
+            self._expect_within(min(SENDING_SECONDS, self._closing_until - now))
+        else:
+            self._expect_within(self._closing_until - now)
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+
+    def eof_received(self) -> None:
+        """The client sends nothing more: asyncio closes the transport once its buffer is written."""
+        if self.transport.get_write_buffer_size():
+            self._watch_reader()
+
+    # Flow control
+
+    def pause_reading(self) -> None:
+        if not self.read_paused and self._state in (HEAD, CONTENT):
+            self.read_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.read_paused and not self.transport.is_closing():
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+        self._writable.clear()
+        self._watch_reader()
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        self._writable.set()
+
+    async def drain(self) -> None:
+        """Wait until the client has read enough for more to be written."""
+        while self.write_paused:
+            await self._writable.wait()
+
+    def _watch_reader(self) -> None:
+        if self._reader_timer is None:
+            unread = self.transport.get_write_buffer_size()
+            seconds = self._patience.silent_seconds
+            self._reader_timer = self.loop.call_later(seconds, partial(self._check_reader, unread))
+
+    def _check_reader(self, unread: int) -> None:
+        """Less than a full buffer may wait to be read, unless the connection is to end."""
+        self._reader_timer = None
+        left = self.transport.get_write_buffer_size()
+        if self._state is CLOSING and not left:
+            self._linger()
+        elif left and (self.write_paused or self._state is CLOSING or self.transport.is_closing()):
+            self._watch_reader() if unread - left >= self._patience.least_bytes else self.transport.abort()
+
+    # Deadlines
+
+    def _expect_within(self, seconds: float) -> None:
+        """Set the deadline of the current state. One timer serves all of them, and is seldom replaced."""
+        self._deadline = self.loop.time() + seconds
+        if self._deadline < self._timer_due:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_due = self._deadline
+            self._timer = self.loop.call_later(seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_due = None, inf
+        left = self._deadline - self.loop.time()
+        if left <= 0:
+            self._deadline = inf
+            self._on_deadline()
+        elif left < inf:
+            self._expect_within(left)
+
+    def _on_deadline(self) -> None:
+        head_seconds, silent_seconds = self._patience.head_seconds, self._patience.silent_seconds
+        if self._state is CLOSING:
+            self._linger()
+        elif self._state is CONTENT and self.read_paused:
+            self._expect_within(silent_seconds)  # the application does not read
+        elif self._state is CONTENT:
+            self._reject(408, Timeout(f"Nothing came of the body for {silent_seconds:g} seconds."))
+        elif self._head_begun and self.read_paused:
+            self._expect_within(head_seconds)
+        elif self._head_begun:
+            self._reject(408, Timeout(f"The request's headers did not arrive within {head_seconds:g} seconds."))
+        elif self._cycle is None:
+            self.transport.abort()
+        elif self._shutting_down:
+            self.transport.close()
+        else:
+            self.close()
+
+
+def _size(headers: list[Header]) -> int:
+    """The bytes of header lines."""
+    return sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+def _error_response(status: int, error: DomainError) -> tuple[bytes, bytes]:
+    """The header lines and the body of a response with an error."""
+    body = encode({"errors": [told_error(error)]})
+    lines = b"content-type: application/json; charset=utf-8\r\ncontent-length: %d\r\n" % len(body)
+    lines += lines_of(SECURITY_HEADERS)
+    if status == 405:
+        lines += b"allow: %b\r\n" % ALLOW.encode()
+    if "retryAfter" in error.extensions:
+        lines += b"retry-after: %d\r\n" % error.extensions["retryAfter"]
+    return lines, body

@@ -1,0 +1,139 @@
+"""Whole answers over HTTP: their headers, and their status, which two editions of GraphQL over HTTP tell differently.
+
+https://graphql.github.io/graphql-over-http/draft/
+"""
+
+import math
+from enum import StrEnum
+from typing import NamedTuple
+
+from starlette.types import Send
+
+from datastore.errors import Forbidden, IdempotencyMismatch, Internal, Throttled, Timeout, Unauthenticated, Unavailable
+from server.http.headers import lines_of
+from server.http.media_types import GRAPHQL, JSON
+from server.http.refusals import Refused
+from server.operations.outcome import Allowance, Outcome, Stage, encode, masked, told_error
+
+_STATUS_OF_CODE = {
+    Unauthenticated.code: 401,
+    Forbidden.code: 403,
+    # https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07#section-2.7
+    IdempotencyMismatch.code: 422,
+    Throttled.code: 429,
+    Internal.code: 500,
+    Unavailable.code: 503,
+    Timeout.code: 504,
+}
+# Proxies and clients of any age are to slow down, or come back later.
+_WHATEVER_THE_TYPE = (Throttled.code, Unavailable.code)
+
+
+class HttpProfile(StrEnum):
+    """Which edition the statuses follow: the one that the public audit holds, or the draft of 2026.
+
+    The draft tells an invalid document from one that cannot be parsed (422 and 400), for plain JSON too. Its status 294
+    for partial results is not sent: it is a SHOULD that the draft's own examples contradict.
+    """
+
+    EDITION_2025 = "2025"
+    DRAFT_2026 = "draft2026"
+
+
+class Reply(NamedTuple):
+    """A status and a JSON body. What is left of the caller's budget is told with it; `headers` replace those of all."""
+
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    allowance: Allowance | None = None
+
+
+def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
+    """What is answered when an operation has ended, or was not begun."""
+    if not outcome.errors and outcome.replayed is None:
+        return Reply(200, outcome.body, content_type, (), outcome.allowance)
+    status, told = _status(outcome, content_type, profile), _told_by(outcome)
+    return Reply(status, outcome.body, content_type, told, outcome.allowance)
+
+
+def refusal(refused: Refused, content_type: str) -> Reply:
+    """What is answered to a request that is no GraphQL request, or not one that is taken."""
+    return Reply(refused.status, encode({"errors": [told_error(refused.error)]}), content_type, refused.headers)
+
+
+def fault(error: Exception) -> Reply:
+    """What is answered when something broke that should not."""
+    return Reply(500, encode({"errors": [masked(error)]}))
+
+
+async def send_reply(send: Send, answer: Reply) -> None:
+    """Send it as ASGI has it."""
+    await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer)})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def head_of(answer: Reply) -> bytes:
+    """Its headers, as `RequestCycle.respond` takes them."""
+    if answer.headers:
+        return lines_of(_headers(answer))
+    return _USUAL[answer.content_type] % len(answer.body) + _lines(answer.allowance)
+
+
+# The headers of nearly all answers, written out.
+_USUAL = {
+    media: b"content-type: %b; charset=utf-8\r\ncontent-length: %%d\r\ncache-control: no-store\r\nvary: accept\r\n"
+    % media.encode()
+    for media in (JSON, GRAPHQL)
+}
+
+
+def _lines(allowance: Allowance | None) -> bytes:
+    """As `_headers` tells of it, written out."""
+    if allowance is None:
+        return b""
+    left, reset = allowance.remaining, allowance.reset
+    return b"ratelimit-limit: %.0f\r\nratelimit-remaining: %.0f\r\nratelimit-reset: %d\r\n" % (
+        allowance.limit,
+        left if left > 0 else 0,
+        math.ceil(reset) if reset else 0,
+    )
+
+
+def _headers(answer: Reply) -> list[tuple[bytes, bytes]]:
+    headers = {
+        b"content-type": f"{answer.content_type}; charset=utf-8".encode(),
+        b"content-length": b"%d" % len(answer.body),
+        b"cache-control": b"no-store",
+        b"vary": b"accept",
+    }
+    if answer.status == 304:  # about a body that is not sent
+        del headers[b"content-type"], headers[b"content-length"]
+    if answer.allowance is not None:
+        headers[b"ratelimit-limit"] = b"%.0f" % answer.allowance.limit
+        headers[b"ratelimit-remaining"] = b"%.0f" % max(answer.allowance.remaining, 0)
+        headers[b"ratelimit-reset"] = b"%d" % math.ceil(answer.allowance.reset)
+    headers.update(answer.headers)
+    return [*headers.items()]
+
+
+def _status(outcome: Outcome, content_type: str, profile: HttpProfile) -> int:
+    if not outcome.is_failure:
+        return 200
+    # In the older edition, clients that ask for plain JSON take everything but 200 for a failure of the way here.
+    if profile is HttpProfile.EDITION_2025 and content_type == JSON and outcome.code not in _WHATEVER_THE_TYPE:
+        return 200
+    if profile is HttpProfile.DRAFT_2026 and outcome.stage is not Stage.PARSING:
+        return _STATUS_OF_CODE.get(outcome.code or "", 422)
+    return _STATUS_OF_CODE.get(outcome.code or "", 400)
+
+
+def _told_by(outcome: Outcome) -> tuple[tuple[bytes, bytes], ...]:
+    """The headers that an outcome brings along."""
+    told: dict[str, str] = {}
+    if outcome.is_failure and "retryAfter" in outcome.described[0]["extensions"]:
+        told["retry-after"] = f"{math.ceil(outcome.described[0]['extensions']['retryAfter'])}"
+    if outcome.replayed is not None:
+        told["idempotency-replayed"] = "true"
+    return tuple((name.encode(), value.encode()) for name, value in told.items())

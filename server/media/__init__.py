@@ -1,0 +1,1 @@
+"""Files over HTTP: uploads and downloads of the local object store."""

@@ -1,0 +1,51 @@
+"""`/metrics`: the figures of this process in Prometheus's text form, for those who may see them."""
+
+import hmac
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from datastore.errors import DomainError, Forbidden, Unauthenticated
+from resolvers.shared.authorization import Identity, Role
+from server.operations.lifecycle import Identify
+from server.operations.outcome import told_error
+from server.security.jwt import bearer
+
+
+class MetricsPage:
+    """Answers those who bear `token`, and tokens of admins and services."""
+
+    def __init__(self, registry: CollectorRegistry, identify: Identify, token: str | None = None) -> None:
+        self._registry = registry
+        self._identify = identify
+        self._token = token
+
+    async def respond(self, request: Request) -> Response:
+        try:
+            await self._check(bearer(request.headers.get("authorization")))
+        except DomainError as error:
+            headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
+            status = {Unauthenticated.code: 401, Forbidden.code: 403}.get(error.code, 503)
+            return JSONResponse({"errors": [told_error(error)]}, status, headers)
+        return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def _check(self, token: str | None) -> None:
+        if token is None:
+            raise Unauthenticated("Figures are for those who bear the metrics token, and for admins and services.")
+        if self._token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
+            return
+        identity = await self._of(token)
+        if identity is None or identity.role is Role.USER:
+            raise Forbidden("Figures are for admins and services.")
+
+    async def _of(self, token: str) -> Identity | None:
+        try:
+            return await self._identify(token)
+        except Unauthenticated as error:
+            if self._token is None:
+                raise
+            problem = str(error)
+            told = f"This is neither the metrics token nor a JWT that counts: {problem[0].lower()}{problem[1:]}"
+            raise Unauthenticated(told) from None

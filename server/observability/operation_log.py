@@ -1,0 +1,136 @@
+"""One line in the log for each operation, as text for people or as JSON for programs."""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from datastore.model.log_redaction import without_emails
+from server.operations.lifecycle import Report
+from server.operations.outcome import Stage
+from server.operations.request import Caller
+
+LONGEST_NAME = 100
+LOGGER = "gateway.operations"
+REFUSED_LINES, REFUSED_LINES_PER_SECOND = 100, 10
+
+_log = logging.getLogger(LOGGER)
+
+
+class JsonLines(logging.Formatter):
+    """A JSON object a line: time, level, logger, message, and the fields that a record brings along."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+        }
+        if type(record.msg) is OperationLine:
+            line["message"] = "operation"
+            line.update(record.msg.fields)
+        else:
+            line["message"] = record.getMessage()
+            line.update(getattr(record, "fields", {}))
+        if record.exc_info:
+            line["trace"] = without_emails(self.formatException(record.exc_info))
+        return orjson.dumps(line, default=str).decode()
+
+
+class OperationLine:
+    """What a record of an operation has for a message: it becomes text where a handler writes text."""
+
+    __slots__ = ("fields",)
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return "operation " + " ".join([f"{name}={_plain(value)}" for name, value in self.fields.items()])
+
+
+class OperationLog:
+    """Writes a line for each operation: neither its text nor its variables, and of the caller the kind alone.
+
+    Operations that were refused before they were executed cost their clients next to nothing: of those the process
+    writes a hundred lines, and then ten each second. The next line has the number of the others as `omitted`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left = float(REFUSED_LINES)
+        self._at = clock()
+        self._omitted = 0
+
+    def __call__(self, report: Report) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        if report.stage is Stage.EXECUTION:
+            _write(report, 0)
+        elif self._may_write():
+            omitted, self._omitted = self._omitted, 0
+            _write(report, omitted)
+        else:
+            self._omitted += 1
+
+    def _may_write(self) -> bool:
+        now = self._clock()
+        self._left = min(float(REFUSED_LINES), self._left + (now - self._at) * REFUSED_LINES_PER_SECOND)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+def _write(report: Report, omitted: int) -> None:
+    fields = _fields(report)
+    if omitted:
+        fields["omitted"] = omitted
+    # Logger.info would look through the stack for who calls it.
+    line = OperationLine(fields)
+    _log.handle(_log.makeRecord(LOGGER, logging.INFO, __file__, 0, line, (), None, "log_operation"))
+
+
+def _fields(report: Report) -> dict[str, Any]:
+    """What is known of it, in the order in which it is read; what there is nothing of is left out."""
+    # `_value_`: what `value` is behind a property that takes longer than the rest of a field.
+    operation = report.operation
+    name = operation.name if operation else report.asked.name
+    document, codes, patterns = report.document_hash, report.codes, report.patterns
+    fields: dict[str, Any] = {
+        "name": name[:LONGEST_NAME] if name else None,
+        "type": operation.kind._value_ if operation else None,
+        "document": document[:16] if document else None,
+        "documentId": report.asked_id if document is None else None,
+        "transport": report.transport._value_,
+        "caller": kind_of(report.caller),
+        "stage": report.stage._value_,
+        "codes": sorted(set(codes)) if codes else None,
+        "errorIds": list(report.error_ids) or None,
+        "replayed": report.replayed or None,
+        "cost": round(report.estimate, 1),
+        "units": report.units,
+        "calls": report.calls,
+        "patterns": sorted(patterns) if patterns else None,
+        "retries": report.retries,
+        "events": report.events or None,
+        "bytes": report.sent,
+        "ms": round(report.seconds * 1000, 1),
+        "traceId": report.trace_id,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def kind_of(caller: Caller) -> str:
+    """anonymous, user, admin or system."""
+    return caller.identity.role._value_ if caller.identity else "anonymous"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, str):
+        return value if value.isprintable() and " " not in value else repr(value)
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

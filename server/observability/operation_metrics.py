@@ -1,0 +1,176 @@
+"""Figures about operations and the DynamoDB calls behind them, for Prometheus.
+
+Labels are bounded by the schema and the tables: clients choose names of operations, so those are none.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from datastore.session.metering import Call
+from server.observability.counters import Count, Counts, Labels, Spread, Spreads
+from server.operations.lifecycle import Report
+from server.operations.outcome import Stage
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
+# How many calls, what they consumed, how long they took, and by which labels: found once for all calls that are alike.
+_OfCall = tuple[Count, Count, Spread, Labels]
+_EXECUTION = Stage.EXECUTION
+RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
+
+
+# When a series began would be told beside each, as a series of its own.
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+class OperationMetrics:
+    """`operation` hears of each operation that is over, `call` of each call to DynamoDB, also of background work.
+
+    `prefix` is what the store's table names begin with: figures have the declared names.
+    """
+
+    def __init__(self, registry: CollectorRegistry, prefix: str = "") -> None:
+        self._prefix = prefix
+        self._registry = registry
+        of_operations = ("transport", "type", "field")
+        self._operations = self._counter(
+            "gateway_operations",
+            "Operations that were executed, by their first error's code, or OK.",
+            *of_operations,
+            "code",
+        )
+        self._seconds = self._histogram(
+            "gateway_operation_duration_seconds", "How long queries and mutations took.", SECONDS, *of_operations
+        )
+        self._units = self._histogram(
+            "gateway_operation_units", "Capacity units that DynamoDB reported for a query or mutation.", UNITS, "type"
+        )
+        self._ratio = self._histogram(
+            "gateway_operation_units_to_estimate",
+            "What a query or mutation cost in read units, for each that was estimated.",
+            RATIOS,
+            "type",
+        )
+        self._refused = self._counter(
+            "gateway_operations_refused", "Operations of which nothing was executed.", "stage", "code"
+        )
+        self._http_refusals = self._counter(
+            "gateway_http_refusals",
+            "Requests, connections and WebSocket handshakes that came to no operation, or broke (500).",
+            "status",
+            "code",
+        )
+        self._closed = self._counter("gateway_websocket_closed", "WebSockets that the server closed.", "code")
+        self._events = self._counter("gateway_events", "Events that subscribers were sent.", "transport")
+        self._bytes = self._counter("gateway_sent_bytes", "Bytes of answers and events.", "transport")
+        of_calls = ("operation", "table", "index")
+        self._calls = self._counter("gateway_dynamodb_calls", "Calls to DynamoDB.", *of_calls)
+        self._capacity = self._counter("gateway_dynamodb_units", "Capacity units that DynamoDB reported.", *of_calls)
+        self._retries = self._counter("gateway_dynamodb_retries", "Tries beyond the first.", *of_calls)
+        self._waits = self._histogram(
+            "gateway_dynamodb_call_duration_seconds", "How long a call took, with all its tries.", SECONDS, "operation"
+        )
+        self._of_calls: dict[tuple[str, str, str | None], _OfCall] = {}
+        self._of_operations: dict[tuple[str, str, str, str], _OfOperation] = {}
+        ProcessCollector(registry=registry)
+
+    def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None:
+        """A figure that is read when it is asked for."""
+        Gauge(name, help_, registry=self._registry).set_function(read)
+
+    def count(self, name: str, help_: str, read: Callable[[], float]) -> None:
+        """A figure that only grows, and is read when it is asked for. Its name gets `_total` in the end."""
+        self._registry.register(_Count(name, help_, read))
+
+    def operation(self, report: Report) -> None:
+        """Count an operation that is over."""
+        # `_value_`: what `value` is behind a property that takes longer than the counting.
+        transport = report.transport._value_
+        code = report.codes[0] if report.codes else "OK"
+        if report.operation is None or report.stage is not _EXECUTION:
+            self._bytes.add((transport,), report.sent)
+            self._refused.add((report.stage._value_, code))
+            return
+        labels = transport, report.operation.kind._value_, report.operation.root_field, code
+        figures = self._of_operations.get(labels)
+        if figures is None:
+            figures = self._of_operations[labels] = self._figures_of(*labels)
+        figures.sent.amount += report.sent
+        figures.operations.amount += 1
+        if figures.events is not None:
+            figures.events.amount += report.events
+        if figures.seconds is not None and figures.units is not None:
+            figures.seconds.observe(report.seconds)
+            figures.units.observe(report.units)
+            if report.estimate > 0 and report.calls and not report.replayed:
+                self._ratio.observe((labels[1],), report.price / report.estimate)
+
+    def _figures_of(self, transport: str, kind: str, field: str, code: str) -> "_OfOperation":
+        sent, operations = self._bytes.of((transport,)), self._operations.of((transport, kind, field, code))
+        if kind == "subscription":
+            return _OfOperation(sent, operations, events=self._events.of((transport,)))
+        seconds, units = self._seconds.of((transport, kind, field)), self._units.of((kind,))
+        return _OfOperation(sent, operations, seconds=seconds, units=units)
+
+    def http_refusal(self, status: int, code: str) -> None:
+        """Count a request that came to no operation: its form, its token, its origin or the load were against it."""
+        self._http_refusals.add((str(status), code))
+
+    def websocket_closed(self, code: int) -> None:
+        """Count a WebSocket that the server closed with this code."""
+        self._closed.add((str(code),))
+
+    def call(self, call: Call) -> None:
+        """Count a call to DynamoDB."""
+        asked = call.operation, self._table(call.tables), call.index
+        figures = self._of_calls.get(asked)
+        if figures is None:
+            figures = self._of_calls[asked] = self._figures(*asked)
+        calls, units, waits, labels = figures
+        calls.amount += 1
+        units.amount += call.units
+        waits.observe(call.seconds)
+        if call.attempts > 1:
+            self._retries.add(labels, call.attempts - 1)
+
+    def _figures(self, operation: str, table: str, index: str | None) -> _OfCall:
+        labels = operation, table, index or ""
+        return self._calls.of(labels), self._capacity.of(labels), self._waits.of((operation,)), labels
+
+    def _table(self, names: Sequence[str]) -> str:
+        """Which tables a batch or a transaction is over, and in which order, is up to clients, so it is not told."""
+        return names[0].removeprefix(self._prefix) if len(names) == 1 else "several"
+
+    def _counter(self, name: str, help_: str, *labels: str) -> Counts:
+        return Counts(self._registry, name, help_, labels)
+
+    def _histogram(self, name: str, help_: str, bounds: Sequence[float], *labels: str) -> Spreads:
+        return Spreads(self._registry, name, help_, bounds, labels)
+
+
+@dataclass(slots=True)
+class _OfOperation:
+    """What operations that are alike are counted in: there are as many as fields and codes."""
+
+    sent: Count
+    operations: Count
+    events: Count | None = None
+    seconds: Spread | None = None
+    units: Spread | None = None
+
+
+class _Count(Collector):
+    """One counter that something else keeps."""
+
+    def __init__(self, name: str, help_: str, read: Callable[[], float]) -> None:
+        self._name = name
+        self._help = help_
+        self._read = read
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily(self._name, self._help, self._read())

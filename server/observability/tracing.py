@@ -1,0 +1,120 @@
+"""OpenTelemetry spans: one for each operation, and one for each of its calls to DynamoDB. None for fields.
+
+Names and attributes are those of the semantic conventions: https://opentelemetry.io/docs/specs/semconv/graphql/ and
+https://opentelemetry.io/docs/specs/semconv/database/dynamodb/
+"""
+
+import os
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from datastore.session.metering import Call
+from server.observability.operation_log import LONGEST_NAME, kind_of
+from server.operations.lifecycle import Report
+
+SERVICE = "dynamodb-graphql-gateway"
+_NANO = 1_000_000_000
+_parents = TraceContextTextMapPropagator()
+
+
+class OperationTracing:
+    """Makes spans from what reports tell. `prefix` is what the store's table names begin with."""
+
+    def __init__(self, provider: TracerProvider, prefix: str = "") -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer(SERVICE)
+        self._prefix = prefix
+        self._spans: dict[int, Span] = {}
+
+    def began(self, report: Report) -> None:
+        parent = _parents.extract({"traceparent": report.asked.traceparent}) if report.asked.traceparent else Context()
+        kind = report.operation.kind.value if report.operation else "refused"
+        span = self._tracer.start_span(f"graphql {kind}", parent, kind=SpanKind.SERVER, attributes=_asked(report))
+        self._spans[id(report)] = span
+        known = span.get_span_context()
+        if known.trace_flags & TraceFlags.SAMPLED:
+            report.trace_id = trace.format_trace_id(known.trace_id)
+
+    def measured(self, report: Report) -> None:
+        span = self._spans[id(report)]
+        if span.is_recording():
+            parent = trace.set_span_in_context(span, Context())
+            for call in report.latest:
+                self._call(call, parent)
+
+    def ended(self, report: Report) -> None:
+        span = self._spans.pop(id(report))
+        span.set_attributes(_became(report))
+        if report.codes:
+            span.set_status(Status(StatusCode.ERROR, report.codes[0]))
+        span.end()
+
+    def close(self) -> None:
+        """Send what has not been sent yet."""
+        self._provider.shutdown()
+
+    def _call(self, call: Call, parent: Context) -> None:
+        began = int(call.began * _NANO)
+        attributes: dict[str, Any] = {
+            "db.system.name": "aws.dynamodb",
+            "db.operation.name": call.operation,
+            "aws.dynamodb.table_names": [name.removeprefix(self._prefix) for name in call.tables],
+            "gateway.patterns": call.patterns,
+            "gateway.capacity_units": call.units,
+            "gateway.retries": call.attempts - 1,
+        }
+        if call.index is not None:
+            attributes["aws.dynamodb.index_name"] = call.index
+        span = self._tracer.start_span(
+            f"DynamoDB.{call.operation}", parent, kind=SpanKind.CLIENT, attributes=attributes, start_time=began
+        )
+        span.end(began + int(call.seconds * _NANO))
+
+
+def _asked(report: Report) -> dict[str, Any]:
+    name = report.operation.name if report.operation else report.asked.name
+    known = {
+        "graphql.operation.name": (name or "")[:LONGEST_NAME] or None,
+        "graphql.operation.type": report.operation.kind.value if report.operation else None,
+        "graphql.document.hash": report.document_hash,
+        "gateway.document_id": report.asked_id,
+        "gateway.transport": report.transport.value,
+        "gateway.caller": kind_of(report.caller),
+        "gateway.cost": report.estimate,
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _became(report: Report) -> dict[str, Any]:
+    return {
+        "gateway.stage": report.stage.value,
+        "gateway.codes": sorted(set(report.codes)),
+        "gateway.capacity_units": report.units,
+        "gateway.calls": report.calls,
+        "gateway.patterns": sorted(report.patterns),
+        "gateway.retries": report.retries,
+        "gateway.events": report.events,
+        "gateway.sent_bytes": report.sent,
+    }
+
+
+def exporting(prefix: str = "") -> OperationTracing:
+    """Spans sent by OTLP over HTTP, in batches by a thread. Where to, and how many, say OpenTelemetry's variables."""
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=_resource())
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return OperationTracing(provider, prefix)
+
+
+def _resource() -> Resource:
+    """What OpenTelemetry's variables say of this service comes before its own name."""
+    named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
+    return Resource.create({} if named else {"service.name": SERVICE})

@@ -1,0 +1,1 @@
+"""The life of an operation: request, admission, execution, billing, idempotency and outcome."""

@@ -1,0 +1,83 @@
+"""Cross-origin resource sharing: pages of the configured origins may read the answers, and no others.
+
+https://fetch.spec.whatwg.org/#http-cors-protocol
+"""
+
+from collections.abc import Collection
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from server.http.cycle import cycle_of
+from server.http.headers import lines_of
+from server.security.origins import canonical, canonical_all
+
+PREFLIGHT_SECONDS = 600
+_MAY_SEND = (
+    "accept",
+    "apollo-require-preflight",
+    "apollographql-client-name",
+    "apollographql-client-version",
+    "authorization",
+    "cache-control",
+    "content-type",
+    "idempotency-key",
+    "if-none-match",
+    "last-event-id",
+    "traceparent",
+    "tracestate",
+    "x-apollo-operation-name",
+    "x-explain",
+    "x-graphql-require-preflight",
+)
+_MAY_READ = (
+    "etag",
+    "idempotency-replayed",
+    "ratelimit-limit",
+    "ratelimit-remaining",
+    "ratelimit-reset",
+    "retry-after",
+    "www-authenticate",
+)
+_MAY = [
+    (b"access-control-allow-methods", b"GET, POST"),
+    (b"access-control-allow-headers", ", ".join(_MAY_SEND).encode()),
+    (b"access-control-max-age", str(PREFLIGHT_SECONDS).encode()),
+]
+
+
+class CrossOrigin:
+    """An ASGI application shared with pages of `allowed_origins`, as `https://host[:port]`; without any, it is left
+    as it is. Its errors are shared too, so that a page can tell them.
+
+    Nothing here goes by cookies, so browsers are never allowed to send them: a page asks without credentials.
+    """
+
+    def __init__(self, app: ASGIApp, allowed_origins: Collection[str]) -> None:
+        self._app = app
+        self._allowed = canonical_all(allowed_origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._allowed:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        origin = headers.get("origin", "")
+        shared = [(b"vary", b"origin")]
+        if canonical(origin) in self._allowed:
+            shared.append((b"access-control-allow-origin", origin.encode("latin-1")))
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                await send({"type": "http.response.start", "status": 204, "headers": shared + _MAY})
+                await send({"type": "http.response.body", "body": b""})
+                return
+            shared.append((b"access-control-expose-headers", ", ".join(_MAY_READ).encode()))
+
+        async def share(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message["headers"], *shared]}
+            await send(message)
+
+        cycle = cycle_of(scope)
+        if cycle is not None:
+            cycle.add_header_lines(lambda: lines_of(shared))
+        await self._app(scope, receive, share)

@@ -1,0 +1,69 @@
+"""The shared cost of events: subscribers owe equal shares, which are charged once they reach a minimum."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from datastore.session.metering import Meter
+from server.operations.billing import Accounts
+from server.operations.lifecycle import OverBudget, event_units
+from server.operations.outcome import Outcome
+from server.subscriptions.group_member import Member
+
+# Shares below this are not charged: an event shared by very many subscribers is free.
+LEAST_SHARE = 0.001
+
+
+class Owing:
+    """The debts of a group's members. `spawn` runs what goes on to its end although the group may be over."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        members: Iterable[Member],
+    ) -> None:
+        self._accounts = accounts
+        self._spawn = spawn
+        self._members = members
+        self._settling: asyncio.Task[None] | None = None
+        self.may_owe = False
+
+    def charge(
+        self, taken: Meter, members: Sequence[Member], outcome: Outcome | None = None, *, knows_all: bool
+    ) -> None:
+        """Charge the members for what was read for them, and for the outcome that is made of it.
+
+        Those who have left pay where none of them is here any more, and nobody else does.
+        """
+        answer = 0.0 if outcome is None or not members else event_units(members[0].subscriber.request, outcome)
+        if answer < LEAST_SHARE * len(members):
+            answer = 0.0
+        if not taken.calls and not taken.behind and knows_all and not answer:
+            return
+        owing = [member for member in members if not member.is_over] or members
+        for member in owing:
+            member.subscriber.share(taken, len(owing), answer, knows_all=knows_all)
+            if member.is_over:
+                self._spawn(member.subscriber.settle_late())
+        if owing:
+            self._accounts.trace(owing[0].report)
+        self.may_owe = True
+
+    def settle_soon(self) -> None:
+        """Have those pay who owe enough, and end those who cannot."""
+        if not self.may_owe or not (self._settling is None or self._settling.done()):
+            return
+        due = [member for member in self._members if member.subscriber.is_due]
+        self.may_owe = any(not member.report.events for member in due)
+        due = [member for member in due if member.report.events]
+        if due:
+            self._settling = self._spawn(self._settle(due))
+
+    async def _settle(self, members: Iterable[Member]) -> None:
+        for member in members:
+            if not member.is_over:
+                try:
+                    await member.subscriber.settle()
+                except OverBudget as refusal:
+                    member.refuse(refusal)

@@ -1,0 +1,115 @@
+"""What is made of an event for a member, and for whom else it is good."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from graphql.execution import Executor, execute_subscription_event
+
+from datastore.session.metering import Meter
+from resolvers.shared.event_source import Shared
+from resolvers.shared.resume_position import Mark, Progress
+from server.admission.deadlines import Deadlines
+from server.admission.time_slices import TimeSlices
+from server.operations.billing import Accounts
+from server.operations.foreign_cancellation import cut_off
+from server.operations.lifecycle import OperationContext
+from server.operations.outcome import Outcome, failure, outcome_of
+from server.subscriptions.group_member import Member
+from server.subscriptions.unshared import too_late
+
+
+class Event(NamedTuple):
+    """An event, up to where all is told with it, and how many others it has taken the place of."""
+
+    event: Any
+    mark: Mark | None
+    known: str
+    left_out: int = 0
+
+    @classmethod
+    def of(cls, event: Any, progress: Progress) -> "Event":
+        """What a source has just given, with its progress."""
+        return cls(event, progress.mark, progress.known, progress.taken_left_out())
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What was made of an event for one member, and whether that depends on who they are."""
+
+    event: Any
+    outcome: Outcome
+    member: Member
+    is_personal: bool
+    taken: Meter
+    knows_all: bool
+
+    def of(self, members: Sequence[Member]) -> tuple[list[Member], list[Member]]:
+        """Those whom it is for, and the others."""
+        rights = self.member.rights
+        if not self.is_personal:
+            return [*members], []
+        alike = [member for member in members if member.rights == rights]
+        return alike, [] if len(alike) == len(members) else [one for one in members if one.rights != rights]
+
+
+class Maker:
+    """Executes the events of a source, each in a context of the member for whom it is. `open` are those contexts."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        source: Shared[Any],
+        executor: Executor[Any],
+        deadlines: Deadlines,
+        slices: TimeSlices,
+    ) -> None:
+        self._accounts = accounts
+        self._slices = slices
+        self._source = source
+        self._executor = executor
+        self._deadlines = deadlines
+        self.open: set[OperationContext] = set()
+
+    async def made(self, member: Member, told: Event | None, standing: Mark | None) -> Made:
+        """What an event, or how things stand without one, is to a member and all who may be told the same.
+
+        `standing` is up to where all had been told when that begins to be read.
+        """
+        if self._slices.is_used_up:
+            await self._slices.turn()
+        context = self._accounts.opened(member.subscriber.request)
+        self.open.add(context)
+        source = self._source
+        event, mark, known, left_out = told or Event(None, standing, "")
+        try:
+            with self._deadlines.limited():
+                if told is None and source.first is not None:
+                    event = await source.first(context)  # type: ignore[arg-type]
+                    context.told()
+                    known = source.known(event)
+                elif source.check is not None:
+                    await source.check(context, event)  # type: ignore[arg-type]
+                outcome = await self._executed(event, context)
+                if mark is not None and not outcome.is_failure:
+                    outcome.mark(mark.id(known), mark.number)
+                    outcome.stand_for(left_out)
+        except TimeoutError:
+            outcome = failure(too_late(self._deadlines))
+        except asyncio.CancelledError as cancelled:
+            outcome = failure(cut_off(cancelled))
+        except Exception as problem:
+            outcome = failure(problem)
+        finally:
+            self.open.discard(context)
+            knows_all = context.meter.knows_all
+            context.close()
+        return Made(event, outcome, member, context.knows_who_asks, context.meter.take(), knows_all)
+
+    async def _executed(self, event: Any, context: OperationContext) -> Outcome:
+        with self._slices.used():
+            executor = self._executor.build_per_event_executor(event)
+            executor.context_value = context
+            result: Any = execute_subscription_event(executor)
+        return outcome_of(await result if executor.is_awaitable(result) else result)

@@ -1,0 +1,397 @@
+"""Subscriptions: how they begin, and who is told their events.
+
+Those that are equal have one source and one execution of each event (`groups`). Others are executed by themselves.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine
+from contextlib import aclosing
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import orjson
+from graphql import ExecutionResult
+from graphql.execution import Executor, create_source_event_stream
+
+from datastore.change_streams.broadcast import Keeping
+from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
+from datastore.errors import DomainError
+from resolvers.shared.event_source import Shared
+from resolvers.shared.resume_position import Mark, Progress
+from server.admission.client_address import payer
+from server.admission.deadlines import Deadlines
+from server.admission.load_shedding import Load
+from server.admission.quotas import Places
+from server.admission.time_slices import TimeSlices
+from server.documents.document_cache import Documents, PreparedOperation
+from server.operations.billing import Accounts, not_admitted
+from server.operations.executor_choice import answered, executor_of
+from server.operations.foreign_cancellation import cut_off
+from server.operations.lifecycle import OperationContext, OverBudget, Report, Request
+from server.operations.outcome import Outcome, failure
+from server.operations.request import Transport
+from server.subscriptions.broadcast_group import Group
+from server.subscriptions.group_member import Rights, rights_of
+from server.subscriptions.pull_queue import pulled
+from server.subscriptions.replay import Missed
+from server.subscriptions.resume_bindings import binding_of, resume_of
+from server.subscriptions.subscriber import Following, Listener, Subscriber, Whereabouts
+from server.subscriptions.unshared import Own, outcomes_of
+
+_Asked = tuple[PreparedOperation, bytes]
+
+
+class _Shared(NamedTuple):
+    """A group to be joined, and what of its events was missed."""
+
+    group: Group
+    missed: Missed | None = None
+
+
+class Streams:
+    """The subscriptions of a process, each within the places and the turns there are.
+
+    Of one that is asked for each answer at most so many bytes wait; 0 is without limit.
+    """
+
+    def __init__(
+        self,
+        documents: Documents,
+        accounts: Accounts,
+        load: Load,
+        places: Places,
+        deadlines: Deadlines,
+        slices: TimeSlices,
+        ids: ResumeIds,
+        most_bytes: int = 0,
+    ) -> None:
+        self._documents = documents
+        self._ids = ids
+        self._accounts = accounts
+        self._load = load
+        self._places = places
+        self._deadlines = deadlines
+        self._slices = slices
+        self._most_bytes = most_bytes
+        # Groups of whoever asks, or else of those with the same rights.
+        self._groups: dict[_Asked, Group] = {}
+        self._own_groups: dict[tuple[_Asked, Rights | None], Group] = {}
+        self._personal: WeakSet[PreparedOperation] = WeakSet()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def aclose(self) -> None:
+        """Wait until those that have ended are paid for, and told of."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    async def follow(self, request: Request, listener: Listener) -> Following:
+        """Have the answers delivered until it is over or stopped.
+
+        When this returns it runs; nothing is delivered before, except why it does not.
+        """
+        subscriber = Subscriber(self._accounts, self._places, request)
+        begun = await self._begun(subscriber)
+        if isinstance(begun, _Shared):
+            return begun.group.join(subscriber, listener, begun.missed)
+        if isinstance(begun, Own):
+            return self._driven(listener, subscriber, begun)
+        await subscriber.end()
+        if begun.is_failure:
+            listener.finish(begun)
+        else:
+            listener.deliver(begun, None)
+            listener.finish(None)
+        return _ENDED
+
+    async def stream(self, request: Request, whereabouts: Whereabouts) -> AsyncGenerator[Outcome, None]:
+        """The answers, as they are asked for. The caller closes the generator: that releases the source."""
+        subscriber = Subscriber(self._accounts, self._places, request)
+        begun = await self._begun(subscriber)
+        if isinstance(begun, Outcome):
+            await subscriber.end()
+            yield begun
+            return
+        whereabouts.after = subscriber.resumes_after
+        if isinstance(begun, _Shared):
+            group, missed = begun
+            outcomes = pulled(lambda listener: group.join(subscriber, listener, missed), whereabouts, self._most_bytes)
+        elif begun.keeping is not None:
+            own = begun
+            outcomes = pulled(lambda listener: self._driven(listener, subscriber, own), whereabouts, self._most_bytes)
+        else:
+            own = begun
+            whereabouts.how = lambda: own.progress.standing
+            outcomes = self._executed(subscriber, begun)
+        async with aclosing(outcomes):
+            async for outcome in outcomes:
+                yield outcome
+
+    async def _begun(self, subscriber: Subscriber) -> _Shared | Own | Outcome:
+        """What is to be joined, or the answer that is all there is. The subscriber is ended if this is cancelled."""
+        request = subscriber.request
+        context: OperationContext | None = None
+        missed: Missed | None = None
+        try:
+            resume = resume_of(request, self._ids)
+            subscriber.take_place()
+            async with self._load.turn(payer(request.caller)):
+                await subscriber.admit()
+                asked = _asked(request)
+                group = self._group_of(request, asked)
+                if group is not None and resume is None:
+                    return _Shared(group)
+                context = self._opened(request, resume)
+                begun = await self._source(request, context)
+                _check_known(begun, context)
+                if resume is not None and (missed := _missed(begun, context, asked)) is not None:
+                    context = self._opened(request, None)
+                    begun = await self._source(request, context)
+            if isinstance(begun, tuple):
+                executor, source = begun
+                if isinstance(source, Shared) and asked is not None:
+                    return _Shared(self._joined_group(subscriber, asked, executor, source, context), missed)
+                return Own(context, executor, source, _wants_places(request))
+            outcome = answered(begun)
+            outcome.allowance = subscriber.allowance
+        except DomainError as error:
+            outcome = not_admitted(error)
+        except Exception as error:
+            outcome = failure(error)
+        except BaseException:
+            self._put_down(subscriber, context, missed)
+            await subscriber.end()
+            raise
+        if context is not None:
+            self._accounts.explain(request, outcome, context.meter)
+        self._put_down(subscriber, context, missed)
+        subscriber.note(outcome)
+        return outcome
+
+    def _put_down(self, subscriber: Subscriber, context: OperationContext | None, missed: Missed | None = None) -> None:
+        for one in (context, None if missed is None else missed.context):
+            if one is not None:
+                one.close()
+                subscriber.measure(one.meter)
+
+    async def _source(
+        self, request: Request, context: OperationContext
+    ) -> tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult:
+        """What executes its events, and where they come from; or the errors for which there are none."""
+        executor = executor_of(request).build(
+            self._documents.schema,
+            request.operation.document.node,
+            context_value=context,
+            raw_variable_values=request.asked.variables,
+            operation_name=request.operation.name,
+            hide_suggestions=self._documents.hides_suggestions,
+        )
+        if isinstance(executor, list):
+            return ExecutionResult(None, errors=executor)
+        try:
+            source: Any = create_source_event_stream(executor)
+            source = await source if executor.is_awaitable(source) else source
+        except asyncio.CancelledError as cancelled:
+            raise cut_off(cancelled) from None
+        return source if isinstance(source, ExecutionResult) else (executor, source)
+
+    def _opened(self, request: Request, resume: Resume | None) -> OperationContext:
+        context = self._accounts.opened(request)
+        context.progress = Progress(resume, self._ids.sealer(binding_of(request)))
+        return context
+
+    # Those that are equal.
+
+    def _joined_group(
+        self,
+        subscriber: Subscriber,
+        asked: _Asked,
+        executor: Executor[Any],
+        source: Shared[Any],
+        context: OperationContext,
+    ) -> Group:
+        group = self._group_of(subscriber.request, asked)
+        if group is None:
+            return self._new_group(subscriber.request, asked, executor, source, context)
+        self._put_down(subscriber, context)  # another was first
+        return group
+
+    def _group_of(self, request: Request, asked: _Asked | None) -> Group | None:
+        if asked is None:
+            return None
+        group = None if request.operation in self._personal else self._groups.get(asked)
+        return group or self._own_groups.get((asked, rights_of(request.caller.identity)))
+
+    def _new_group(
+        self, request: Request, asked: _Asked, executor: Executor[Any], source: Shared[Any], context: OperationContext
+    ) -> Group:
+        is_anyones = not context.knows_who_asks and request.operation not in self._personal
+        key = asked, rights_of(request.caller.identity)
+
+        def forget(group: Group) -> None:
+            if self._groups.get(asked) is group:
+                del self._groups[asked]
+            if self._own_groups.get(key) is group:
+                del self._own_groups[key]
+
+        group = Group(
+            self._accounts,
+            source,
+            executor,
+            context,
+            deadlines=self._deadlines,
+            slices=self._slices,
+            is_anyones=is_anyones,
+            personal=self._personal,
+            spawn=self._spawn,
+            forget=forget,
+        )
+        if is_anyones:
+            self._groups[asked] = group
+        else:
+            self._own_groups[key] = group
+        return group
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # Those that nobody shares.
+
+    async def _executed(self, subscriber: Subscriber, own: Own) -> AsyncGenerator[Outcome, None]:
+        """The answers, each made when it is asked for, and paid for once it has been sent."""
+        accounts, context, request = self._accounts, own.context, subscriber.request
+        try:
+            async with aclosing(outcomes_of(own, self._deadlines, self._slices)) as outcomes:
+                async for outcome in outcomes:
+                    if outcome.is_place:
+                        yield outcome
+                        continue
+                    accounts.explain(request, outcome, context.meter)
+                    subscriber.note(outcome)
+                    yield outcome
+                    subscriber.made(outcome)
+                    subscriber.measure(context.meter)
+                    await subscriber.settle()
+        except OverBudget as refusal:
+            yield subscriber.refused(refusal)
+        except (Exception, asyncio.CancelledError) as error:
+            outcome = failure(cut_off(error) if isinstance(error, asyncio.CancelledError) else error)
+            accounts.explain(request, outcome, context.meter)
+            subscriber.note(outcome)
+            yield outcome
+        finally:
+            self._put_down(subscriber, context)
+            await subscriber.end()
+
+    def _driven(self, listener: Listener, subscriber: Subscriber, own: Own) -> "_Driven":
+        driven = _Driven(listener, own.keeping or Keeping(), subscriber.report, own.progress)
+        driven.task = asyncio.create_task(self._drive(driven, subscriber, own))
+        return driven
+
+    async def _drive(self, driven: "_Driven", subscriber: Subscriber, own: Own) -> None:
+        """Ask for the next answer: where it is not for the listener to keep them, once the last one has been taken."""
+        driven.has_begun = True
+        last: Outcome | None = None
+        try:
+            if not driven.is_over:
+                async with aclosing(self._executed(subscriber, own)) as outcomes:
+                    async for outcome in outcomes:
+                        if outcome.is_failure:
+                            last = outcome
+                            break
+                        if outcome.is_place and outcome.event_id is not None:
+                            driven.listener.stands(outcome.event_id)
+                            continue
+                        driven.listener.deliver(outcome, outcome.key)
+                        if driven.is_over:
+                            if driven.problem is not None:
+                                subscriber.note(failure(driven.problem))
+                            break
+                        # What was missed comes as fast as it is taken, and what is new when it comes.
+                        if own.keeping is None or not own.progress.is_here.is_set():
+                            await driven.listener.drained()
+                        else:  # who reads has a turn to take it
+                            await asyncio.sleep(0)
+        except Exception as error:
+            last = failure(error)
+        finally:
+            own.context.close()
+            await subscriber.end()
+        if not driven.is_over:
+            driven.is_over = True
+            driven.listener.finish(last)
+
+
+def _missed(
+    begun: tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult, context: OperationContext, asked: _Asked | None
+) -> Missed | None:
+    """What is told of what was missed, where the rest is shared."""
+    if isinstance(begun, tuple) and isinstance(begun[1], Shared) and asked is not None:
+        return Missed(begun[1], begun[0], context)
+    return None
+
+
+def _check_known(begun: object, context: OperationContext) -> None:
+    """Raises `BadUserInput` for an id that its subscription never gave."""
+    if isinstance(begun, tuple) and context.progress is not None:
+        context.progress.check_known()
+
+
+def _wants_places(request: Request) -> bool:
+    asked = request.asked
+    return asked.wants_places or asked.resume_after is not None or request.transport is Transport.EVENTS
+
+
+def _asked(request: Request) -> _Asked | None:
+    """What is the same of equal subscriptions, None for one that is to be explained: that is made for its caller."""
+    if request.asked.explain:
+        return None
+    try:
+        return request.operation, orjson.dumps(request.asked.variables or None, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # numbers that JSON libraries do not agree on
+        return None
+
+
+class _Ended:
+    """A subscription that is over before it was followed."""
+
+    keeping = Keeping()
+
+    def stop(self, problem: Exception | None = None) -> None: ...
+    def standing(self) -> Mark | None: ...
+    def withdraw(self, outcome: Outcome) -> None: ...
+
+
+_ENDED = _Ended()
+
+
+class _Driven:
+    """A subscription that nobody else has, and that a task asks for its answers."""
+
+    def __init__(self, listener: Listener, keeping: Keeping, report: Report, progress: Progress) -> None:
+        self.listener = listener
+        self.keeping = keeping
+        self.problem: Exception | None = None
+        self._report = report
+        self._progress = progress
+        self.is_over = self.has_begun = False
+        self.task: asyncio.Task[None] | None = None
+
+    def stop(self, problem: Exception | None = None) -> None:
+        if self.is_over:
+            return
+        self.is_over, self.problem = True, problem
+        # Else it ends as soon as it begins, or has told what its listener cannot take.
+        if self.task is not None and self.has_begun and self.task is not asyncio.current_task():
+            self.task.cancel()
+        if problem is not None:
+            self.listener.finish(failure(problem))
+
+    def standing(self) -> Mark | None:
+        return None if self.is_over else self._progress.standing
+
+    def withdraw(self, outcome: Outcome) -> None:
+        self._report.events -= 1
+        self._report.sent -= len(outcome.body)

@@ -1,0 +1,100 @@
+"""The events of a subscription for one who asks for each of them."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Hashable
+
+from datastore.change_streams.broadcast import Backlog, Room
+from datastore.errors import SlowSubscriber
+from resolvers.shared.resume_position import Mark
+from server.operations.outcome import Outcome, place_only
+from server.subscriptions.subscriber import Following, Listener, Whereabouts
+
+
+async def pulled(
+    join: Callable[[Listener], Following], whereabouts: Whereabouts, most_bytes: int = 0
+) -> AsyncGenerator[Outcome, None]:
+    """The events of what is followed by this, each when it is asked for; so many bytes wait at the most."""
+    queue = Queue(most_bytes)
+    queue.following = join(queue)
+    whereabouts.how = queue.standing
+    try:
+        while (outcome := await queue.next()) is not None:
+            yield outcome
+    finally:
+        queue.following.stop()
+        queue.clear()
+
+
+class Queue:
+    """A listener that keeps what it is told until it is asked for."""
+
+    following: Following
+
+    def __init__(self, most_bytes: int) -> None:
+        self.room = Room(most_bytes)
+        self._waiting: Backlog[Outcome] | None = None
+        self._last: deque[Outcome | None] = deque()
+        self._place: Outcome | None = None
+        self._wake = asyncio.Event()
+        self._drained = asyncio.Event()
+        self._is_asked = False
+
+    def deliver(self, outcome: Outcome, key: Hashable) -> None:
+        following = self.following
+        if self._waiting is None:
+            self._waiting = Backlog(following.keeping, self.room)
+        try:
+            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.left_out)
+        except SlowSubscriber as problem:
+            self._drained.set()
+            for one in (*self._waiting.clear(), outcome):
+                following.withdraw(one)
+            following.stop(problem)
+        else:
+            for one in left_out:
+                following.withdraw(one)
+            self._wake.set()
+
+    def stands(self, event_id: str) -> None:
+        self._place = place_only(event_id)
+        self._wake.set()
+
+    def finish(self, outcome: Outcome | None) -> None:
+        self._last.append(outcome)
+        self._wake.set()
+
+    def clear(self) -> None:
+        """Nobody asks any more."""
+        self._waiting = None
+        self._drained.set()
+
+    async def drained(self) -> None:
+        while self._waiting:
+            self._drained.clear()
+            await self._drained.wait()
+
+    def standing(self) -> Mark | None:
+        """Of all that was asked for, while more is waited for."""
+        if not self._is_asked or self._wake.is_set() or (self._waiting is not None and not self._waiting.is_told):
+            return None
+        return self.following.standing()
+
+    async def next(self) -> Outcome | None:
+        while True:
+            if self._place is not None:
+                place, self._place = self._place, None
+                return place
+            if self._waiting:
+                outcome, left_out = self._waiting.take()
+                if not self._waiting:
+                    self._drained.set()
+                return outcome.telling(left_out, self.following.keeping.policy.tells)
+            if self._last:
+                return self._last.popleft()
+            self._wake.clear()
+            self._is_asked = True
+            try:
+                await self._wake.wait()
+            finally:
+                self._is_asked = False

@@ -1,0 +1,198 @@
+"""Those of a group who go on where they were cut off: told what they have missed, until they have what all have."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from graphql.execution import Executor
+
+from datastore.change_streams.replay.signed_resume_ids import Resume
+from resolvers.shared.event_source import Shared
+from resolvers.shared.resume_position import Progress
+from server.operations.billing import MISSED_EVENT_UNITS
+from server.operations.foreign_cancellation import cut_off
+from server.operations.lifecycle import OperationContext
+from server.operations.outcome import Outcome, failure
+from server.subscriptions.backpressure import Pace, given_up
+from server.subscriptions.event_execution import Event
+from server.subscriptions.group_member import Member
+
+# What so many events cost is shared at once by those who are told them.
+EVENTS_PER_SHARE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """What a client has missed: a source of its own, that is not executed but in the group."""
+
+    source: Shared[Any]
+    executor: Executor[Any]
+    context: OperationContext
+
+    @property
+    def progress(self) -> Progress:
+        assert self.context.progress is not None
+        return self.context.progress
+
+    @property
+    def resume(self) -> Resume | None:
+        return self.progress.resume
+
+
+class Home(Protocol):
+    """The group, as they need it."""
+
+    async def tell_missed(self, members: list[Member], told: Event) -> None:
+        """Execute it for them, and tell them before what waits."""
+
+    def keep(self, members: list[Member]) -> None:
+        """Have wait for them what is told from now on."""
+
+    def resync(self, members: list[Member]) -> None:
+        """What they have missed is not known any more."""
+
+    def share(self, context: OperationContext, members: list[Member]) -> None:
+        """What was read for all of them."""
+
+
+class Resuming:
+    """Those who go on after the same event, and came before the first that they are told. They have one source."""
+
+    def __init__(self, home: Home, missed: Missed) -> None:
+        self.resume = missed.resume
+        self.members: list[Member] = []
+        self._is_open = True
+        self._home = home
+        self._source = missed.source
+        self._context = missed.context
+        self._progress = missed.progress
+        self._progress.when_here = self._have_kept
+
+    @property
+    def is_open(self) -> bool:
+        """Whether one more is told all that they are: from now on what the others are told is kept for each."""
+        return self._is_open and not self._progress.is_here.is_set()
+
+    async def run(self) -> None:
+        """Tell all that was missed, and what comes meanwhile; then have them told what all are."""
+        try:
+            await self._tell_all()
+        except StopAsyncIteration:
+            self._end(None)
+        except asyncio.CancelledError as cancelled:
+            self._end(failure(cut_off(cancelled)))
+        except Exception as problem:
+            self._end(failure(problem))
+        finally:
+            self._is_open = False
+            self._home.share(self._context, self.members)
+            self._context.close()
+
+    def _have_kept(self) -> None:
+        """All that any of the group was told until now is in what was missed; what it is told next is not."""
+        self._home.keep(self._here())
+
+    def _here(self) -> list[Member]:
+        return [member for member in self.members if not member.is_over]
+
+    def _end(self, outcome: Outcome | None) -> None:
+        for member in self._here():
+            member.end(outcome)
+
+    async def _tell_all(self) -> None:
+        progress, told, pace, count = self._progress, 0, None, 0
+        async with aclosing(self._source.events(_nothing)) as events:
+            coming = asyncio.ensure_future(anext(events))
+            here = asyncio.ensure_future(progress.is_here.wait())
+            try:
+                while self._here():
+                    if coming.done():
+                        self._is_open = False
+                        mark = progress.mark
+                        assert mark is not None  # it has begun, for there is an event
+                        event = Event.of(coming.result(), progress)
+                        if progress.is_too_old:
+                            break
+                        count += 1
+                        self._charge_one(count)
+                        await self._home.tell_missed(self._here(), event)
+                        pace = pace or Pace(self.members)
+                        await pace.kept()
+                        told = mark.number
+                        coming = asyncio.ensure_future(anext(events))
+                    elif here.done() and (progress.is_too_old or self._is_reached()):
+                        break
+                    waiting = {coming} if here.done() else {coming, here}
+                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await given_up(here, coming)
+        self._is_open = False
+        if progress.is_too_old:
+            self._home.resync(self._here())
+        else:
+            for member in self._here():
+                member.go_on(max(told, progress.here_at), self._source.seen)
+
+    def _charge_one(self, count: int) -> None:
+        """Of all together: they need not all be gone through for each."""
+        self._context.meter.charge(MISSED_EVENT_UNITS)
+        if count % EVENTS_PER_SHARE == 0:
+            self._home.share(self._context, self.members)
+
+    def _is_reached(self) -> bool:
+        seen, left = self._source.seen, self._source.left
+        return all(member.since is None or member.since.is_reached(seen, left) for member in self._here())
+
+
+class Returning:
+    """All of a group who have come back, until each has what the others have."""
+
+    def __init__(self, home: Home, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._home = home
+        self._spawn = spawn
+        self._latest: dict[Resume | None, Resuming] = {}
+        self._waiting: list[Resuming] = []
+        self._tasks: dict[Resuming, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._tasks)
+
+    def add(self, member: Member, missed: Missed, *, now: bool) -> None:
+        """One more: together with those who go on from the same place and are not told anything yet."""
+        alike = self._latest.get(missed.resume)
+        if alike is None or not alike.is_open:
+            alike = self._latest[missed.resume] = Resuming(self._home, missed)
+            self._waiting.append(alike)
+        else:
+            missed.context.close()
+        alike.members.append(member)
+        if now:
+            self.begin()
+
+    def begin(self) -> None:
+        """The others have begun: begin with those who wait for that."""
+        waiting, self._waiting = self._waiting, []
+        for resuming in waiting:
+            task = self._tasks[resuming] = self._spawn(resuming.run())
+            task.add_done_callback(partial(self._over, resuming))
+
+    def _over(self, resuming: Resuming, _: asyncio.Task[None]) -> None:
+        del self._tasks[resuming]
+        if self._latest[resuming.resume] is resuming:
+            del self._latest[resuming.resume]
+
+    async def finish(self) -> None:
+        """Wait until all of them have received what they missed."""
+        while self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    def cancel(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+
+
+async def _nothing() -> None:
+    """How things stand is known to those who go on."""

@@ -1,0 +1,120 @@
+"""The events of a subscription that nobody shares, and where it stands while there are none."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Hashable
+from contextlib import aclosing
+from typing import Any, NamedTuple
+
+from graphql.execution import Executor, execute_subscription_event
+
+from datastore.change_streams.broadcast import Keeping
+from datastore.errors import Timeout
+from resolvers.shared.event_source import Shared, Unshared
+from resolvers.shared.resume_position import Progress
+from server.admission.deadlines import Deadlines
+from server.admission.time_slices import TimeSlices
+from server.operations.billing import MISSED_EVENT_UNITS
+from server.operations.lifecycle import OperationContext
+from server.operations.outcome import Outcome, outcome_of, place_only, resync
+
+
+class Own(NamedTuple):
+    """What has begun for one subscriber alone. `wants_places`: they are told where they stand before any event."""
+
+    context: OperationContext
+    executor: Executor[Any]
+    source: AsyncIterable[Any]
+    wants_places: bool = False
+
+    @property
+    def keeping(self) -> Keeping | None:
+        """What is kept where its subscriber does not keep up; None where no event is made before it can be sent."""
+        return self.source.keeping if isinstance(self.source, Shared | Unshared) else None
+
+    def key(self, event: Any) -> Hashable:
+        return self.source.key(event) if isinstance(self.source, Shared | Unshared) else None
+
+    @property
+    def progress(self) -> Progress:
+        assert self.context.progress is not None
+        return self.context.progress
+
+
+async def outcomes_of(own: Own, deadlines: Deadlines, slices: TimeSlices) -> AsyncGenerator[Outcome, None]:
+    """The context is renewed when an event has come: before, its moment would be that of the event before."""
+    progress = own.progress
+    async with aclosing(_from_the_start(own) if own.wants_places else _plain(own)) as events:
+        async for event in events:
+            if isinstance(event, Outcome):
+                yield event
+                continue
+            mark, known, left_out = progress.mark, progress.known, progress.taken_left_out()
+            if slices.is_used_up:
+                await slices.turn()
+            own.context.renew()
+            if progress.is_resumed and not progress.is_here.is_set():
+                own.context.meter.charge(MISSED_EVENT_UNITS)
+            try:
+                with deadlines.limited():
+                    with slices.used():
+                        result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))
+                    result = await result if own.executor.is_awaitable(result) else result
+            except TimeoutError:
+                raise too_late(deadlines) from None
+            outcome = outcome_of(result)
+            if mark is not None and not outcome.is_failure:
+                outcome.mark(mark.id(known), mark.number)
+                outcome.stand_for(left_out)
+            outcome.key = own.key(event)
+            if progress.is_too_old and progress.tells_first:
+                outcome.extend("resync", True)
+                progress.is_too_old = False
+                progress.told_resync()
+            yield outcome
+
+
+def too_late(deadlines: Deadlines) -> Timeout:
+    """Why a subscription is over of which an event could not be made in time."""
+    return Timeout(f"An event was not made within {deadlines.seconds:g} seconds: subscribe again.")
+
+
+async def _plain(own: Own) -> AsyncGenerator[Any, None]:
+    events = aiter(own.source)
+    try:
+        async for event in events:
+            yield event
+    finally:
+        await _close(events)
+
+
+async def _from_the_start(own: Own) -> AsyncGenerator[Any, None]:
+    """Its events, and before them, as an outcome, where they begin, or that what was missed is not known."""
+    events, progress = aiter(own.source), own.progress
+    coming, begun = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.begun.wait())
+    try:
+        await asyncio.wait((coming, begun), return_when=asyncio.FIRST_COMPLETED)
+        if progress.begun.is_set() and not progress.tells_first and progress.mark is not None and progress.id:
+            if progress.is_too_old:
+                yield resync(progress.id, progress.mark.number)
+                progress.told_resync()
+            elif progress.resume is None:
+                yield place_only(progress.id)
+        try:
+            yield await coming
+        except StopAsyncIteration:
+            return
+        async for event in events:
+            yield event
+    finally:
+        for future in (coming, begun):
+            future.cancel()
+        await asyncio.wait((coming, begun))
+        if not coming.cancelled():
+            coming.exception()
+        await _close(events)
+
+
+async def _close(events: AsyncIterator[Any]) -> None:
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()
