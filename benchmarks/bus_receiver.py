@@ -13,13 +13,13 @@ from typing import Any
 
 from benchmarks.child import Child, obey, started
 from benchmarks.measuring import run
-from datastore.change_streams.broadcast import Keeping
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import Following
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions, open_database
 from datastore.keyspace.sightings import BLIP
+from datastore.queues import Keeping
 
 MOST_WAITING = 1_000_000
 

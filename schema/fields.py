@@ -5,8 +5,8 @@ from typing import Any
 
 import strawberry
 
-from datastore.change_streams.broadcast import Policy
 from datastore.model.access_patterns import NOT_SAID, AccessPattern, Extent
+from datastore.queues import Policy
 from datastore.session.pagination import SortOrder
 from schema.version_conflicts import TellCurrent
 

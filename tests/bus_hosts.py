@@ -8,13 +8,13 @@ from typing import Any
 
 from redis_server import RedisServer
 
-from datastore.change_streams.broadcast import Keeping
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import Following
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.shards.shard_reader import Wire
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.keyspace.sightings import BLIP
+from datastore.queues import Keeping
 
 KEYS = 7
 

@@ -19,7 +19,6 @@ import pytest
 from scripted_stream import Script, Shard
 
 from datastore.change_streams import change_feed as changes_module
-from datastore.change_streams.broadcast import Keeping, Policy
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import Following
 from datastore.change_streams.replay.backfill import OlderChanges
@@ -33,6 +32,7 @@ from datastore.dynamodb.client import RequestRefused
 from datastore.engine.programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
 from datastore.model.access_patterns import Table
+from datastore.queues import Keeping, Policy
 
 BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 MUTE = Table("Mute", "pk", "sk")

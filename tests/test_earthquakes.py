@@ -11,8 +11,8 @@ import pytest
 from conftest import NOON, Served
 from earthquake_samples import put_item, put_raw, quake, store
 
-from datastore.change_streams.broadcast import Policy
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.queues import Policy
 from resolvers.earthquakes.earthquakes import earthquake_detected
 from resolvers.shared.context import Info
 from resolvers.shared.node_ids import global_id

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from datastore.change_streams.broadcast import Backlog, Hub, Keeping, Policy, Room, Subscription
+from datastore.change_streams.broadcast import Hub, Subscription
 from datastore.errors import SlowSubscriber
+from datastore.queues import Backlog, Keeping, Policy, Room
 
 
 def same(number: int) -> int:

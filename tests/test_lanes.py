@@ -5,8 +5,8 @@ from collections.abc import Hashable
 
 import pytest
 
-from datastore.change_streams.broadcast import Keeping, Policy
 from datastore.errors import SlowSubscriber
+from datastore.queues import Keeping, Policy
 from server.subscriptions.keyed_worker import Lanes
 
 CLOSE = Keeping()

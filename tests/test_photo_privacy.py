@@ -14,7 +14,6 @@ from conftest import Served
 from photo_items import face, livestream, person, photo, put, tagged, user, user_id
 from photo_privacy import Values, library_fields, operations, reveals
 
-from datastore.change_streams.broadcast import Keeping
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.records import logged_keys, parsed
 from datastore.errors import Internal
@@ -24,6 +23,7 @@ from datastore.model.ids import uuid7
 from datastore.model.log_redaction import without_emails
 from datastore.model.timestamps import iso, to_seconds
 from datastore.photos.users import PhotoUser, photo_user_from
+from datastore.queues import Keeping
 from resolvers.shared.authorization import Role
 from resolvers.shared.event_source import follow
 from resolvers.shared.node_ids import global_id

@@ -16,7 +16,6 @@ from test_match_updates import advance, begun
 from test_notifications import notification_item
 from test_resume import QUAKES, told_all
 
-from datastore.change_streams.broadcast import Keeping, Room
 from datastore.change_streams.replay.backfill import OlderChanges
 from datastore.change_streams.replay.resume_token import UNKNOWN, Place, key_of
 from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
@@ -24,6 +23,7 @@ from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.errors import SlowSubscriber, Throttled
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
+from datastore.queues import Keeping, Room
 from resolvers.matches.match_update import LiveScores
 from resolvers.matches.version_sequence import SinceScores, VersionSequence
 from resolvers.shared.authorization import Role
@@ -229,7 +229,7 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
         await really(group, members, told)
 
     monkeypatch.setattr(Group, "tell_missed", tell_missed)
-    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 10)
         for number in range(2, 8):

@@ -20,7 +20,6 @@ from test_feed_subscriptions import remove as remove_post
 from test_match_updates import advance, begun, nobody_follows, play_out
 from test_sightings import report as report_sighting
 
-from datastore.change_streams.broadcast import Policy, Room
 from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.errors import SlowSubscriber
 from datastore.keyspace.feeds.table import FEED
@@ -28,6 +27,7 @@ from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
 from datastore.matches.live_state import LiveScore
 from datastore.matches.match_follows import MatchFollows
+from datastore.queues import Policy, Room
 from datastore.session.metering import Meter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.matches.version_sequence import SinceScores
@@ -508,7 +508,7 @@ async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> 
 async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
     await put_post(served, post_item("p", "bob"))
     latest = COUNTS.replace("CLOSE", "LATEST")
     slow = runner(served).stream(await prepared(served, COUNTS, caller("ada")))
@@ -564,7 +564,7 @@ async def missed_by_others(served: Served, many: int) -> tuple[Heard, str]:
 async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
     present, after = await missed_by_others(served, 12)
     quick, slow = await come_back(served, REPORTED, after, "ada", "bob")
 
@@ -589,7 +589,7 @@ async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
 async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.change_streams.broadcast.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
     monkeypatch.setattr("server.subscriptions.backpressure.MOST_BEHIND_SECONDS", 0.05)
     present, after = await missed_by_others(served, 12)
     reader, idle = await come_back(served, REPORTED, after, "ada", "bob")

@@ -18,9 +18,9 @@ from toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, until, upgrade, w
 from toy_sockets import serving as serving_sockets
 from websockets.frames import Frame, Opcode
 
-from datastore.change_streams.broadcast import Policy
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.queues import Policy
 from server.admission.connection_limits import Connections, Patience
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP

@@ -11,7 +11,7 @@ import pytest
 from graphql.language import OperationType
 from virtual_time import in_virtual_time
 
-from datastore.change_streams.broadcast import WAITING_EVENTS, Keeping, Policy
+from datastore.queues import WAITING_EVENTS, Keeping, Policy
 from resolvers.shared.authorization import Identity, Role
 from server.admission.quotas import Places
 from server.operations.lifecycle import Request

@@ -14,9 +14,9 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from datastore.change_streams.broadcast import Keeping, Policy
 from datastore.errors import BadUserInput, NotFound, SlowSubscriber, Unauthenticated, Unavailable
 from datastore.model.ids import Origin
+from datastore.queues import Keeping, Policy
 from datastore.session.metering import Meter
 from datastore.session.read_cache import Sharing
 from resolvers.shared.authorization import Identity, Role

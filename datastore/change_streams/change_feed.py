@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from datastore.change_streams.broadcast import Hub, Keeping
+from datastore.change_streams.broadcast import Hub
 from datastore.change_streams.change_source import Sink, Source
 from datastore.change_streams.change_subscription import Following
 from datastore.change_streams.replay.backfill import EMPTY_SECONDS, OlderChanges
@@ -23,6 +23,7 @@ from datastore.change_streams.shards.read_pace import StreamReads
 from datastore.change_streams.shards.shard_reader import Wire
 from datastore.change_streams.shards.stream_reader import Change, StreamReader, new_order
 from datastore.model.access_patterns import Table
+from datastore.queues import Keeping
 
 if TYPE_CHECKING:
     from datastore.change_streams.relay.bus import Bus  # its library, for those only who use it

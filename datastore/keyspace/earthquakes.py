@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from datastore.change_streams.broadcast import Policy
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join
 from datastore.model.timestamps import day_bucket, epoch_ms
+from datastore.queues import Policy
 
 EARTHQUAKES = Table(
     name="earthquake-events",

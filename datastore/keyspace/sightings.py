@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
-from datastore.change_streams.broadcast import Policy
 from datastore.model import timestamp_forms as two_forms
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
+from datastore.queues import Policy
 
 BLIP = Table(
     name="blip",

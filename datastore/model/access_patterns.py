@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
-from datastore.change_streams.broadcast import Policy
+from datastore.queues import Policy
 
 AttributeType = Literal["S", "N"]
 Operation = Literal[

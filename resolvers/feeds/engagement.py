@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
-from datastore.change_streams.broadcast import Keeping
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Forbidden, NotFound
 from datastore.feeds.posts import Post, is_live, post_from
@@ -12,6 +11,7 @@ from datastore.feeds.visibility import Sight
 from datastore.keyspace.feeds import engagement as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.queues import Keeping
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import Buffer, PostId, WhenSlow
 from resolvers.shared.context import Context, Info

@@ -9,7 +9,6 @@ from hashlib import blake2b
 import strawberry
 from msgspec.structs import replace
 
-from datastore.change_streams.broadcast import Keeping
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.home_feeds import (
     FeedEntry,
@@ -29,6 +28,7 @@ from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import iso
+from datastore.queues import Keeping
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.shared.authorization import require

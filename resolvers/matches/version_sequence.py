@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from datastore.change_streams.broadcast import Keeping
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import DAMAGE, DAMAGED
@@ -23,6 +22,7 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixture_changes import is_shown
 from datastore.matches.fixtures import Fixtures, no_match
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, begun
+from datastore.queues import Keeping
 from resolvers.matches.match_update import LiveScores, MatchUpdate, Unreadable, Updates, is_over, snapshot_of
 from resolvers.shared.context import Context
 from resolvers.shared.event_source import Beside, follow, log_unreadable

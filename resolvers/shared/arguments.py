@@ -5,7 +5,7 @@ from typing import Annotated
 
 import strawberry
 
-from datastore.change_streams.broadcast import Policy
+from datastore.queues import Policy
 from datastore.session.pagination import SortOrder
 
 EXPECTED_VERSION = (

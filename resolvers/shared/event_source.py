@@ -8,12 +8,12 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from graphql import OperationType
 
-from datastore.change_streams.broadcast import WAITING_EVENTS, Keeping, Policy
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.records import DAMAGE, logged_keys
 from datastore.errors import BadUserInput
 from datastore.model.access_patterns import Table
 from datastore.model.log_redaction import without_emails
+from datastore.queues import WAITING_EVENTS, Keeping, Policy
 from resolvers.shared import validation as bounds
 from resolvers.shared.context import Context, Info
 from resolvers.shared.resume_position import Progress

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 
 import strawberry
 
-from datastore.change_streams.broadcast import Keeping
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import BadUserInput, NotFound
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key
+from datastore.queues import Keeping
 from datastore.sightings.demo import SEEN, demo_reporters, demo_sightings
 from datastore.sightings.reporters import UserProfile
 from datastore.sightings.sightings import Freshness, Sighting, Trend, is_sighting, newness, sighting_from

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 from graphql import ExecutionResult, FieldNode, GraphQLError
 
-from datastore.change_streams.broadcast import Policy
 from datastore.errors import BadUserInput, DomainError, Internal, Resync, Throttled, Timeout, Unavailable
 from datastore.model.log_redaction import without_emails
+from datastore.queues import Policy
 
 MAX_ERRORS = 20
 # An answer is encoded in one piece, and so are keys and numbers beside its texts.

@@ -3,8 +3,8 @@
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from datastore.change_streams.broadcast import Backlog, Keeping
 from datastore.errors import DomainError
+from datastore.queues import Backlog, Keeping
 from resolvers.shared.authorization import Identity, Role
 from resolvers.shared.event_source import Since
 from resolvers.shared.resume_position import Mark

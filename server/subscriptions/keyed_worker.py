@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from datastore.change_streams.broadcast import Backlog, Keeping
 from datastore.errors import SlowSubscriber
+from datastore.queues import Backlog, Keeping
 
 Key = TypeVar("Key", bound=Hashable)
 Work = TypeVar("Work")

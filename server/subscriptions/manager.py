@@ -13,9 +13,9 @@ import orjson
 from graphql import ExecutionResult
 from graphql.execution import Executor, create_source_event_stream
 
-from datastore.change_streams.broadcast import Keeping
 from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
 from datastore.errors import DomainError
+from datastore.queues import Keeping
 from resolvers.shared.event_source import Shared
 from resolvers.shared.resume_position import Mark, Progress
 from server.admission.client_address import payer

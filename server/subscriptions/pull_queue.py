@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 
-from datastore.change_streams.broadcast import Backlog, Room
 from datastore.errors import SlowSubscriber
+from datastore.queues import Backlog, Room
 from resolvers.shared.resume_position import Mark
 from server.operations.outcome import Outcome, place_only
 from server.subscriptions.subscriber import Following, Listener, Whereabouts

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
-from datastore.change_streams.broadcast import Keeping, Room
 from datastore.errors import DomainError
+from datastore.queues import Keeping, Room
 from datastore.session.metering import Meter
 from resolvers.shared.resume_position import Mark
 from server.admission.client_address import payer

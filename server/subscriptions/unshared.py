@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from graphql.execution import Executor, execute_subscription_event
 
-from datastore.change_streams.broadcast import Keeping
 from datastore.errors import Timeout
+from datastore.queues import Keeping
 from resolvers.shared.event_source import Shared, Unshared
 from resolvers.shared.resume_position import Progress
 from server.admission.deadlines import Deadlines

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import orjson
 from graphql.language import OperationType
 
-from datastore.change_streams.broadcast import Backlog, Keeping, Room
 from datastore.errors import SlowSubscriber
+from datastore.queues import Backlog, Keeping, Room
 from server.operations.lifecycle import Request
 from server.operations.outcome import Outcome, domain_error, encode, failure
 from server.operations.request import Caller, Operation, Transport

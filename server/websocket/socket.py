@@ -10,8 +10,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from datastore.change_streams.broadcast import Room
 from datastore.errors import BadUserInput, Throttled
+from datastore.queues import Room
 from server.admission.client_address import payer
 from server.admission.quotas import Places
 from server.operations.lifecycle import Identify

@@ -1,8 +1,8 @@
 """How a post is doing, live."""
 
-from datastore.change_streams.broadcast import Policy
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Who
+from datastore.queues import Policy
 
 POST_ENGAGEMENT = AccessPattern(
     id="FEED-S1",

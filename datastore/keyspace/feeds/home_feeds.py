@@ -6,10 +6,10 @@ and the posts of sources make one list.
 
 import zlib
 
-from datastore.change_streams.broadcast import Policy
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
+from datastore.queues import Policy
 
 SHARDS = 16
 SOURCE_PREFIX = "SOURCE#"

@@ -2,11 +2,11 @@
 
 from datetime import datetime
 
-from datastore.change_streams.broadcast import Policy
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
+from datastore.queues import Policy
 
 
 def unread(user_id: str) -> str:

@@ -8,9 +8,9 @@ the write that ends the match or lets it rest. All matches share one partition o
 second, which is 2,000 matches with a version every two seconds.
 """
 
-from datastore.change_streams.broadcast import Policy
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
+from datastore.queues import Policy
 
 # The value of the attribute `live`, which is the partition of all live matches in their index.
 LIVE = "live"

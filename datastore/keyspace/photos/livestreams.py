@@ -7,12 +7,12 @@ announced with one id there is one.
 from dataclasses import replace
 from datetime import datetime
 
-from datastore.change_streams.broadcast import Policy
 from datastore.keyspace.photos.table import BY_TYPE, SPARKS
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
 from datastore.model.versioning import guard
+from datastore.queues import Policy
 
 TYPE = "LIVESTREAM"
 PREFIX = "LIVESTREAM#"
