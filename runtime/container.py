@@ -22,7 +22,7 @@ from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.client import RequestRefused
 from datastore.earthquakes.request_logs import RequestLogs
 from datastore.errors import DomainError
-from datastore.keyspace import TABLES
+from datastore.keyspace import TABLES, TABLES_BY_NAME
 from datastore.model.access_patterns import Table
 from datastore.objects.factory import object_store
 from datastore.photos.encrypted_user_ids import UserIds
@@ -169,7 +169,7 @@ class Gateway:
                 bus=self.bus,
                 reads=self.reads,
                 empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine passes over nothing
-                on_change=lambda change: shared.changed(self._store.prefix, change.table, change.keys),
+                on_change=lambda change: shared.changed(self._store.prefix, TABLES_BY_NAME[change.table], change.keys),
             )
             self.ingest = self._make_ingest(logs)
             for_clients = ClientIngests(self.ingest, self.settings.ingest_hosts)

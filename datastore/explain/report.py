@@ -13,7 +13,7 @@ import orjson
 
 from datastore.dynamodb.codec import Item, decode_item
 from datastore.explain.trace import Ask, Details
-from datastore.keyspace import TABLES
+from datastore.keyspace import TABLES_BY_NAME
 from datastore.model.access_patterns import WRITES
 from datastore.session.metering import Call, Meter
 
@@ -23,7 +23,6 @@ MOST_KEYS_IN_ALL = 2000
 MOST_FIELDS = 500
 MOST_CHARACTERS = 200
 
-_TABLES = {table.name: table for table in TABLES}
 # What differs between the pages of one Query.
 _OF_A_PAGE = ("ExclusiveStartKey", "Limit")
 
@@ -200,7 +199,7 @@ def _keys(call: Call, prefix: str) -> Iterator[Item]:
 def _key(body: Mapping[str, Any], table: str, prefix: str) -> Item:
     if "Key" in body:
         return dict(body["Key"])
-    names = _TABLES[table.removeprefix(prefix)].key_attributes()
+    names = TABLES_BY_NAME[table.removeprefix(prefix)].key_attributes()
     return {name: body["Item"][name] for name in names}
 
 

@@ -11,6 +11,7 @@ TABLES: tuple[Table, ...] = (
     *matches.TABLES,
     *gateway.TABLES,
 )
+TABLES_BY_NAME = {table.name: table for table in TABLES}
 PATTERNS: tuple[AccessPattern, ...] = (
     *sightings.PATTERNS,
     *feeds.PATTERNS,

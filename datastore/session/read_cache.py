@@ -17,7 +17,6 @@ from msgspec import Struct
 
 from datastore.dynamodb.lazy_item import Found
 from datastore.errors import Throttled, Timeout, Unavailable
-from datastore.keyspace import TABLES
 from datastore.model.access_patterns import CROWD_MS, Table
 from datastore.model.composite_keys import Key, key_of
 
@@ -34,8 +33,6 @@ Address = tuple[Table, Key]
 Parts = tuple[str, ...] | None
 Narrowed = Mapping[Table, tuple[str, ...]]
 WHOLE: Narrowed = MappingProxyType({})
-
-_TABLES = {table.name: table for table in TABLES}
 
 
 class Sharing(Enum):
@@ -197,12 +194,10 @@ class SharedReads:
         self._written[address] = self.now()
         self._drop(address)
 
-    def changed(self, table: str, keys: Mapping[str, Any]) -> None:
-        """The process was told of a change of an item, by the names and values of its key."""
+    def changed(self, table: Table, keys: Mapping[str, Any]) -> None:
+        """Drop an item that has changed. `keys` are the names and values of its key."""
         self.told()
-        declared = _TABLES.get(table)
-        if declared is not None:
-            self._drop((declared, key_of(declared, keys)))
+        self._drop((table, key_of(table, keys)))
 
     def told(self) -> None:
         """The process was told how something stands: what it shows beside it has to be as new."""
@@ -231,7 +226,7 @@ class ProcessReads:
             reads = self._reads[prefix] = SharedReads(self._clock)
         return reads
 
-    def changed(self, prefix: str, table: str, keys: Mapping[str, Any]) -> None:
+    def changed(self, prefix: str, table: Table, keys: Mapping[str, Any]) -> None:
         """See `SharedReads.changed`."""
         reads = self.of(prefix)
         if reads is not None:
