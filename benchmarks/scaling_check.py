@@ -21,7 +21,7 @@ SECONDS = 8.0
 MOST_APART = 0.25
 # The runs that the constants are measured by: viewers at rest, and viewers with events a second.
 AT_REST, REST_SECONDS = (100, 3000), 20.0
-FEW, MANY = (300, 10.0), (3000, 3.0)
+FEW, SELDOM, MANY = (300, 10.0), (300, 2.0), (3000, 3.0)
 HEAD = ("viewers", "events/s", "measured", "model", "model / measured")
 HEAD_OF_COSTS = ("CPU", "measured", "docs/scaling.md")
 
@@ -48,32 +48,33 @@ class Checked:
         return abs(self.ratio - 1) <= MOST_APART
 
 
-def costs_of(rests: tuple[float, float], few: float, many: float) -> ProcessCosts:
-    """Return the costs that explain the runs.
+def costs_of(rests: tuple[float, float], few: float, seldom: float, many: float) -> ProcessCosts:
+    """Return the costs that explain the runs, all of which are CPU seconds a second.
 
-    `rests` are CPU seconds a second with the numbers of viewers of `AT_REST`, `few` and `many` the CPU seconds of an
-    event with those of `FEW` and `MANY`, the time at rest included.
+    `rests` are those with the numbers of viewers of `AT_REST`, the others those of the runs of that name. Two rates
+    with the same viewers separate the cost of an event from that of reading, which differs from the cost at rest.
     """
     socket = max((rests[1] - rests[0]) / (AT_REST[1] - AT_REST[0]), 0.0)
-    reading = max(rests[0] - AT_REST[0] * socket, 0.0)
-    events = [
-        spent - (reading + viewers * socket) / per_second for spent, (viewers, per_second) in ((few, FEW), (many, MANY))
-    ]
-    delivery = max((events[1] - events[0]) / (MANY[0] - FEW[0]), 0.0)
-    return ProcessCosts(max(events[0] - FEW[0] * delivery, 0.0), delivery, socket, reading)
+    event_to_few = (few - seldom) / (FEW[1] - SELDOM[1])
+    reading = max(few - FEW[1] * event_to_few - FEW[0] * socket, 0.0)
+    event_to_many = (many - reading - MANY[0] * socket) / MANY[1]
+    delivery = max((event_to_many - event_to_few) / (MANY[0] - FEW[0]), 0.0)
+    return ProcessCosts(max(event_to_few - FEW[0] * delivery, 0.0), delivery, socket, reading)
 
 
 async def calibrate(seconds: float) -> ProcessCosts:
-    """Measure the costs of a process in four runs."""
+    """Measure the costs of a process in five runs."""
     rests, spent = [], []
     async with measured(OURS, match_updates()) as trial:
-        for viewers, (running, per_second) in zip(AT_REST, (FEW, MANY), strict=True):
+        for viewers, runs in zip(AT_REST, ((FEW, SELDOM), (MANY,)), strict=True):
             await trial.open(viewers)
             await trial.warm_up(viewers)
             rests.append(await trial.resting(REST_SECONDS) / 1000)
-            delivered, _ = await trial.run(running, seconds, per_second)
-            spent.append(delivered.cpu_ms * running / 1_000_000)
-    return costs_of((rests[0], rests[1]), spent[0], spent[1])
+            for running, per_second in runs:
+                delivered, _ = await trial.run(running, seconds, per_second)
+                spent.append(delivered.cpu_ms * running * per_second / 1_000_000)
+    few, seldom, many = spent
+    return costs_of((rests[0], rests[1]), few, seldom, many)
 
 
 async def check(viewers: Sequence[int], seconds: float) -> list[Checked]:

@@ -117,9 +117,9 @@ def test_a_run_is_compared_with_the_model() -> None:
 def test_the_costs_of_a_process_are_those_that_explain_its_runs() -> None:
     costs = ProcessCosts(event=1e-3, delivery=6e-6, socket=3e-6, reading=0.015)
     rests = tuple(costs.reading + viewers * costs.socket for viewers in scaling_check.AT_REST)
-    few, many = (process_cpu(*run, costs) / run[1] for run in (scaling_check.FEW, scaling_check.MANY))
+    runs = [process_cpu(*run, costs) for run in (scaling_check.FEW, scaling_check.SELDOM, scaling_check.MANY)]
 
-    assert scaling_check.costs_of((rests[0], rests[1]), few, many) == pytest.approx(costs)
+    assert scaling_check.costs_of((rests[0], rests[1]), *runs) == pytest.approx(costs)
 
 
 @pytest.mark.parametrize("constant", CONSTANTS, ids=lambda constant: constant.__name__)
