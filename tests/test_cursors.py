@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from datastore.errors import BadCursor
 from datastore.model.composite_keys import part
-from datastore.session.cursors import Cursors, binding
-from datastore.session.padding import padded
+from datastore.session.cursors import Cursors, binding, padded
 
 CURSORS = Cursors(b"a secret of the test")
 HERE = binding("BLIP-1 Query.sightings", {"area": "Downtown"})

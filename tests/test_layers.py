@@ -95,3 +95,48 @@ def test_the_server_does_not_know_how_calls_to_dynamodb_are_made() -> None:
 
     assert "datastore.errors" in known
     assert not [name for name in known if any(name == made or name.startswith(f"{made}.") for made in making)]
+
+
+# The mechanisms of the datastore, which know no table, and what knows tables.
+MECHANISMS = ("change_streams", "dynamodb", "errors", "model", "queues", "session", "tasks")
+OF_SYSTEMS = ("earthquakes", "feeds", "gateway", "keyspace", "matches", "photos", "sightings")
+# A consumer's leases, marks and dead letters are in one table for all streams, which the feed's pages declare.
+IN_THE_TABLE_OF_CONSUMERS = {
+    ("datastore/change_streams/dead_letters.py", "datastore.keyspace.feeds.pipeline"),
+    ("datastore/change_streams/exactly_once.py", "datastore.keyspace.feeds.pipeline"),
+    ("datastore/change_streams/leases.py", "datastore.keyspace.feeds.pipeline"),
+}
+
+
+def modules_imported(source: Path) -> set[str]:
+    """The modules and names that a file imports, by their full names."""
+    return {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_mechanisms_know_no_table() -> None:
+    found = {
+        (str(source.relative_to(ROOT)), name)
+        for mechanism in MECHANISMS
+        for source in sources(f"datastore/{mechanism}")
+        for name in modules_imported(source)
+        if name.split(".")[:1] == ["datastore"] and name.split(".")[1] in OF_SYSTEMS
+    }
+
+    assert found == IN_THE_TABLE_OF_CONSUMERS
+
+
+def test_a_package_of_mechanisms_has_twelve_modules_at_most() -> None:
+    """A reader takes them in at a glance."""
+    crowded = {
+        folder.name: len(modules)
+        for folder in (ROOT / "datastore").iterdir()
+        if folder.name in MECHANISMS and folder.is_dir()
+        if len(modules := [path for path in folder.glob("*.py") if path.name != "__init__.py"]) > 12
+    }
+
+    assert crowded == {}

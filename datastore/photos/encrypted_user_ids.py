@@ -13,7 +13,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from datastore.model import base64url
-from datastore.session.padding import padded, unpadded
+from datastore.session.cursors import padded, unpadded
 
 LONGEST = 500
 

@@ -16,9 +16,11 @@ from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
 from datastore.errors import BadCursor
 from datastore.model.base64url import decode, encode
 from datastore.model.prehashed_hmac import Mac
-from datastore.session.padding import padded, unpadded
 
 TAG_BYTES = 16
+# What is encrypted is padded to a multiple of so many bytes: its length says little about it.
+PADDING_BYTES = 32
+_END = b"\x80"
 MAX_CHARACTERS = 20_000  # enough for the longest keys of a table and an index, all quotation marks
 REFUSAL = "This cursor was not made by this field with these arguments."
 
@@ -95,3 +97,17 @@ def _begun(binding: bytes) -> bytes:
 def binding(field: str, arguments: Mapping[str, Any]) -> bytes:
     """What a cursor is bound to: the field it came from and its arguments other than the paging ones."""
     return field.encode() + b"?" + orjson.dumps(dict(arguments), option=orjson.OPT_SORT_KEYS)
+
+
+def padded(content: bytes) -> bytes:
+    """Return the content with a mark at its end and zeros up to a multiple of `PADDING_BYTES` (ISO/IEC 7816-4)."""
+    marked = content + _END
+    return marked + bytes(-len(marked) % PADDING_BYTES)
+
+
+def unpadded(raw: bytes) -> bytes:
+    """Return what was padded. Raises `ValueError` for bytes that `padded` does not return."""
+    content = raw.rstrip(b"\0")[:-1]
+    if padded(content) != raw:
+        raise ValueError("This is not padded.")
+    return content
