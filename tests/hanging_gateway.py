@@ -44,7 +44,9 @@ class Hanging:
 
 
 class Spinning:
-    """A pipeline that never returns to the event loop."""
+    """A pipeline that never returns to the event loop. It has no consumer that another one could follow."""
+
+    consumer = None
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
