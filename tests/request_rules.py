@@ -14,12 +14,12 @@ import botocore.session
 import orjson
 from botocore.validate import ParamValidator
 
-from datastore.dynamodb.client import ITEM_OPERATIONS, Client
+from datastore.dynamodb.client import ITEM_OPERATIONS, STREAM_OPERATIONS, Client
 from datastore.dynamodb.prepared_request import Prepared
 from datastore.keyspace import TABLES
 from datastore.model.access_patterns import Table
 
-CHECKED = ITEM_OPERATIONS | {"CreateTable"}
+CHECKED = ITEM_OPERATIONS | STREAM_OPERATIONS | {"CreateTable"}
 # Attributes of an index (Projection's "Array Members"), and of all indexes of a table together.
 MOST_PROJECTED, MOST_PROJECTED_IN_ALL = 20, 100
 MOST_INDEXES = 20
@@ -56,6 +56,9 @@ def _problems(operation: str, request: Request) -> Iterator[str]:
     if against := list(_against_the_model(operation, request)):
         yield from against
         return
+    if operation in STREAM_OPERATIONS:
+        yield from _of_a_position(request)
+        return
     if operation == "CreateTable":
         yield from _too_many_projected(request)
         return
@@ -77,14 +80,15 @@ def _problems(operation: str, request: Request) -> Iterator[str]:
 
 
 @cache
-def _model() -> Any:
-    return botocore.session.get_session().get_service_model("dynamodb")
+def _model(service: str) -> Any:
+    return botocore.session.get_session().get_service_model(service)
 
 
 @cache
 def shape(operation: str) -> Any:
     """Return the parameters of an operation."""
-    return _model().operation_model(operation).input_shape
+    service = "dynamodbstreams" if operation in STREAM_OPERATIONS else "dynamodb"
+    return _model(service).operation_model(operation).input_shape
 
 
 def _against_the_model(operation: str, request: Request) -> Iterator[str]:
@@ -97,8 +101,25 @@ def _against_the_model(operation: str, request: Request) -> Iterator[str]:
             yield report.generate_report()
 
 
+def _of_a_position(request: Request) -> Iterator[str]:
+    kind, sequence = request.get("ShardIteratorType", ""), request.get("SequenceNumber")
+    if kind.endswith("SEQUENCE_NUMBER") and sequence is None:
+        yield f"{kind} without a SequenceNumber"
+    if isinstance(sequence, str) and not sequence.isdecimal():
+        yield f"{sequence!r} is no sequence number"
+
+
+# The engines' are shorter than AWS's: 28 characters of a shard's id, 21 of a sequence number.
+LENGTHENED = {"ShardId": 28, "ExclusiveStartShardId": 28, "SequenceNumber": 21, "StreamArn": 37}
+
+
 def _sample(request: Request) -> Request:
     """The request with `MODELLED` parts of each longer list of parts: they are alike, and the check is slow."""
+    if not request.keys().isdisjoint(LENGTHENED):
+        texts = {name: request.get(name) for name in LENGTHENED}
+        request = {**request} | {
+            name: text.rjust(LENGTHENED[name], "0") for name, text in texts.items() if isinstance(text, str)
+        }
     if isinstance(request.get("TransactItems"), list):
         return {**request, "TransactItems": _some(request["TransactItems"])}
     if isinstance(request.get("RequestItems"), dict):

@@ -162,6 +162,19 @@ BROKEN: Mapping[str, tuple[str, dict[str, Any], str]] = {
     "many attributes of indexes": ("CreateTable", table_with(20, 20, 20, 20, 20, 1), "101 attributes together, of 100"),
     "many indexes": ("CreateTable", table_with(*[1] * 21), "21 indexes, of 20"),
 }
+ARN = "arn:aws:dynamodb:ddblocal:000000000000:table/t/stream/2026"
+AFTER = {"StreamArn": ARN, "ShardId": "shard", "ShardIteratorType": "AFTER_SEQUENCE_NUMBER"}
+# Requests to the streams, by the message of the rule that they break; None for those that break none.
+OF_STREAMS: list[tuple[str, dict[str, Any], str | None]] = [
+    ("GetShardIterator", AFTER | {"SequenceNumber": "000000000000000004309"}, None),
+    ("GetShardIterator", AFTER | {"SequenceNumber": "4309"}, None),  # the embedded engine's are short
+    ("GetShardIterator", AFTER | {"SequenceNumber": 4309}, "Invalid type for parameter SequenceNumber"),
+    ("GetShardIterator", AFTER | {"SequenceNumber": "4309.0"}, "is no sequence number"),
+    ("GetShardIterator", AFTER, "AFTER_SEQUENCE_NUMBER without a SequenceNumber"),
+    ("GetRecords", {"ShardIterator": "i", "Limit": 0}, "valid min value: 1"),
+    ("DescribeStream", {"StreamArn": ARN, "Filter": {}}, "Unknown parameter"),
+    ("DescribeStream", {"Limit": 100}, "Missing required parameter"),
+]
 KEPT: Mapping[str, tuple[str, dict[str, Any]]] = {
     "read": ("GetItem", GET),
     "write": ("PutItem", PUT),
@@ -184,6 +197,13 @@ def test_a_request_that_breaks_a_rule_is_found(name: str) -> None:
     found = violations(operation, request)
     assert len(found) == 1
     assert problem in found[0]
+
+
+@pytest.mark.parametrize(("operation", "request_", "problem"), OF_STREAMS)
+def test_requests_to_streams_are_checked(operation: str, request_: dict[str, Any], problem: str | None) -> None:
+    found = violations(operation, request_)
+
+    assert problem in found[0] if problem else found == []
 
 
 @pytest.mark.parametrize("name", KEPT)
