@@ -58,72 +58,75 @@ def test_one_wrong_id_among_others_is_told(wrong: str) -> None:
         bounds.ids("ids", ["1", wrong])
 
 
+WHOLE = """query ($id: ID!) { match(id: $id) {
+  matchId leagueCode homeTeamId awayTeamId startTime status phase round format version followOn ballsPerOver
+  venue { name city country } toss { elected } target { runs } result { text } updatedAt liveUpdatedAt archivedAt
+  innings { number teamId runs wickets overs legalBalls runRate }
+  scorecards {
+    batting { name runs balls strikeRate status onStrike }
+    bowling { name overs runs wickets bowling }
+    fallOfWickets { wicket } partnership { runs }
+  }
+} }"""
+WHOLE_MATCH = {
+    "matchId": "m1",
+    "leagueCode": "IPL",
+    "homeTeamId": "10",
+    "awayTeamId": "20",
+    "startTime": MOMENT,
+    "status": "1st Innings",
+    "phase": "LIVE",
+    "round": "Final",
+    "format": "T20",
+    "version": 7,
+    "followOn": False,
+    "ballsPerOver": 6,
+    "venue": {"name": "Lantern Park", "city": "Port Alder", "country": None},
+    "toss": None,
+    "target": None,
+    "result": None,
+    "updatedAt": MOMENT,
+    "liveUpdatedAt": MOMENT,
+    "archivedAt": None,
+    "innings": [
+        {
+            "number": 1,
+            "teamId": "10",
+            "runs": 120,
+            "wickets": 3,
+            "overs": "15.4",
+            "legalBalls": 94,
+            "runRate": 7.66,
+        }
+    ],
+    "scorecards": [
+        {
+            "batting": [
+                {
+                    "name": "A Batter",
+                    "runs": 60,
+                    "balls": 40,
+                    "strikeRate": 150.0,
+                    "status": "BATTING",
+                    "onStrike": True,
+                }
+            ],
+            "bowling": [{"name": "A Bowler", "overs": "3.2", "runs": 20, "wickets": 1, "bowling": True}],
+            "fallOfWickets": [],
+            "partnership": None,
+        }
+    ],
+}
+
+
 async def test_a_match_is_answered_whole_or_null(served: Served) -> None:
     await play(served, one(venue=Venue("Lantern Park", city="Port Alder"), round="Final", format="T20"))
-    whole = """query ($id: ID!) { match(id: $id) {
-      matchId leagueCode homeTeamId awayTeamId startTime status phase round format version followOn ballsPerOver
-      venue { name city country } toss { elected } target { runs } result { text } updatedAt liveUpdatedAt archivedAt
-      innings { number teamId runs wickets overs legalBalls runRate }
-      scorecards {
-        batting { name runs balls strikeRate status onStrike }
-        bowling { name overs runs wickets bowling }
-        fallOfWickets { wicket } partnership { runs }
-      }
-    } }"""
 
-    answer = await served.ask(whole, {"id": "m1"})
-    unknown = await served.ask(whole, {"id": "m2"})
+    answer = await served.ask(WHOLE, {"id": "m1"})
+    unknown = await served.ask(WHOLE, {"id": "m2"})
 
     assert answer.made == ["GetItem cricket-fixtures"]
-    assert answer.data["match"] == {
-        "matchId": "m1",
-        "leagueCode": "IPL",
-        "homeTeamId": "10",
-        "awayTeamId": "20",
-        "startTime": MOMENT,
-        "status": "1st Innings",
-        "phase": "LIVE",
-        "round": "Final",
-        "format": "T20",
-        "version": 7,
-        "followOn": False,
-        "ballsPerOver": 6,
-        "venue": {"name": "Lantern Park", "city": "Port Alder", "country": None},
-        "toss": None,
-        "target": None,
-        "result": None,
-        "updatedAt": MOMENT,
-        "liveUpdatedAt": MOMENT,
-        "archivedAt": None,
-        "innings": [
-            {
-                "number": 1,
-                "teamId": "10",
-                "runs": 120,
-                "wickets": 3,
-                "overs": "15.4",
-                "legalBalls": 94,
-                "runRate": 7.66,
-            }
-        ],
-        "scorecards": [
-            {
-                "batting": [
-                    {
-                        "name": "A Batter",
-                        "runs": 60,
-                        "balls": 40,
-                        "strikeRate": 150.0,
-                        "status": "BATTING",
-                        "onStrike": True,
-                    }
-                ],
-                "bowling": [{"name": "A Bowler", "overs": "3.2", "runs": 20, "wickets": 1, "bowling": True}],
-                "fallOfWickets": [],
-                "partnership": None,
-            }
-        ],
-    }
+    assert answer.data["match"] == WHOLE_MATCH
     assert (unknown.data, unknown.errors) == ({"match": None}, None)
 
 

@@ -1,6 +1,7 @@
-"""Hands records to subscribers through bounded queues: whoever publishes never waits and never fails.
+"""Fan-out of records to subscribers through bounded queues. A publisher never waits and never fails.
 
-Of what a subscriber cannot take in time some is left out, or it ends: its choice, and it is told how much it was.
+A subscriber that does not keep up loses events or is disconnected, by its overflow policy. It receives the number of
+events that were left out.
 """
 
 import asyncio

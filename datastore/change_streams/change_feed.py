@@ -123,13 +123,14 @@ class ChangeFeed:
         after: Place | None = None,
         charge: Callable[[float], None] = lambda _: None,
     ) -> AsyncIterator[Following[T]]:
-        """Entered when every write acknowledged from then on will be seen; a few older ones may be seen too.
+        """Follow a table. Every write that is acknowledged after the context is entered is seen; older ones may be.
 
-        With `after` what was told since then comes first, each once, and then what is new; see `Following.is_too_old`.
-        `stands_for` tells how many have its events, for figures; `charge` is told what it takes to find what was
-        missed, in read units.
-        Raises what the store raises when it cannot be reached at first, or stays away while what was missed is to be
-        read. Once entered, outages are waited out, and the iteration raises `ChangesLost` when something was lost.
+        With `after`, the changes since that position come first, each once, and then the new ones; see
+        `Following.is_too_old`. `stands_for` returns the number of subscribers that share the events, for metrics.
+        `charge` receives the read units that it takes to find the missed changes.
+
+        Raises: the store's errors, if the store cannot be reached at first or while missed changes are read. Later
+        outages are waited out, and the iteration raises `ChangesLost` if changes were lost.
         """
         followed = self._join(table)
         try:

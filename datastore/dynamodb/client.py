@@ -162,14 +162,7 @@ class Client:
         if meter is not None:
             meter.open += 1
         try:
-            try:
-                heard = await self._sent(call, deadline)
-                breaker.answered()
-                answer = self._understood(call, heard)
-                if breaker.budget.missing:
-                    breaker.budget.give_back(PLAIN)
-            except REPEATED as problem:
-                answer = await self._persist(call, breaker, deadline, problem, again)
+            answer = await self._answer(call, breaker, deadline, again)
         except TooLate as problem:
             call.unsure |= problem.sent
             call.abandoned = call.unsure
@@ -190,6 +183,20 @@ class Client:
             call.seconds = time.monotonic() - started
             self._report(call, answer, meter, asks)
         return answer
+
+    async def _answer(
+        self, call: Call, breaker: Breaker, deadline: float, again: Callable[[], Mapping[str, Any]] | None
+    ) -> dict[str, Any]:
+        """Return the answer of the first attempt, or of a retry."""
+        try:
+            heard = await self._sent(call, deadline)
+            breaker.answered()
+            answer = self._understood(call, heard)
+            if breaker.budget.missing:
+                breaker.budget.give_back(PLAIN)
+            return answer
+        except REPEATED as problem:
+            return await self._persist(call, breaker, deadline, problem, again)
 
     def now(self) -> datetime:
         """Return the store's time, by which records of streams are dated."""

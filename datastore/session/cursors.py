@@ -18,7 +18,7 @@ from datastore.model.base64url import decode, encode
 from datastore.model.prehashed_hmac import Mac
 
 TAG_BYTES = 16
-# What is encrypted is padded to a multiple of so many bytes: its length says little about it.
+# Plaintexts are padded to a multiple of this number of bytes, so that a ciphertext hides their length.
 PADDING_BYTES = 32
 _END = b"\x80"
 MAX_CHARACTERS = 20_000  # enough for the longest keys of a table and an index, all quotation marks
