@@ -211,7 +211,7 @@ class ChangeFeed:
 
     def _stop_soon(self, table: Table, followed: _Followed) -> None:
         followed.lingering = None
-        self._forget(table, followed)  # at once: nobody joins what is about to stop
+        self._forget(table, followed)  # at once: a new follower must not join a reader that stops
         task = asyncio.create_task(self._stop(table, followed))
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)

@@ -69,7 +69,7 @@ def _bats_again(innings: tuple[InningsScore, ...]) -> bool:
 
 
 def match_item(match: Match, now: datetime) -> Item:
-    """The whole item; what is None is left out."""
+    """Return the whole item, without attributes that are None."""
     item = {
         "matchId": match.match_id,
         **facts_of(match),
@@ -84,7 +84,7 @@ def match_item(match: Match, now: datetime) -> Item:
 
 
 def facts_of(match: Match) -> Item:
-    """What is known before a ball is bowled."""
+    """Return the attributes that are known before the first ball."""
     return {
         "leagueId": match.league_id,
         "leagueCode": match.league_code,

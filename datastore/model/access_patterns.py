@@ -182,18 +182,21 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How far a field reads, where its patterns do not tell: what its cost is estimated by.
+    """The extent of a field's reads and writes, by which its cost is estimated beside its access patterns.
 
-    `size` is how many entries its list may have, or the name of the argument that says so, or how to find it; of a
-    field that is no list it is how often what is beneath it counts. `each` says that there is a point read for each
-    entry, or for each of as many items, and `reads` how many there are for one. `partitions` is how
-    many Queries there are, by the arguments (as they came: of any type) and the moment, and `scanned` how many items
-    are read for each that passes the filter, or for a field that is no list. `written` is how many items a mutation
-    writes, by its arguments likewise; as many as its list has if nothing is said. `behind` are write units that are
-    consumed behind the answer. `at_hand` are the names of subfields that the parent's own item answers: the field reads
-    nothing where no others are selected. `model` names the cost model that estimates the reads in place of all these,
-    where the process has it and it knows the field's arguments. `searched` are read units that a search of the index
-    costs.
+    Functions of the arguments receive them as they came, of any type.
+
+    size: the entries of the field's list, the argument that states their number, or a function of the arguments and the
+        moment. For a field that is no list, the factor for the cost of its selection.
+    each: whether there is a point read for each of the `size` entries.
+    reads: the point reads for one entry.
+    partitions: the number of Queries, or a function of the arguments and the moment.
+    scanned: the items read for each item that passes the filter, or in all for a field that is no list.
+    written: the items that a mutation writes; by default the length of the list among its arguments.
+    behind: write units that are consumed after the response.
+    at_hand: subfields that the parent's item answers. The field reads nothing where only these are selected.
+    model: the name of the cost model that replaces all of these, where the process has it.
+    searched: read units that a search of the index costs.
     """
 
     size: int | str | Callable[[Arguments, datetime], float] | None = None

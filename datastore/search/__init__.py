@@ -1,7 +1,7 @@
 """The search index of the feed: its entries, and the protocol of its two implementations.
 
 The index holds words and ids, and is derived from the table `feed`: it can be built again at any time. Search results
-are candidates. The caller of a search reads the items themselves, and checks there who may see them.
+are candidates. The caller of a search reads the items themselves and checks their visibility.
 """
 
 from collections.abc import Sequence

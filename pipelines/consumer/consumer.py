@@ -1,7 +1,7 @@
 """Consumes a table's stream: any number of instances share its shards, and each shard is read by one of them at a time.
 
 Each shard has a lease (datastore/change_streams/leases.py). An instance holds its leases while it works, takes those
-that nobody holds or whose holder has gone, and gives them back when it stops.
+that are free or whose holder has gone, and gives them back when it stops.
 """
 
 import asyncio

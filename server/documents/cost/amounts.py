@@ -42,7 +42,7 @@ def values_of(written: Mapping[str, ValueNode], variables: Mapping[str, Any]) ->
 
 
 def value_of(node: ValueNode, variables: Mapping[str, Any]) -> Any:
-    """The value as it is written; None for what is none, such as a number of 5,000 digits."""
+    """Return the value of a literal; None for a literal without a value, such as a number of 5,000 digits."""
     if isinstance(node, VariableNode):
         return variables.get(node.name.value)
     try:
